@@ -1,0 +1,173 @@
+//! Commands to a zoned namespace.
+
+use crate::{Blocks, CommandId, Lba, NamespaceId, Payload, ReportFilter};
+
+/// One command, as its submitter hands it over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Comes back in the completion; unique among the submitter's outstanding commands.
+    pub id: CommandId,
+    /// The namespace addressed.
+    pub namespace: NamespaceId,
+    /// What to do.
+    pub operation: Operation,
+}
+
+/// What a command asks for. Section numbers are those of the Zoned Namespace Command Set 1.1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Read (3.3.5). Unwritten blocks read as zeros.
+    Read {
+        /// First block.
+        start: Lba,
+        /// How many.
+        blocks: Blocks,
+    },
+    /// Write (3.3.7), at the write pointer of a sequential zone or anywhere in its ZRWA.
+    Write {
+        /// First block.
+        start: Lba,
+        /// How many.
+        blocks: Blocks,
+        /// Contents.
+        payload: Payload,
+    },
+    /// Zone Append (3.4.1): the device chooses the place and returns it.
+    Append {
+        /// The zone's first block.
+        zone_start: Lba,
+        /// How many.
+        blocks: Blocks,
+        /// Contents.
+        payload: Payload,
+    },
+    /// Write Zeroes (3.3.9): as a write of zeros, without their transfer.
+    WriteZeroes {
+        /// First block.
+        start: Lba,
+        /// How many.
+        blocks: Blocks,
+    },
+    /// Dataset Management with Deallocate (3.3.3): the ranges read as zeros from now on; write pointers stay.
+    Deallocate {
+        /// At most [`crate::limits::DEALLOCATE_RANGES_MAX`].
+        ranges: Box<[LbaRange]>,
+    },
+    /// Flush (3.3.4).
+    Flush,
+    /// Zone Management Send (3.4.3).
+    ManageZones {
+        /// Zone Send Action.
+        action: ZoneAction,
+        /// One zone, or Select All.
+        target: ZoneTarget,
+    },
+    /// Zone Management Receive (3.4.2): Report Zones and Extended Report Zones.
+    ReportZones {
+        /// Any block of the first zone reported.
+        start: Lba,
+        /// Which zones to report.
+        filter: ReportFilter,
+        /// Whether descriptor extensions come with the descriptors.
+        extended: bool,
+        /// Partial Report bit: count the zones returned rather than all that match.
+        partial: bool,
+        /// Room in the submitter's buffer.
+        descriptors_max: u32,
+    },
+    /// Get Log Page BFh: zones that changed on their own since the last reading, which empties the list.
+    ReadChangedZones,
+}
+
+/// Consecutive blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LbaRange {
+    /// First block.
+    pub start: Lba,
+    /// How many.
+    pub blocks: Blocks,
+}
+
+/// Zone Send Action (3.4.3, Figure 47) with what is specific to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ZoneAction {
+    /// 01h.
+    Close,
+    /// 02h.
+    Finish,
+    /// 03h.
+    Open {
+        /// Allocate a Zone Random Write Area with it (ZRWAA).
+        zrwa: bool,
+    },
+    /// 04h.
+    Reset,
+    /// 05h.
+    Offline,
+    /// 10h.
+    SetDescriptorExtension {
+        /// Exactly [`crate::Geometry::descriptor_extension_bytes`] long.
+        extension: Box<[u8]>,
+        /// Allocate a Zone Random Write Area with it (ZRWAA).
+        zrwa: bool,
+    },
+    /// 11h: commit the ZRWA up to and including the target block.
+    FlushZrwa,
+}
+
+/// What a management action applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZoneTarget {
+    /// The zone that starts here; for [`ZoneAction::FlushZrwa`], the last block to commit.
+    Zone(Lba),
+    /// Select All: every zone in a state that the action applies to.
+    All,
+}
+
+impl Operation {
+    /// A short name for traces and tables.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Operation::Read { .. } => "read",
+            Operation::Write { .. } => "write",
+            Operation::Append { .. } => "append",
+            Operation::WriteZeroes { .. } => "write zeroes",
+            Operation::Deallocate { .. } => "deallocate",
+            Operation::Flush => "flush",
+            Operation::ManageZones { action, .. } => match action {
+                ZoneAction::Close => "close",
+                ZoneAction::Finish => "finish",
+                ZoneAction::Open { .. } => "open",
+                ZoneAction::Reset => "reset",
+                ZoneAction::Offline => "offline",
+                ZoneAction::SetDescriptorExtension { .. } => "set descriptor extension",
+                ZoneAction::FlushZrwa => "flush zrwa",
+            },
+            Operation::ReportZones { .. } => "report zones",
+            Operation::ReadChangedZones => "read changed zones",
+        }
+    }
+
+    /// The blocks a read, write or append names; zero for the others.
+    #[must_use]
+    pub fn blocks(&self) -> Blocks {
+        match self {
+            Operation::Read { blocks, .. }
+            | Operation::Write { blocks, .. }
+            | Operation::Append { blocks, .. }
+            | Operation::WriteZeroes { blocks, .. } => *blocks,
+            _ => Blocks::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_stays_small_because_every_layer_moves_it() {
+        assert!(size_of::<Command>() <= 72, "{} bytes", size_of::<Command>());
+    }
+}

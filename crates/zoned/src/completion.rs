@@ -1,0 +1,78 @@
+//! Completions, and the queue that `poll` fills.
+
+use std::collections::VecDeque;
+
+use crate::{ChangedZoneList, CommandId, Lba, Payload, Status, ZoneReport};
+
+/// The end of one command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The command's own id.
+    pub id: CommandId,
+    /// How it ended.
+    pub status: Status,
+    /// What it brought back.
+    pub outcome: Outcome,
+}
+
+/// What a successful command returns beside its status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing.
+    #[default]
+    None,
+    /// Where an append was placed.
+    Appended(Lba),
+    /// What a read found, as the device keeps it.
+    Data(Payload),
+    /// Zone descriptors.
+    Report(Box<ZoneReport>),
+    /// The Changed Zone List.
+    ChangedZones(Box<ChangedZoneList>),
+}
+
+/// Completions in the order in which they happened.
+#[derive(Clone, Debug, Default)]
+pub struct CompletionQueue {
+    entries: VecDeque<Completion>,
+}
+
+impl CompletionQueue {
+    /// An empty queue.
+    #[must_use]
+    pub fn new() -> CompletionQueue {
+        CompletionQueue::default()
+    }
+
+    /// Adds a completion behind those already here.
+    #[inline]
+    pub fn push(&mut self, completion: Completion) {
+        self.entries.push_back(completion);
+    }
+
+    /// Takes the oldest completion.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Completion> {
+        self.entries.pop_front()
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl Completion {
+    /// A completion without result.
+    #[must_use]
+    pub fn of(id: CommandId, status: Status) -> Completion {
+        Completion { id, status, outcome: Outcome::None }
+    }
+}

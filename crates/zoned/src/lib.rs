@@ -1,0 +1,67 @@
+//! The vocabulary of zoned storage, and nothing that does I/O.
+//!
+//! Here a reader meets what the rest of zonda speaks: zone states and the limits on them ([`ZoneState`], [`Geometry`]),
+//! commands and their outcomes ([`Command`], [`Completion`], [`Status`]), time and sizes as types of their own
+//! ([`Instant`], [`Lba`], ...), replayable randomness ([`Prng`]), and the one trait that every drive, layer, volume and
+//! network client implements ([`ZonedDevice`]).
+//!
+//! Two implementations of the zone rules of the NVMe Zoned Namespace Command Set 1.1 live here. [`zones::ZoneTable`] is
+//! the one that devices use. [`reference::ReferenceDevice`] is slow and obvious, and serves as oracle: it shares no code with the
+//! first, and tests hold them against each other. The rules themselves, with the order in which checks are made, are in
+//! `docs/internals/zone-semantics.md`.
+//!
+//! What is absent: clocks, threads, files, sockets, latency, and any opinion on where a block is stored.
+//!
+//! ```
+//! use zonda_zoned::{Blocks, Geometry, Lba};
+//! use zonda_zoned::zones::ZoneTable;
+//!
+//! let mut zones = ZoneTable::new(Geometry::tiny());
+//! let first = zones.write(Lba(0), Blocks(4), true).expect("an empty zone takes a write at its start");
+//! assert_eq!(first.start, Lba(0));
+//! assert!(zones.write(Lba(0), Blocks(4), true).is_err(), "the write pointer has moved");
+//! ```
+#![forbid(unsafe_code)]
+
+mod command;
+mod completion;
+mod device;
+mod geometry;
+mod payload;
+mod prng;
+pub mod reference;
+mod report;
+mod size;
+mod state;
+mod status;
+mod time;
+pub mod zones;
+
+pub use command::{Command, LbaRange, Operation, ZoneAction, ZoneTarget};
+pub use completion::{Completion, CompletionQueue, Outcome};
+pub use device::{QueueFull, ZonedDevice};
+pub use geometry::{Geometry, GeometryError, ZrwaGeometry};
+pub use payload::{BlockBuffer, Payload, PayloadKind, ZERO_FINGERPRINT, fingerprint};
+pub use prng::Prng;
+pub use report::{ChangedZoneList, ReportFilter, ZoneAttributes, ZoneDescriptor, ZoneReport};
+pub use size::{Blocks, CommandId, Lba, NamespaceId, ZoneIndex};
+pub use state::{ZoneState, ZoneType};
+pub use status::Status;
+pub use time::{Duration, Instant};
+
+/// Named bounds of the vocabulary, each with the place that sets it.
+pub mod limits {
+    /// Ranges in one Dataset Management command (NVM Command Set 1.0, 3.2.3: NR is an 8-bit, zero-based field).
+    pub const DEALLOCATE_RANGES_MAX: usize = 256;
+    /// Zone identifiers in the Changed Zone List log page (Zoned Namespace Command Set 1.1, log page BFh).
+    pub const CHANGED_ZONES_MAX: usize = 511;
+    /// Blocks of one command (NVM Command Set 1.0: NLB is a 16-bit, zero-based field).
+    pub const COMMAND_BLOCKS_MAX: u64 = 65_536;
+    /// Bytes of metadata a block may carry in this implementation.
+    pub const METADATA_BYTES_MAX: u16 = 64;
+    /// Unit of the zone descriptor extension size (Zoned Namespace Command Set 1.1, LBA Format Extension, ZDES).
+    pub const DESCRIPTOR_EXTENSION_UNIT_BYTES: u32 = 64;
+
+    const _: () = assert!(CHANGED_ZONES_MAX * 8 + 8 <= 4096, "the log page is 4 KiB: a count and the identifiers");
+    const _: () = assert!(DEALLOCATE_RANGES_MAX as u64 <= COMMAND_BLOCKS_MAX);
+}

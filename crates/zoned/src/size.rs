@@ -1,0 +1,98 @@
+//! Integers that must not be mistaken for one another.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+/// Defines a number type with its own name in `Display`; arithmetic is added where it means something.
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+number! {
+    /// A logical block address within a namespace.
+    Lba(u64)
+}
+number! {
+    /// A count of logical blocks.
+    Blocks(u64)
+}
+number! {
+    /// A zone's place in its namespace, counted from zero.
+    ZoneIndex(u32)
+}
+number! {
+    /// A namespace of a device. NVMe counts them from 1.
+    NamespaceId(u32)
+}
+number! {
+    /// What the submitter calls a command; unique among its outstanding commands.
+    CommandId(u64)
+}
+
+impl NamespaceId {
+    /// The namespace of a device that has only one.
+    pub const FIRST: NamespaceId = NamespaceId(1);
+}
+
+impl Blocks {
+    /// No blocks.
+    pub const ZERO: Blocks = Blocks(0);
+
+    /// The bytes these blocks hold.
+    #[must_use]
+    pub fn bytes(self, block_size_bytes: u32) -> u64 {
+        self.0 * u64::from(block_size_bytes)
+    }
+}
+
+impl ZoneIndex {
+    /// The index for use in tables.
+    #[must_use]
+    pub fn as_usize(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Add<Blocks> for Lba {
+    type Output = Lba;
+    fn add(self, blocks: Blocks) -> Lba {
+        Lba(self.0 + blocks.0)
+    }
+}
+
+impl Sub<Lba> for Lba {
+    type Output = Blocks;
+    fn sub(self, start: Lba) -> Blocks {
+        Blocks(self.0 - start.0)
+    }
+}
+
+impl Add for Blocks {
+    type Output = Blocks;
+    fn add(self, other: Blocks) -> Blocks {
+        Blocks(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Blocks {
+    fn add_assign(&mut self, other: Blocks) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Blocks {
+    type Output = Blocks;
+    fn sub(self, other: Blocks) -> Blocks {
+        Blocks(self.0 - other.0)
+    }
+}

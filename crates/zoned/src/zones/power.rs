@@ -1,0 +1,151 @@
+//! What the world does to zones, and what a device does to them around a power loss.
+
+use crate::{Blocks, Status, ZoneIndex, ZoneState};
+
+use super::{Zone, ZoneSnapshot, ZoneTable};
+
+impl ZoneTable {
+    /// The medium of a zone gives up: the zone becomes read only or offline, returns its resources, and enters the
+    /// Changed Zone List. An offline zone stays as it is.
+    ///
+    /// # Panics
+    /// For a conventional zone, and for a state other than read only and offline.
+    pub fn degrade(&mut self, zone: ZoneIndex, to: ZoneState) {
+        assert!(!self.is_conventional(zone), "zone {zone} is conventional and has no states to lose");
+        assert!(matches!(to, ZoneState::ReadOnly | ZoneState::Offline), "zone {zone} cannot degrade to {to}");
+        if self.entry(zone).state == ZoneState::Offline {
+            return;
+        }
+        self.change_state(zone, to);
+        self.changed.insert(zone);
+    }
+
+    /// Power was lost and is back: open zones are closed, or empty if nothing but the host's Open had happened to them.
+    /// A ZRWA stays with its zone. The Changed Zone List is emptied.
+    pub fn power_cycle(&mut self) {
+        for zone in (self.geometry.conventional_zone_count..self.geometry.zone_count).map(ZoneIndex) {
+            let entry = self.entry(zone);
+            let untouched = entry.write_pointer == 0 && !entry.has_extension && !entry.has_zrwa;
+            match entry.state {
+                ZoneState::ExplicitlyOpened if untouched => self.change_state(zone, ZoneState::Empty),
+                ZoneState::ExplicitlyOpened | ZoneState::ImplicitlyOpened => {
+                    self.change_state(zone, ZoneState::Closed);
+                }
+                _ => {}
+            }
+        }
+        self.changed.clear();
+    }
+
+    /// Everything about one zone as it stands, for [`restore`](ZoneTable::restore).
+    ///
+    /// # Panics
+    /// When there is no such zone.
+    #[must_use]
+    pub fn snapshot(&self, zone: ZoneIndex) -> ZoneSnapshot {
+        ZoneSnapshot { zone: *self.entry(zone), extension: self.extensions.get(&zone).cloned() }
+    }
+
+    /// Puts a zone back as it was. Returns false, and changes nothing, if that would pass the limit of active zones or
+    /// the ZRWA resources; what the zone itself holds now counts as free. If it would pass the limit of open zones, the
+    /// zone comes back closed: no other zone is closed for it. An implicitly opened zone that was not so before the
+    /// call is the newest of them. The Changed Zone List stays.
+    ///
+    /// # Panics
+    /// When one of the zone and the snapshot is conventional and the other is not.
+    #[must_use = "a zone that cannot be restored has not changed"]
+    pub fn restore(&mut self, zone: ZoneIndex, snapshot: &ZoneSnapshot) -> bool {
+        let now = *self.entry(zone);
+        let then = snapshot.zone;
+        assert_eq!(
+            self.is_conventional(zone),
+            then.state == ZoneState::NotWritePointer,
+            "the snapshot is of a zone of another type than zone {zone}"
+        );
+        let mut state = then.state;
+        if state.is_active() && self.active - u32::from(now.state.is_active()) >= self.max_active {
+            return false;
+        }
+        let zrwa_of_others = self.zrwa_in_use - u32::from(now.has_zrwa);
+        if then.has_zrwa && zrwa_of_others >= self.zrwa_resources {
+            return false;
+        }
+        if state.is_open() && self.open - u32::from(now.state.is_open()) >= self.max_open {
+            state = ZoneState::Closed;
+        }
+        self.change_state(zone, state);
+        self.zrwa_in_use = zrwa_of_others + u32::from(then.has_zrwa);
+        let entry = self.entry_mut(zone);
+        *entry = Zone { state, links: entry.links, ..then };
+        match &snapshot.extension {
+            Some(extension) => self.extensions.insert(zone, extension.clone()),
+            None => self.extensions.remove(&zone),
+        };
+        true
+    }
+
+    /// A power loss tore a write: moves the write pointer of a sequential zone back, to at most where it is. A zone
+    /// that was full by being written is closed again. With the pointer at its start and without a descriptor
+    /// extension, a zone becomes empty. A read only or offline zone stays so.
+    ///
+    /// Returns false, and changes nothing, if a full zone must become closed and no active resource is free.
+    ///
+    /// # Panics
+    /// For a conventional zone, a pointer further on than the present one, a zone that was finished by the host, and a
+    /// zone that has or had a ZRWA since it was empty: of these, a snapshot tells what was.
+    #[must_use = "a zone that cannot be truncated has not changed"]
+    pub fn truncate(&mut self, zone: ZoneIndex, write_pointer_blocks: Blocks) -> bool {
+        let entry = *self.entry(zone);
+        let to = write_pointer_blocks.0;
+        assert!(!self.is_conventional(zone), "zone {zone} is conventional and has no write pointer to move");
+        assert!(!entry.had_zrwa, "zone {zone} has a ZRWA or had one: restore a snapshot instead");
+        assert!(!entry.finished_by_host, "zone {zone} was finished by the host: restore a snapshot instead");
+        assert!(to <= entry.write_pointer, "zone {zone} cannot be truncated forward to {to}");
+        let state = match entry.state {
+            ZoneState::Empty | ZoneState::ReadOnly | ZoneState::Offline => entry.state,
+            ZoneState::Full if to == entry.write_pointer => ZoneState::Full,
+            _ if to == 0 && !entry.has_extension => ZoneState::Empty,
+            ZoneState::Full if self.active >= self.max_active => return false,
+            ZoneState::Full => ZoneState::Closed,
+            active => active,
+        };
+        self.change_state(zone, state);
+        let entry = self.entry_mut(zone);
+        entry.write_pointer = to;
+        entry.written = to;
+        true
+    }
+
+    /// Fills a zone ahead of a study, as if the host had written it up to `write_pointer_blocks` and closed it: full at
+    /// the capacity, closed below, and empty still at 0. In a conventional zone only the high-water mark of writes
+    /// rises.
+    ///
+    /// # Errors
+    /// TooManyActiveZones if the zone would be closed and no active resource is free; nothing has changed then.
+    ///
+    /// # Panics
+    /// For a sequential zone that is not empty, and for a pointer past the capacity.
+    pub fn set_written(&mut self, zone: ZoneIndex, write_pointer_blocks: Blocks) -> Result<(), Status> {
+        let to = write_pointer_blocks.0;
+        let capacity = self.geometry.zone_capacity_blocks.0;
+        assert!(to <= capacity, "zone {zone} holds {capacity} blocks, not {to}");
+        if self.is_conventional(zone) {
+            let entry = self.entry_mut(zone);
+            entry.written = entry.written.max(to);
+            return Ok(());
+        }
+        let state = self.entry(zone).state;
+        assert!(state == ZoneState::Empty, "zone {zone} is {state}: only an empty zone can be filled");
+        if to == 0 {
+            return Ok(());
+        }
+        if to < capacity && self.active >= self.max_active {
+            return Err(Status::TooManyActiveZones);
+        }
+        self.change_state(zone, if to == capacity { ZoneState::Full } else { ZoneState::Closed });
+        let entry = self.entry_mut(zone);
+        entry.write_pointer = to;
+        entry.written = to;
+        Ok(())
+    }
+}
