@@ -1,0 +1,222 @@
+//! Lists of indices, such as the zones a job works on.
+
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::ConfigError;
+
+/// Indices that one list can hold: ten times the zones of the largest zoned drives.
+pub const INDEX_SET_MAX: usize = 1 << 20;
+
+/// Different indices in the order in which they were written: `"0..16"` (16 is the first one left out), `"0..16 step 4"`,
+/// `"3"`, or `[0, 4, 7]`. Never empty, and at most [`INDEX_SET_MAX`] long.
+///
+/// It prints itself as a range where it is one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IndexSet(Vec<u32>);
+
+const NOTATION: &str =
+    "write a range like \"0..16\" (16 is left out) or \"0..16 step 4\", one index like \"3\", or a list like [0, 4, 7]";
+
+impl IndexSet {
+    /// The indices from `start` up to `end`, which is left out, `step` apart.
+    ///
+    /// # Errors
+    /// When that is none, or more than [`INDEX_SET_MAX`].
+    pub fn range(start: u32, end: u32, step: u32) -> Result<IndexSet, ConfigError> {
+        if step == 0 {
+            return Err(ConfigError::new("a step of 0 never gets to the end").help("write a step of 1 or more"));
+        }
+        if start >= end {
+            let message = format!("the range {start}..{end} is empty");
+            let help = match start.checked_add(1) {
+                Some(next) => format!("the end is left out: for index {start} alone write \"{start}..{next}\""),
+                None => NOTATION.to_owned(),
+            };
+            return Err(ConfigError::new(message).help(help));
+        }
+        let count = (end - start).div_ceil(step) as usize;
+        if count > INDEX_SET_MAX {
+            return Err(ConfigError::new(format!("the range {start}..{end} holds {count} indices"))
+                .help(format!("at most {INDEX_SET_MAX} are allowed")));
+        }
+        Ok(IndexSet((start..end).step_by(step as usize).collect()))
+    }
+
+    /// These indices in this order.
+    ///
+    /// # Errors
+    /// When there is none, one stands there twice, or there are more than [`INDEX_SET_MAX`].
+    pub fn list(indices: Vec<u32>) -> Result<IndexSet, ConfigError> {
+        if indices.is_empty() {
+            return Err(ConfigError::new("the list is empty").help(NOTATION));
+        }
+        if indices.len() > INDEX_SET_MAX {
+            return Err(ConfigError::new(format!("the list holds {} indices", indices.len()))
+                .help(format!("at most {INDEX_SET_MAX} are allowed")));
+        }
+        let mut sorted = indices.clone();
+        sorted.sort_unstable();
+        match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => {
+                let message = format!("index {} stands in the list more than once", pair[0]);
+                Err(ConfigError::new(message).help("leave it there once"))
+            }
+            None => Ok(IndexSet(indices)),
+        }
+    }
+
+    fn as_range(&self) -> Option<(u32, u32, u32)> {
+        let (first, last) = (*self.0.first()?, *self.0.last()?);
+        let step = self.0.get(1).map_or(Some(1), |second| second.checked_sub(first).filter(|&step| step > 0))?;
+        let even = self.0.windows(2).all(|pair| pair[0].checked_add(step) == Some(pair[1]));
+        if even { last.checked_add(1).map(|end| (first, end, step)) } else { None }
+    }
+}
+
+impl Deref for IndexSet {
+    type Target = [u32];
+
+    fn deref(&self) -> &[u32] {
+        &self.0
+    }
+}
+
+impl FromStr for IndexSet {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<IndexSet, ConfigError> {
+        let refuse = || ConfigError::new(format!("\"{text}\" is not a list of indices")).help(NOTATION);
+        let index = |number: &str| number.trim().parse::<u32>().map_err(|_| refuse());
+        if let Some(list) = text.trim().strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            return IndexSet::list(list.split(',').map(index).collect::<Result<_, _>>()?);
+        }
+        let (range, step) = match text.split_once("step") {
+            Some((range, step)) => (range, index(step)?),
+            None => (text, 1),
+        };
+        match range.split_once("..") {
+            Some((start, end)) => match end.trim().strip_prefix('=') {
+                None => IndexSet::range(index(start)?, index(end)?, step),
+                Some(last) => {
+                    let (start, last) = (index(start)?, index(last)?);
+                    Err(refuse().help(format!("write \"{start}..{}\": the end is left out", u64::from(last) + 1)))
+                }
+            },
+            None if range.len() == text.len() => Ok(IndexSet(vec![index(range)?])),
+            None => Err(refuse()),
+        }
+    }
+}
+
+impl fmt::Display for IndexSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.as_slice(), self.as_range()) {
+            ([index], _) => write!(f, "{index}"),
+            (_, Some((start, end, 1))) => write!(f, "{start}..{end}"),
+            (_, Some((start, end, step))) => write!(f, "{start}..{end} step {step}"),
+            (indices, None) => {
+                let indices: Vec<String> = indices.iter().map(u32::to_string).collect();
+                write!(f, "[{}]", indices.join(", "))
+            }
+        }
+    }
+}
+
+impl Serialize for IndexSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for IndexSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<IndexSet, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = IndexSet;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a range like \"0..16\", an index, or a list like [0, 4, 7]")
+            }
+
+            fn visit_i64<E: de::Error>(self, index: i64) -> Result<IndexSet, E> {
+                index.to_string().parse().map_err(ConfigError::into_serde)
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<IndexSet, E> {
+                text.parse().map_err(ConfigError::into_serde)
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<IndexSet, A::Error> {
+                let mut indices = Vec::new();
+                while let Some(index) = items.next_element()? {
+                    indices.push(index);
+                }
+                IndexSet::list(indices).map_err(ConfigError::into_serde)
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ranges_steps_single_indices_and_lists_are_read() {
+        for (text, indices) in [
+            ("0..4", vec![0, 1, 2, 3]),
+            (" 2 .. 4 ", vec![2, 3]),
+            ("0..16 step 4", vec![0, 4, 8, 12]),
+            ("0..13 step 4", vec![0, 4, 8, 12]),
+            ("3", vec![3]),
+            ("[7, 0, 4]", vec![7, 0, 4]),
+        ] {
+            assert_eq!(text.parse::<IndexSet>().unwrap().to_vec(), indices, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused_with_what_to_write() {
+        for (text, message, help) in [
+            ("a..b", "\"a..b\" is not a list of indices", NOTATION),
+            ("3 step 2", "\"3 step 2\" is not a list of indices", NOTATION),
+            ("0..=15", "\"0..=15\" is not a list of indices", "write \"0..16\": the end is left out"),
+            ("5..5", "the range 5..5 is empty", "the end is left out: for index 5 alone write \"5..6\""),
+            ("0..9 step 0", "a step of 0 never gets to the end", "write a step of 1 or more"),
+            ("0..4000000000", "the range 0..4000000000 holds 4000000000 indices", "at most 1048576 are allowed"),
+            ("[1, 2, 1]", "index 1 stands in the list more than once", "leave it there once"),
+        ] {
+            let error = text.parse::<IndexSet>().unwrap_err();
+            assert_eq!((error.message.as_str(), error.help.as_deref()), (message, Some(help)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_prints_as_a_range_where_it_is_one() {
+        for text in ["0..4", "1..14 step 4", "3", "[0, 4, 7]", "[3, 2, 1]"] {
+            assert_eq!(text.parse::<IndexSet>().unwrap().to_string(), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_printed_list_reads_back(start in 0u32..100, count in 1u32..50, step in 1u32..9) {
+            let set = IndexSet::range(start, start + count, step).unwrap();
+            prop_assert_eq!(set.to_string().parse::<IndexSet>().unwrap(), set);
+        }
+
+        #[test]
+        fn a_printed_list_of_any_indices_reads_back(indices in proptest::collection::hash_set(any::<u32>(), 1..8)) {
+            let set = IndexSet::list(indices.into_iter().collect()).unwrap();
+            prop_assert_eq!(set.to_string().parse::<IndexSet>().unwrap(), set);
+        }
+    }
+}
