@@ -1,0 +1,75 @@
+//! Small devices that wrap a device, each a [`ZonedDevice`](zonda_zoned::ZonedDevice) itself, so that they stack anywhere
+//! and in any order.
+//!
+//! ```text
+//!   host                          each layer takes a command from above, and hands it down or hands it back;
+//!    |  commands   ^ completions  completions rise through the same layers
+//!   Trace          |              records what passes, and hashes it
+//!   Delay          |              holds back completions
+//!   Fault          |              refuses, damages and loses commands
+//!   Slice          |              some zones as a namespace of its own, with a share of the limits
+//!   Shared         |              one of several handles on the drive below
+//!    v             |
+//!   drive                         Null, where it is to cost nothing
+//! ```
+//!
+//! A layer takes no time of its own, draws randomness only from the generator it was given, and never lets commands take
+//! effect in another order than that of their submission. What is absent: policy. Who shares a drive, what is to fail and
+//! when, is said by whoever builds the stack.
+//!
+//! ```
+//! use zonda_layers::{Fault, FaultEffect, FaultRule, Matcher, Null, OperationSet, Trace, When};
+//! use zonda_zoned::{
+//!     Blocks, Command, CommandId, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, Payload, Prng, Status,
+//!     ZonedDevice,
+//! };
+//!
+//! let first_write_fails = FaultRule {
+//!     matches: Matcher::operations(OperationSet::WRITES),
+//!     when: When::Once,
+//!     effect: FaultEffect::Fail(Status::WriteFault),
+//! };
+//! let drive = Null::new(Geometry::tiny());
+//! let mut stack = Trace::new(Fault::new(drive, vec![first_write_fails], Prng::new(1)));
+//! let write = |id| {
+//!     let operation = Operation::Write { start: Lba(0), blocks: Blocks(4), payload: Payload::None };
+//!     Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation }
+//! };
+//! for id in 1..=2 {
+//!     stack.submit(Instant(id), write(id)).expect("the stack has room");
+//!     stack.poll(Instant(id), &mut CompletionQueue::new());
+//! }
+//! let lines: Vec<String> = stack.events().map(|event| event.to_string()).collect();
+//! assert_eq!(lines[1], "00000000.000000001 completed #1 write: write fault after 0 ns");
+//! assert_eq!(lines[3], "00000000.000000002 completed #2 write: success after 0 ns");
+//! ```
+#![forbid(unsafe_code)]
+
+mod delay;
+mod fault;
+mod kind;
+pub mod limits;
+mod null;
+mod outstanding;
+mod rules;
+mod shared;
+mod slice;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+pub use delay::{Delay, DelayRule};
+pub use fault::{Fault, FaultEffect, FaultRule};
+pub use kind::{OperationKind, OperationSet};
+pub use null::Null;
+pub use rules::{Matcher, RuleCounters, When};
+pub use shared::Shared;
+pub use slice::{Slice, SliceConfig, SliceError};
+pub use trace::{Trace, TraceCounters, TraceEvent, TraceKind, TraceTarget};
+
+/// The earlier of two instants that may not be there.
+fn earlier(a: Option<zonda_zoned::Instant>, b: Option<zonda_zoned::Instant>) -> Option<zonda_zoned::Instant> {
+    a.into_iter().chain(b).min()
+}

@@ -1,0 +1,79 @@
+//! A bounded table of commands under way, each under an id of the table's own.
+
+use zonda_zoned::CommandId;
+
+/// Commands under way. An id names a slot and how often that slot was used, so that a completion which comes twice is
+/// caught instead of ending another command.
+#[derive(Debug)]
+pub(crate) struct Outstanding<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+    capacity: usize,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    uses: u32,
+    entry: Option<T>,
+}
+
+impl<T> Outstanding<T> {
+    pub(crate) fn new(capacity: usize) -> Outstanding<T> {
+        Outstanding { slots: Vec::new(), free: Vec::new(), capacity }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.is_empty() && self.slots.len() == self.capacity
+    }
+
+    /// # Panics
+    /// When the table is full: the caller refuses the command before.
+    pub(crate) fn insert(&mut self, entry: T) -> CommandId {
+        assert!(!self.is_full(), "all {} commands are under way", self.capacity);
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { uses: 0, entry: None });
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.uses = slot.uses.wrapping_add(1);
+        slot.entry = Some(entry);
+        CommandId(u64::from(slot.uses) << 32 | u64::from(index))
+    }
+
+    /// # Panics
+    /// When no command under way has this id: the device below completed something twice, or made it up.
+    pub(crate) fn remove(&mut self, id: CommandId) -> T {
+        let index = id.0 as u32;
+        let slot = self.slots.get_mut(index as usize).filter(|slot| u64::from(slot.uses) == id.0 >> 32);
+        let entry = slot.and_then(|slot| slot.entry.take());
+        let entry = entry.unwrap_or_else(|| panic!("command {} is not under way", id.0));
+        self.free.push(index);
+        entry
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_holds_as_many_as_it_says_and_each_comes_back_once() {
+        let mut table = Outstanding::new(2);
+        let (a, b) = (table.insert('a'), table.insert('b'));
+        assert!(table.is_full());
+        assert_eq!(table.remove(a), 'a');
+        let c = table.insert('c');
+        assert_ne!(a, c, "the slot is the same, the id is not");
+        assert_eq!((table.remove(b), table.remove(c)), ('b', 'c'));
+    }
+
+    #[test]
+    #[should_panic(expected = "is not under way")]
+    fn a_command_cannot_end_twice() {
+        let mut table = Outstanding::new(2);
+        let id = table.insert('a');
+        table.remove(id);
+        table.insert('b');
+        table.remove(id);
+    }
+}

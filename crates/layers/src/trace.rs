@@ -1,0 +1,447 @@
+//! [`Trace`]: records what passes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use zonda_zoned::{
+    Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Operation,
+    Outcome, Payload, QueueFull, Status, ZoneTarget, ZonedDevice, fingerprint,
+};
+
+use crate::OperationKind;
+use crate::limits::{TRACE_EVENTS_DEFAULT, TRACE_OUTSTANDING_MAX};
+
+/// Records every command and completion that passes: the last of them as events, all of them as counters and as one
+/// running hash. Use it to see what a layer sends down, and to compare two runs: the same seed gives the same hash.
+///
+/// It delays and changes nothing. The text of an event is one line that begins with the instant, so that traces sort and
+/// diff well.
+pub struct Trace<D> {
+    inner: D,
+    events: VecDeque<TraceEvent>,
+    capacity: usize,
+    sink: Option<Sink>,
+    under_way: BTreeMap<CommandId, (Instant, OperationKind)>,
+    counters: [TraceCounters; OperationKind::ALL.len()],
+    hash: u64,
+}
+
+/// Who is called with each event.
+type Sink = Box<dyn FnMut(&TraceEvent)>;
+
+/// One thing that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceEvent {
+    /// When.
+    pub at: Instant,
+    /// The command.
+    pub id: CommandId,
+    /// What it asks for.
+    pub operation: OperationKind,
+    /// What happened to it.
+    pub kind: TraceKind,
+}
+
+/// What happened to a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceKind {
+    /// The device took it.
+    Submitted {
+        /// The namespace addressed.
+        namespace: NamespaceId,
+        /// Where in it.
+        target: TraceTarget,
+        /// Blocks read or written; 0 for other commands.
+        blocks: Blocks,
+    },
+    /// The device had no room for it.
+    Refused,
+    /// It ended.
+    Completed {
+        /// How.
+        status: Status,
+        /// Where an append was placed.
+        appended: Option<Lba>,
+        /// The time since it was taken.
+        latency: Duration,
+    },
+}
+
+/// Where in a namespace a command has its effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceTarget {
+    /// Nowhere in particular.
+    Nowhere,
+    /// From this block on; of a deallocation, the first block of its first range.
+    Lba(Lba),
+    /// Select All.
+    AllZones,
+}
+
+/// How many commands of one kind have passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceCounters {
+    /// Taken by the device.
+    pub submitted: u64,
+    /// Handed back for want of room.
+    pub refused: u64,
+    /// Ended, with whatever status.
+    pub completed: u64,
+    /// Ended with another status than success.
+    pub failed: u64,
+    /// Blocks named by those that were taken.
+    pub blocks: u64,
+}
+
+impl<D: ZonedDevice> Trace<D> {
+    /// A trace that keeps the last [`TRACE_EVENTS_DEFAULT`] events.
+    #[must_use]
+    pub fn new(inner: D) -> Trace<D> {
+        Trace::with_capacity(inner, TRACE_EVENTS_DEFAULT)
+    }
+
+    /// A trace that keeps the last `capacity` events; 0 keeps none, and leaves counters, hash and sink.
+    #[must_use]
+    pub fn with_capacity(inner: D, capacity: usize) -> Trace<D> {
+        Trace {
+            inner,
+            events: VecDeque::new(),
+            capacity,
+            sink: None,
+            under_way: BTreeMap::new(),
+            counters: [TraceCounters::default(); OperationKind::ALL.len()],
+            hash: 0,
+        }
+    }
+
+    /// Calls `sink` with each event as it happens.
+    #[must_use]
+    pub fn with_sink(self, sink: Box<dyn FnMut(&TraceEvent)>) -> Trace<D> {
+        Trace { sink: Some(sink), ..self }
+    }
+
+    /// The last events, the oldest first.
+    pub fn events(&self) -> impl ExactSizeIterator<Item = &TraceEvent> {
+        self.events.iter()
+    }
+
+    /// How many commands of one kind have passed.
+    #[must_use]
+    pub fn counters(&self, kind: OperationKind) -> TraceCounters {
+        self.counters[kind as usize]
+    }
+
+    /// A hash of all events so far, their order, and the contents that were written and read. Equal for equal runs;
+    /// unequal for others but for one chance in 2^64.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// The device inside.
+    #[must_use]
+    pub fn into_inner(self) -> D {
+        self.inner
+    }
+
+    /// The device inside.
+    #[must_use]
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// The device inside. What is submitted to it directly must not be polled for here.
+    #[must_use]
+    pub fn inner_mut(&mut self) -> &mut D {
+        &mut self.inner
+    }
+
+    fn record(&mut self, event: TraceEvent) {
+        self.mix(event.at.0);
+        self.mix(event.id.0);
+        self.mix(event.operation as u64);
+        match event.kind {
+            TraceKind::Submitted { namespace, target, blocks } => {
+                self.mix(1);
+                self.mix(u64::from(namespace.0));
+                match target {
+                    TraceTarget::Nowhere => self.mix(0),
+                    TraceTarget::AllZones => self.mix(1),
+                    TraceTarget::Lba(lba) => {
+                        self.mix(2);
+                        self.mix(lba.0);
+                    }
+                }
+                self.mix(blocks.0);
+            }
+            TraceKind::Refused => self.mix(2),
+            TraceKind::Completed { status, appended, latency } => {
+                self.mix(3);
+                self.mix(status as u64);
+                self.mix(appended.map_or(u64::MAX, |lba| lba.0));
+                self.mix(latency.0);
+            }
+        }
+        if let Some(sink) = &mut self.sink {
+            sink(&event);
+        }
+        if self.capacity == 0 {
+            return;
+        }
+        if self.events.len() == self.capacity {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    fn mix(&mut self, word: u64) {
+        self.hash = mixed(self.hash, word);
+    }
+}
+
+impl<D: ZonedDevice> ZonedDevice for Trace<D> {
+    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+        self.inner.geometry(namespace)
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        if self.under_way.len() >= TRACE_OUTSTANDING_MAX {
+            return Err(QueueFull(command));
+        }
+        let (id, namespace) = (command.id, command.namespace);
+        let operation = OperationKind::of(&command.operation);
+        let (target, blocks) = (target_of(&command.operation), command.operation.blocks());
+        let contents = match &command.operation {
+            Operation::Write { payload, .. } | Operation::Append { payload, .. } => contents_of(payload),
+            _ => 0,
+        };
+        let counters = &mut self.counters[operation as usize];
+        if let Err(refused) = self.inner.submit(now, command) {
+            counters.refused += 1;
+            self.record(TraceEvent { at: now, id, operation, kind: TraceKind::Refused });
+            return Err(refused);
+        }
+        counters.submitted += 1;
+        counters.blocks = counters.blocks.wrapping_add(blocks.0);
+        self.mix(contents);
+        self.record(TraceEvent { at: now, id, operation, kind: TraceKind::Submitted { namespace, target, blocks } });
+        let previous = self.under_way.insert(id, (now, operation));
+        assert!(previous.is_none(), "command {id} is already under way");
+        Ok(())
+    }
+
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        let mut ended = CompletionQueue::new();
+        self.inner.poll(now, &mut ended);
+        while let Some(completion) = ended.pop() {
+            let Completion { id, status, ref outcome } = completion;
+            let (taken, operation) =
+                self.under_way.remove(&id).unwrap_or_else(|| panic!("command {id} ended and was not under way"));
+            let counters = &mut self.counters[operation as usize];
+            counters.completed += 1;
+            counters.failed += u64::from(!status.is_success());
+            let mut appended = None;
+            match outcome {
+                Outcome::None => {}
+                Outcome::Appended(lba) => appended = Some(*lba),
+                Outcome::Data(payload) => self.mix(contents_of(payload)),
+                Outcome::Report(report) => {
+                    self.mix(report.matching_zones);
+                    for zone in &report.zones {
+                        self.mix(zone.start.0);
+                        self.mix(u64::from(zone.state.code()) << 8 | u64::from(zone.attributes.code()));
+                        self.mix(zone.write_pointer.map_or(u64::MAX, |lba| lba.0));
+                        self.mix(fingerprint(zone.extension.as_deref().unwrap_or_default(), &[]));
+                    }
+                }
+                Outcome::ChangedZones(list) => {
+                    self.mix(u64::from(list.overflowed));
+                    for zone in &list.zones {
+                        self.mix(u64::from(zone.0));
+                    }
+                }
+            }
+            let kind = TraceKind::Completed { status, appended, latency: now.since(taken) };
+            self.record(TraceEvent { at: now, id, operation, kind });
+            completions.push(completion);
+        }
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.inner.next_wakeup()
+    }
+}
+
+impl fmt::Display for TraceEvent {
+    /// `00000000.000001500 submitted #7 write lba 16 blocks 4`: the instant in seconds, padded so that lines sort by time
+    /// as text; latencies in nanoseconds.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TraceEvent { at, id, operation, kind } = self;
+        write!(f, "{:08}.{:09} ", at.0 / 1_000_000_000, at.0 % 1_000_000_000)?;
+        match kind {
+            TraceKind::Submitted { namespace, target, blocks } => {
+                write!(f, "submitted #{id} {operation}")?;
+                if *namespace != NamespaceId::FIRST {
+                    write!(f, " namespace {namespace}")?;
+                }
+                match target {
+                    TraceTarget::Nowhere => {}
+                    TraceTarget::Lba(lba) => write!(f, " lba {lba}")?,
+                    TraceTarget::AllZones => write!(f, " all zones")?,
+                }
+                if *blocks > Blocks::ZERO {
+                    write!(f, " blocks {blocks}")?;
+                }
+                Ok(())
+            }
+            TraceKind::Refused => write!(f, "refused   #{id} {operation}"),
+            TraceKind::Completed { status, appended, latency } => {
+                write!(f, "completed #{id} {operation}: {status}")?;
+                if let Some(lba) = appended {
+                    write!(f, " at lba {lba}")?;
+                }
+                write!(f, " after {} ns", latency.0)
+            }
+        }
+    }
+}
+
+fn target_of(operation: &Operation) -> TraceTarget {
+    match operation {
+        Operation::Read { start, .. }
+        | Operation::Write { start, .. }
+        | Operation::Append { zone_start: start, .. }
+        | Operation::WriteZeroes { start, .. }
+        | Operation::ReportZones { start, .. }
+        | Operation::ManageZones { target: ZoneTarget::Zone(start), .. } => TraceTarget::Lba(*start),
+        Operation::Deallocate { ranges } => {
+            ranges.first().map_or(TraceTarget::Nowhere, |range| TraceTarget::Lba(range.start))
+        }
+        Operation::ManageZones { target: ZoneTarget::All, .. } => TraceTarget::AllZones,
+        Operation::Flush | Operation::ReadChangedZones => TraceTarget::Nowhere,
+    }
+}
+
+fn contents_of(payload: &Payload) -> u64 {
+    match payload {
+        Payload::None => 0,
+        Payload::Fingerprints(prints) => prints.iter().fold(1, |hash, &print| mixed(hash, print)),
+        Payload::Bytes(buffer) => mixed(2, fingerprint(&buffer.data, &buffer.metadata)),
+    }
+}
+
+/// Adds a word to a hash: the order matters.
+fn mixed(hash: u64, word: u64) -> u64 {
+    let product = (hash ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    product ^ (product >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use zonda_zoned::{Prng, ZoneAction};
+
+    use super::*;
+    use crate::testing::{Narrow, command, poll_all, read, reference, run_one, write};
+    use crate::{Delay, DelayRule, Matcher, When};
+
+    fn lines<D: ZonedDevice>(trace: &Trace<D>) -> Vec<String> {
+        trace.events().map(TraceEvent::to_string).collect()
+    }
+
+    #[test]
+    fn a_trace_reads_as_lines_that_sort_by_time() {
+        let rule = DelayRule {
+            matches: Matcher::default(),
+            when: When::Always,
+            fixed: Duration::from_micros(1_500),
+            spread: Duration::ZERO,
+        };
+        let mut device = Trace::new(Narrow::new(Delay::new(reference(), vec![rule], Prng::new(1)), 2));
+        let start = Instant(12_000_000_000);
+        let append = Operation::Append { zone_start: Lba(16), blocks: Blocks(2), payload: Payload::None };
+        let reset = Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::All };
+        device.submit(start, write(1, 0, 4)).unwrap();
+        device.submit(start, command(2, append)).unwrap();
+        device.submit(start, read(3, 0, 1)).unwrap_err();
+        device.poll(start, &mut CompletionQueue::new());
+        let done = device.next_wakeup().unwrap();
+        device.poll(done, &mut CompletionQueue::new());
+        device.submit(done, write(4, 9, 1)).unwrap();
+        device.submit(done, command(5, reset)).unwrap();
+        device.poll(done, &mut CompletionQueue::new());
+        device.poll(device.next_wakeup().unwrap(), &mut CompletionQueue::new());
+        let lines = lines(&device);
+        assert_eq!(
+            lines.join("\n"),
+            "\
+00000012.000000000 submitted #1 write lba 0 blocks 4
+00000012.000000000 submitted #2 append lba 16 blocks 2
+00000012.000000000 refused   #3 read
+00000012.001500000 completed #1 write: success after 1500000 ns
+00000012.001500000 completed #2 append: success at lba 16 after 1500000 ns
+00000012.001500000 submitted #4 write lba 9 blocks 1
+00000012.001500000 submitted #5 reset all zones
+00000012.003000000 completed #4 write: zone invalid write after 1500000 ns
+00000012.003000000 completed #5 reset: success after 1500000 ns"
+        );
+        assert!(lines.is_sorted_by_key(|line| &line[..18]));
+    }
+
+    #[test]
+    fn counters_and_hash_go_on_when_the_ring_is_full() {
+        let mut device = Trace::with_capacity(reference(), 3);
+        for id in 0..6 {
+            run_one(&mut device, write(id, id * 2, 2));
+        }
+        run_one(&mut device, write(6, 11, 1));
+        assert_eq!(device.events().len(), 3);
+        assert_eq!(device.events().next().map(|event| event.id), Some(CommandId(5)), "the oldest of the last three");
+        let expected = TraceCounters { submitted: 7, refused: 0, completed: 7, failed: 1, blocks: 13 };
+        assert_eq!(device.counters(OperationKind::Write), expected);
+        assert_eq!(device.counters(OperationKind::Read), TraceCounters::default());
+    }
+
+    #[test]
+    fn the_hash_tells_runs_apart_by_order_time_and_contents() {
+        let hash_of = |commands: &[Command], at: Instant| {
+            let mut device = Trace::with_capacity(reference(), 0);
+            for command in commands {
+                device.submit(at, command.clone()).unwrap();
+            }
+            poll_all(&mut device, at);
+            device.hash()
+        };
+        let run = [write(1, 0, 1), write(2, 16, 1), read(3, 0, 1)];
+        let hash = hash_of(&run, Instant::ZERO);
+        assert_eq!(hash_of(&run, Instant::ZERO), hash);
+        assert_ne!(hash_of(&run, Instant(1)), hash);
+        let [first, second, third] = run.clone();
+        assert_ne!(hash_of(&[second, first, third], Instant::ZERO), hash);
+        let [mut first, second, third] = run;
+        let Operation::Write { payload, .. } = &mut first.operation else { unreachable!("it is a write") };
+        *payload = Payload::None;
+        assert_ne!(hash_of(&[first, second, third], Instant::ZERO), hash);
+    }
+
+    #[test]
+    fn a_sink_sees_every_event_as_it_happens() {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let writer = Rc::clone(&seen);
+        let sink = Box::new(move |event: &TraceEvent| writer.borrow_mut().push(*event));
+        let mut device = Trace::with_capacity(reference(), 1).with_sink(sink);
+        run_one(&mut device, read(1, 0, 1));
+        assert_eq!(seen.borrow().len(), 2);
+        assert_eq!(seen.borrow().last(), device.events().last());
+    }
+
+    #[test]
+    fn what_the_device_refuses_is_handed_back() {
+        let mut device = Trace::new(Narrow::new(reference(), 0));
+        assert_eq!(device.submit(Instant::ZERO, write(1, 0, 4)), Err(QueueFull(write(1, 0, 4))));
+        assert_eq!(device.counters(OperationKind::Write).refused, 1);
+        assert_eq!(device.next_wakeup(), None);
+    }
+}
