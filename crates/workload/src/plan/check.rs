@@ -1,0 +1,384 @@
+//! One job against the drive.
+
+use std::ops::Range;
+
+use zonda_config::{ByteSize, ConfigError, IndexSet, Rate, Spanned};
+use zonda_zoned::{Duration, Geometry, ZoneIndex, ZoneType};
+
+use super::{JobPlan, positive_time, time};
+use crate::limits::{QUEUE_DEPTH_MAX, STRIPE_PARTS_MAX, WORKERS_MAX};
+use crate::{Distribution, JobOperation, JobSpec, Mix, OnFull, Share, ZoneOrder};
+
+/// Bytes of a request when the file does not say.
+const BLOCK_SIZE_DEFAULT_BYTES: u64 = 4096;
+
+/// Where a value stands, if it is there.
+type Span = Option<Range<usize>>;
+
+/// A job and where it stands.
+struct Check<'a> {
+    place: &'a Spanned<JobSpec>,
+    spec: &'a JobSpec,
+    operation: JobOperation,
+    weights: Mix,
+    geometry: &'a Geometry,
+}
+
+/// Fills in the defaults of the `index`-th job and checks it.
+pub(super) fn job(
+    place: &Spanned<JobSpec>,
+    index: usize,
+    run_time: Option<Duration>,
+    geometry: &Geometry,
+) -> Result<JobPlan, ConfigError> {
+    let spec = place.get_ref();
+    let operation = *spec.operation.get_ref();
+    let check = Check { place, spec, operation, weights: Mix::default(), geometry };
+    check.no_key_is_out_of_place()?;
+    let check = Check { weights: check.weights()?, ..check };
+
+    let zones = check.zones()?;
+    let (request_blocks, part_blocks) = check.sizes()?;
+    let zone_order = check.zone_order()?;
+    let workers = check.workers(&zones, zone_order)?;
+    check.stripes_fit(&workers, request_blocks, part_blocks)?;
+    let (start, end) = check.times(run_time)?;
+    let plan = JobPlan {
+        name: spec.name.as_ref().map_or_else(|| format!("job{}", index + 1), |name| name.get_ref().clone()),
+        operation,
+        weights: check.weights,
+        request_blocks,
+        parts: request_blocks / part_blocks,
+        part_blocks,
+        queue_depth: check.count(&spec.queue_depth, QUEUE_DEPTH_MAX)?,
+        workers,
+        zone_order,
+        rate: spec.rate.as_ref().map(|rate| *rate.get_ref()),
+        think_time: time(&spec.think_time)?.unwrap_or(Duration::ZERO),
+        start,
+        end,
+        bytes: limit(&spec.bytes, |bytes| bytes.0)?,
+        operations: limit(&spec.operations, |operations| *operations)?,
+        one_pass: operation == JobOperation::Read && end.is_none() && spec.bytes.is_none() && spec.operations.is_none(),
+        distribution: spec.distribution.as_ref().map_or(Distribution::Uniform, |place| *place.get_ref()),
+        on_full: spec.on_full.as_ref().map_or(OnFull::Next, |place| *place.get_ref()),
+        finish_at_blocks: check.finish_at(&zones)?,
+    };
+    if plan.end.is_none() && !plan.ends_without_time() {
+        return Err(ConfigError::at(place, format!("the job \"{}\" never ends", plan.name))
+            .help("write time = \"10 s\" under [run], or give the job time, bytes or operations"));
+    }
+    Ok(plan)
+}
+
+impl Check<'_> {
+    /// A key that this operation cannot use is a mistake about what the job does.
+    fn no_key_is_out_of_place(&self) -> Result<(), ConfigError> {
+        use JobOperation::{Append, Mix, Randread, Randwrite, Read, Write};
+        const DATA: &[JobOperation] = &[Read, Randread, Write, Randwrite, Append, Mix];
+        let spec = self.spec;
+        let keys: [(&str, Span, &[JobOperation]); 8] = [
+            ("mix", span(&spec.mix), &[Mix]),
+            ("block_size", span(&spec.block_size), DATA),
+            ("stripe", span(&spec.stripe), &[Read, Randread, Write, Append]),
+            ("bytes", span(&spec.bytes), DATA),
+            ("distribution", span(&spec.distribution), &[Randread, Randwrite, Mix]),
+            ("on_full", span(&spec.on_full), &[Write, Append, Mix]),
+            ("finish_at", span(&spec.finish_at), &[Write, Append, Mix]),
+            ("rate", span(&spec.rate).filter(|_| self.rate_is_in_bytes()), DATA),
+        ];
+        for (key, span, users) in keys {
+            if let Some(span) = span
+                && !users.contains(&self.operation)
+            {
+                let users: Vec<&str> = users.iter().map(|user| user.name()).collect();
+                let kind = if key == "rate" { "a rate in bytes" } else { key };
+                return Err(ConfigError::new(format!("{kind} means nothing for operation = \"{}\"", self.operation))
+                    .within(span)
+                    .help(format!("leave it out; it is for {}", users.join(", "))));
+            }
+        }
+        Ok(())
+    }
+
+    fn rate_is_in_bytes(&self) -> bool {
+        self.spec.rate.as_ref().is_some_and(|rate| matches!(rate.get_ref(), Rate::BytesPerSecond(_)))
+    }
+
+    /// What the job draws from; for a plain writer its one operation.
+    fn weights(&self) -> Result<Mix, ConfigError> {
+        match (self.operation, &self.spec.mix) {
+            (JobOperation::Mix, Some(mix)) if *mix.get_ref() == Mix::default() => {
+                Err(ConfigError::at(mix, "the mix is empty").help("write weights, like { read = 70, append = 30 }"))
+            }
+            (JobOperation::Mix, Some(mix)) => Ok(*mix.get_ref()),
+            (JobOperation::Mix, None) => {
+                Err(ConfigError::at(&self.spec.operation, "a mix needs the weights of its operations")
+                    .help("add a line like mix = { read = 70, append = 30 }"))
+            }
+            (JobOperation::Write, _) => Ok(Mix { write: 1, ..Mix::default() }),
+            (JobOperation::Append, _) => Ok(Mix { append: 1, ..Mix::default() }),
+            _ => Ok(Mix::default()),
+        }
+    }
+
+    /// Which types of zones take the operation: conventional, sequential.
+    fn takes(&self) -> (bool, bool) {
+        match self.operation {
+            JobOperation::Read | JobOperation::Randread | JobOperation::Write => (true, true),
+            JobOperation::Randwrite => (true, false),
+            JobOperation::Mix => (self.weights.append == 0, true),
+            _ => (false, true),
+        }
+    }
+
+    fn zones(&self) -> Result<Vec<ZoneIndex>, ConfigError> {
+        let geometry = self.geometry;
+        let (conventional, sequential) = self.takes();
+        let takes = |zone: ZoneIndex| match geometry.zone_type(zone) {
+            ZoneType::Conventional => conventional,
+            ZoneType::SequentialWriteRequired => sequential,
+        };
+        let allowed = match (conventional, sequential) {
+            (true, true) => 0..geometry.zone_count,
+            (true, false) => 0..geometry.conventional_zone_count,
+            (false, _) => geometry.conventional_zone_count..geometry.zone_count,
+        };
+        if allowed.is_empty() {
+            let (what, help) = if conventional {
+                ("no conventional zones", "zones that must be written in order take write and append, not randwrite")
+            } else {
+                ("only conventional zones", "they take read, randread, write and randwrite")
+            };
+            let message = format!("operation = \"{}\" cannot be done: this drive has {what}", self.operation);
+            return Err(ConfigError::at(&self.spec.operation, message).help(help));
+        }
+        let Some(place) = &self.spec.zones else {
+            // Writing is for sequential zones where there are any: a reader takes what there is.
+            let writes = self.weights.write > 0 && geometry.conventional_zone_count < geometry.zone_count;
+            let first = if writes { geometry.conventional_zone_count } else { allowed.start };
+            return Ok((first..allowed.end).map(ZoneIndex).collect());
+        };
+        let zones: &IndexSet = place.get_ref();
+        let help = format!("zones {}..{} can be used here", allowed.start, allowed.end);
+        if let Some(zone) = zones.iter().find(|&&zone| zone >= geometry.zone_count) {
+            let message = format!("there is no zone {zone}: the drive has {} zones", geometry.zone_count);
+            return Err(ConfigError::at(place, message).help(help));
+        }
+        if let Some(zone) = zones.iter().find(|&&zone| !takes(ZoneIndex(zone))) {
+            let kind = if conventional { "must be written in order" } else { "is conventional" };
+            let message = format!("zone {zone} {kind}: it takes no {}", self.operation);
+            return Err(ConfigError::at(place, message).help(help));
+        }
+        Ok(zones.iter().copied().map(ZoneIndex).collect())
+    }
+
+    /// Blocks of a request and of its commands.
+    fn sizes(&self) -> Result<(u64, u64), ConfigError> {
+        let block = u64::from(self.geometry.block_size_bytes);
+        if self.operation.is_management() {
+            return Ok((1, 1));
+        }
+        let size = self.spec.block_size.as_ref().map_or(BLOCK_SIZE_DEFAULT_BYTES.max(block), |size| size.get_ref().0);
+        if size == 0 || !size.is_multiple_of(block) {
+            let message = format!("a request of {} is not made of whole blocks", ByteSize(size));
+            let help = format!("write a multiple of the drive's block, \"{}\"", ByteSize(block));
+            return Err(self.at_block_size(message).help(help));
+        }
+        let (limit, what) = if self.weights.append > 0 {
+            (self.geometry.max_append_blocks, "an append")
+        } else {
+            (self.geometry.max_transfer_blocks, "a command")
+        };
+        let limit = limit.min(self.geometry.zone_capacity_blocks).bytes(self.geometry.block_size_bytes);
+        let Some(place) = &self.spec.stripe else {
+            if size > limit {
+                let message =
+                    format!("{what} of this drive carries at most {}, not {}", ByteSize(limit), ByteSize(size));
+                let help = format!(
+                    "write block_size = \"{0}\" or less, or split the request with stripe = \"{0}\" or less",
+                    ByteSize(limit)
+                );
+                return Err(self.at_block_size(message).help(help));
+            }
+            return Ok((size / block, size / block));
+        };
+        let part = place.get_ref().0;
+        let refuse = |message: String| Err(ConfigError::at(place, message));
+        if part == 0 || !part.is_multiple_of(block) {
+            return refuse(format!("a stripe of {} is not made of whole blocks", ByteSize(part))).map_err(|error| {
+                error.help(format!("write a multiple of the drive's block, \"{}\"", ByteSize(block)))
+            });
+        }
+        if part > limit {
+            return refuse(format!("{what} of this drive carries at most {}", ByteSize(limit)))
+                .map_err(|error| error.help(format!("write stripe = \"{}\" or less", ByteSize(limit))));
+        }
+        if !size.is_multiple_of(part) {
+            return refuse(format!(
+                "a request of {} is not made of whole stripes of {}",
+                ByteSize(size),
+                ByteSize(part)
+            ))
+            .map_err(|error| error.help("write a stripe that divides block_size"));
+        }
+        if size / part > STRIPE_PARTS_MAX {
+            return refuse(format!("this splits a request into {} commands", size / part))
+                .map_err(|error| error.help(format!("at most {STRIPE_PARTS_MAX} are allowed: write a larger stripe")));
+        }
+        Ok((size / block, part / block))
+    }
+
+    fn at_block_size(&self, message: String) -> ConfigError {
+        match &self.spec.block_size {
+            Some(place) => ConfigError::at(place, message),
+            None => ConfigError::at(self.place, message),
+        }
+    }
+
+    fn zone_order(&self) -> Result<ZoneOrder, ConfigError> {
+        let is_random = matches!(self.operation, JobOperation::Randread | JobOperation::Randwrite);
+        let is_skewed = self.spec.distribution.as_ref().is_some_and(|place| *place.get_ref() != Distribution::Uniform);
+        let Some(place) = &self.spec.zone_order else {
+            return Ok(match (is_random, &self.spec.stripe) {
+                (_, Some(_)) => ZoneOrder::RoundRobin,
+                (true, None) => ZoneOrder::Random,
+                (false, None) => ZoneOrder::Sequential,
+            });
+        };
+        let order = *place.get_ref();
+        let refuse = |message: &str, help: &str| Err(ConfigError::at(place, message).help(help));
+        if self.spec.stripe.is_some() && order != ZoneOrder::RoundRobin {
+            return refuse("a stripe goes round its zones", "write zone_order = \"round-robin\", or leave it out");
+        }
+        if is_random && order == ZoneOrder::Sequential {
+            return refuse(
+                "a job at random places is never through with a zone",
+                "write zone_order = \"random\" or \"round-robin\"",
+            );
+        }
+        if is_random && is_skewed && order != ZoneOrder::Random {
+            return refuse("the distribution picks the zone too", "write zone_order = \"random\", or leave it out");
+        }
+        Ok(order)
+    }
+
+    /// The zones of each worker.
+    fn workers(&self, zones: &[ZoneIndex], order: ZoneOrder) -> Result<Vec<Vec<ZoneIndex>>, ConfigError> {
+        let count = self.count(&self.spec.workers, WORKERS_MAX)?;
+        let reads = matches!(self.operation, JobOperation::Read | JobOperation::Randread | JobOperation::Randwrite);
+        let default = if reads { Share::All } else { Share::Split };
+        let share = self.spec.share.as_ref().map_or(default, |place| *place.get_ref());
+        if let Some(place) = &self.spec.share
+            && share == Share::All
+            && count > 1
+            && self.weights.write > 0
+        {
+            return Err(ConfigError::at(place, "several workers cannot share a zone with plain writes")
+                .help("write share = \"split\", or use operation = \"append\""));
+        }
+        if let Some(place) = &self.spec.workers
+            && share == Share::Split
+            && count as usize > zones.len()
+        {
+            let message = format!("{count} workers cannot split {} zones", zones.len());
+            let help = format!("write workers = {} or less, or share = \"all\" where zones can be shared", zones.len());
+            return Err(ConfigError::at(place, message).help(help));
+        }
+        self.active_zones_suffice(zones, order, if share == Share::Split { count } else { 1 })?;
+        let dealt = |worker: u32| zones.iter().copied().skip(worker as usize).step_by(count as usize).collect();
+        Ok((0..count).map(|worker| if share == Share::Split { dealt(worker) } else { zones.to_vec() }).collect())
+    }
+
+    /// A writer that needs more active zones than there are would only collect errors.
+    fn active_zones_suffice(&self, zones: &[ZoneIndex], order: ZoneOrder, in_turn: u32) -> Result<(), ConfigError> {
+        let Some(max) = self.geometry.max_active_zones else { return Ok(()) };
+        if self.weights.write == 0 && self.weights.append == 0 {
+            return Ok(());
+        }
+        let is_sequential = |zone: &&ZoneIndex| self.geometry.zone_type(**zone) == ZoneType::SequentialWriteRequired;
+        let zone_count = zones.iter().filter(is_sequential).count();
+        let active = if order == ZoneOrder::Sequential { zone_count.min(in_turn as usize) } else { zone_count };
+        if active <= max as usize {
+            return Ok(());
+        }
+        let message = format!("this writes {active} zones at a time, and the drive allows {max} active zones");
+        let first = self.geometry.conventional_zone_count;
+        let (error, help) = match (&self.spec.zones, &self.spec.zone_order, &self.spec.workers) {
+            (_, _, Some(place)) if order == ZoneOrder::Sequential => {
+                (ConfigError::at(place, message), format!("write workers = {max} or less"))
+            }
+            (Some(place), ..) => (ConfigError::at(place, message), format!("use at most {max} zones")),
+            (None, Some(place), _) => (ConfigError::at(place, message), String::new()),
+            _ => (ConfigError::at(self.place, message), String::new()),
+        };
+        if !help.is_empty() {
+            return Err(error.help(help));
+        }
+        Err(error
+            .help(format!("add zones = \"{first}..{}\" or fewer, or write zone_order = \"sequential\"", first + max)))
+    }
+
+    /// A striped reader needs zones that hold at least one request.
+    fn stripes_fit(&self, workers: &[Vec<ZoneIndex>], request: u64, part: u64) -> Result<(), ConfigError> {
+        let Some(place) = &self.spec.stripe else { return Ok(()) };
+        let parts_in_zone = self.geometry.zone_capacity_blocks.0 / part;
+        let fewest = workers.iter().map(Vec::len).min().unwrap_or(0) as u64;
+        if parts_in_zone * fewest < request / part {
+            return Err(ConfigError::at(place, "the zones of a worker do not hold one request")
+                .help("write a smaller block_size, or use more zones"));
+        }
+        Ok(())
+    }
+
+    /// Start and end from the start of the run.
+    fn times(&self, run_time: Option<Duration>) -> Result<(Duration, Option<Duration>), ConfigError> {
+        let start = time(&self.spec.start)?.unwrap_or(Duration::ZERO);
+        if let (Some(place), Some(limit)) = (&self.spec.start, run_time)
+            && start >= limit
+        {
+            return Err(ConfigError::at(place, format!("the job would start after the run of {limit} has ended"))
+                .help("write a start before the time of [run]"));
+        }
+        let own = positive_time(&self.spec.time)?.map(|time| start + time);
+        Ok((start, own.into_iter().chain(run_time).min()))
+    }
+
+    fn finish_at(&self, zones: &[ZoneIndex]) -> Result<Option<u64>, ConfigError> {
+        let Some(place) = &self.spec.finish_at else { return Ok(None) };
+        if zones.iter().any(|&zone| self.geometry.zone_type(zone) == ZoneType::Conventional) {
+            return Err(ConfigError::at(place, "a conventional zone cannot be finished")
+                .help("leave finish_at out, or use sequential zones only"));
+        }
+        let capacity = self.geometry.zone_capacity_blocks.0;
+        let blocks = (place.get_ref().0 * capacity as f64) as u64;
+        if blocks == 0 {
+            return Err(ConfigError::at(place, "nothing would be written before the zone is finished")
+                .help("write a larger fraction, or use operation = \"finish\" for empty zones"));
+        }
+        Ok(Some(blocks).filter(|&blocks| blocks < capacity))
+    }
+
+    /// A count of at least one.
+    fn count(&self, value: &Option<Spanned<u32>>, max: u32) -> Result<u32, ConfigError> {
+        let Some(place) = value else { return Ok(1) };
+        let count = *place.get_ref();
+        if (1..=max).contains(&count) {
+            return Ok(count);
+        }
+        Err(ConfigError::at(place, format!("{count} is out of range")).help(format!("write 1 to {max}")))
+    }
+}
+
+fn span<T>(value: &Option<Spanned<T>>) -> Span {
+    value.as_ref().map(Spanned::span)
+}
+
+/// A limit above zero.
+fn limit<T>(value: &Option<Spanned<T>>, number: impl Fn(&T) -> u64) -> Result<Option<u64>, ConfigError> {
+    match value {
+        Some(place) if number(place.get_ref()) == 0 => Err(ConfigError::at(place, "the job would have nothing to do")
+            .help("write a number above zero, or leave it out")),
+        value => Ok(value.as_ref().map(|place| number(place.get_ref()))),
+    }
+}

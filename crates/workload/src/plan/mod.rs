@@ -1,0 +1,234 @@
+//! Jobs checked against a drive: what is wrong is found here, at its place in the file, and never while running.
+
+use zonda_config::{ConfigError, Rate, Spanned, TimeSpan};
+use zonda_zoned::{Blocks, Duration, Geometry, ZoneIndex, ZoneType};
+
+use crate::limits::{JOBS_MAX, SAMPLES_MAX, TIME_MAX_NS};
+use crate::{Distribution, JobOperation, JobSpec, Mix, OnFull, RunSpec, ZoneOrder};
+
+mod check;
+#[cfg(test)]
+mod guide_tests;
+#[cfg(test)]
+mod tests;
+
+/// Interval of the time series of a run without a time limit.
+const SAMPLE_WITHOUT_TIME: Duration = Duration::from_millis(10);
+/// Samples in the time series of a run with a time limit.
+const SAMPLES_OF_TIME: u64 = 100;
+
+/// Jobs that a drive of one geometry can do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(crate) geometry: Geometry,
+    pub(crate) seed: u64,
+    pub(crate) ramp: Duration,
+    pub(crate) time: Option<Duration>,
+    pub(crate) sample: Duration,
+    pub(crate) jobs: Vec<JobPlan>,
+    prefill: Vec<(ZoneIndex, Blocks)>,
+}
+
+/// One job with all its defaults filled in, in blocks and nanoseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct JobPlan {
+    pub(crate) name: String,
+    pub(crate) operation: JobOperation,
+    /// The weights of a mix; for a plain write or append job its one operation.
+    pub(crate) weights: Mix,
+    pub(crate) request_blocks: u64,
+    /// Commands that a request is split into, and the blocks of each.
+    pub(crate) parts: u64,
+    pub(crate) part_blocks: u64,
+    pub(crate) queue_depth: u32,
+    /// The zones of each worker.
+    pub(crate) workers: Vec<Vec<ZoneIndex>>,
+    pub(crate) zone_order: ZoneOrder,
+    pub(crate) rate: Option<Rate>,
+    pub(crate) think_time: Duration,
+    pub(crate) start: Duration,
+    /// From the start of the run; the limits of job and run together.
+    pub(crate) end: Option<Duration>,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) operations: Option<u64>,
+    /// A reader without a limit ends when it is through with its zones.
+    pub(crate) one_pass: bool,
+    pub(crate) distribution: Distribution,
+    pub(crate) on_full: OnFull,
+    pub(crate) finish_at_blocks: Option<u64>,
+}
+
+impl Plan {
+    /// Checks a run against the geometry of the namespace it is to run on.
+    ///
+    /// # Errors
+    /// The first thing that this drive cannot do or that makes no sense, at its place, and what is allowed.
+    pub fn new(run: &RunSpec, jobs: &[Spanned<JobSpec>], geometry: &Geometry) -> Result<Plan, ConfigError> {
+        if jobs.is_empty() {
+            let help = "add a table [[job]] with a line like operation = \"randread\"";
+            return Err(ConfigError::new("there is no job").help(help));
+        }
+        if let Some(excess) = jobs.get(JOBS_MAX) {
+            return Err(ConfigError::at(excess, format!("there are {} jobs", jobs.len()))
+                .help(format!("at most {JOBS_MAX} are allowed; use workers for copies of a job")));
+        }
+        let mut plan = Plan::of_run(run, geometry)?;
+        for (index, place) in jobs.iter().enumerate() {
+            let job = check::job(place, index, plan.time, geometry)?;
+            if plan.jobs.iter().any(|other| other.name == job.name) {
+                let message = format!("there are two jobs with the name \"{}\"", job.name);
+                let error = match &place.get_ref().name {
+                    Some(name) => ConfigError::at(name, message),
+                    None => ConfigError::at(place, message),
+                };
+                return Err(error.help("give each job a name of its own: figures are reported by name"));
+            }
+            plan.jobs.push(job);
+        }
+        check_writers_apart(&plan.jobs, jobs, geometry)?;
+        plan.prefill = prefill(&plan.jobs, jobs, geometry)?;
+        Ok(plan)
+    }
+
+    /// How many blocks must be written in which zones before the run, from their starts; a zone that is not listed must
+    /// be empty. A zone written to its capacity is expected to be full.
+    #[must_use]
+    pub fn prefill(&self) -> Vec<(ZoneIndex, Blocks)> {
+        self.prefill.clone()
+    }
+
+    /// How long the run takes at most, where the file says so.
+    #[must_use]
+    pub fn time(&self) -> Option<Duration> {
+        self.time
+    }
+
+    /// The names of the jobs, in the order of the file.
+    pub fn job_names(&self) -> impl Iterator<Item = &str> {
+        self.jobs.iter().map(|job| job.name.as_str())
+    }
+
+    fn of_run(run: &RunSpec, geometry: &Geometry) -> Result<Plan, ConfigError> {
+        let ramp = time(&run.ramp)?.unwrap_or(Duration::ZERO);
+        let limit = positive_time(&run.time)?;
+        if let (Some(place), Some(limit)) = (&run.ramp, limit)
+            && ramp >= limit
+        {
+            return Err(ConfigError::at(place, format!("the ramp of {ramp} leaves nothing of the run of {limit}"))
+                .help("write a ramp shorter than time: the figures are of what is after it"));
+        }
+        let sample = match (positive_time(&run.sample)?, limit) {
+            (Some(sample), _) => sample,
+            (None, Some(limit)) => Duration((limit.0 / SAMPLES_OF_TIME).max(1)),
+            (None, None) => SAMPLE_WITHOUT_TIME,
+        };
+        if let (Some(place), Some(limit)) = (&run.sample, limit)
+            && limit.0 / sample.0 > SAMPLES_MAX
+        {
+            let least = TimeSpan(limit.0.div_ceil(SAMPLES_MAX));
+            let message = format!("this makes {} samples", limit.0 / sample.0);
+            return Err(ConfigError::at(place, message)
+                .help(format!("write at least \"{least}\": at most {SAMPLES_MAX} samples")));
+        }
+        let geometry = geometry.clone();
+        Ok(Plan { geometry, seed: run.seed, ramp, time: limit, sample, jobs: Vec::new(), prefill: Vec::new() })
+    }
+}
+
+impl JobPlan {
+    /// Whether the job writes or appends to sequential zones, or to conventional ones from start to end.
+    pub(crate) fn writes_forward(&self) -> bool {
+        self.weights.write > 0 || self.weights.append > 0
+    }
+
+    /// Whether anything but time ends the job.
+    pub(crate) fn ends_without_time(&self) -> bool {
+        self.bytes.is_some()
+            || self.operations.is_some()
+            || self.one_pass
+            || self.operation.is_management()
+            || (self.writes_forward() && self.on_full != OnFull::Reset)
+    }
+
+    fn zones(&self) -> impl Iterator<Item = ZoneIndex> {
+        self.workers.iter().flatten().copied()
+    }
+}
+
+/// A time of at most a year.
+fn time(value: &Option<Spanned<TimeSpan>>) -> Result<Option<Duration>, ConfigError> {
+    let Some(place) = value else { return Ok(None) };
+    let nanoseconds = place.get_ref().0;
+    if nanoseconds > TIME_MAX_NS {
+        return Err(ConfigError::at(place, "this is more than a year").help("write at most \"8760 h\""));
+    }
+    Ok(Some(Duration(nanoseconds)))
+}
+
+/// A time of at most a year, and not of nothing.
+fn positive_time(value: &Option<Spanned<TimeSpan>>) -> Result<Option<Duration>, ConfigError> {
+    match (time(value)?, value) {
+        (Some(Duration::ZERO), Some(place)) => {
+            Err(ConfigError::at(place, "this is no time at all").help("write a time above zero, or leave it out"))
+        }
+        (time, _) => Ok(time),
+    }
+}
+
+/// Plain writes of two jobs to one sequential zone would come out of order: neither knows what the other has written.
+fn check_writers_apart(plans: &[JobPlan], jobs: &[Spanned<JobSpec>], geometry: &Geometry) -> Result<(), ConfigError> {
+    let mut writer_of_zone: Vec<Option<usize>> = vec![None; geometry.zone_count as usize];
+    for (index, plan) in plans.iter().enumerate().filter(|(_, plan)| plan.writes_forward()) {
+        for zone in plan.zones().filter(|&zone| geometry.zone_type(zone) == ZoneType::SequentialWriteRequired) {
+            let Some(other) = writer_of_zone[zone.as_usize()].replace(index) else { continue };
+            if other == index || (plan.weights.write == 0 && plans[other].weights.write == 0) {
+                continue;
+            }
+            let message = format!("zone {zone} is written by the job \"{}\" too", plans[other].name);
+            let job = &jobs[index];
+            let error = match &job.get_ref().zones {
+                Some(zones) => ConfigError::at(zones, message),
+                None => ConfigError::at(job, message),
+            };
+            return Err(error.help("give each job zones of its own, or let all of them append"));
+        }
+    }
+    Ok(())
+}
+
+/// The fullest that any job wants each zone. What is not asked for, but only a default, does not fill zones that a job
+/// is there to write.
+fn prefill(
+    plans: &[JobPlan],
+    jobs: &[Spanned<JobSpec>],
+    geometry: &Geometry,
+) -> Result<Vec<(ZoneIndex, Blocks)>, ConfigError> {
+    let capacity = geometry.zone_capacity_blocks.0;
+    let mut is_written = vec![false; geometry.zone_count as usize];
+    for zone in plans.iter().filter(|plan| plan.writes_forward()).flat_map(JobPlan::zones) {
+        is_written[zone.as_usize()] = true;
+    }
+    let mut blocks = vec![0; geometry.zone_count as usize];
+    for (plan, job) in plans.iter().zip(jobs) {
+        let wanted = job.get_ref().prefill.as_ref();
+        let default_full = matches!(plan.operation, JobOperation::Read | JobOperation::Randread | JobOperation::Reset);
+        let share = wanted.map_or(if default_full { 1.0 } else { 0.0 }, |prefill| prefill.get_ref().0);
+        let fill = ((share * capacity as f64) as u64).min(capacity);
+        for zone in plan.zones().filter(|zone| wanted.is_some() || !is_written[zone.as_usize()]) {
+            blocks[zone.as_usize()] = fill.max(blocks[zone.as_usize()]);
+        }
+        let partial = |(zone, &blocks): (usize, &u64)| {
+            (1..capacity).contains(&blocks)
+                && geometry.zone_type(ZoneIndex(zone as u32)) == ZoneType::SequentialWriteRequired
+        };
+        let active = blocks.iter().enumerate().filter(|&entry| partial(entry)).count();
+        if let (Some(place), Some(max)) = (wanted, geometry.max_active_zones)
+            && active > max as usize
+        {
+            let message = format!("this leaves {active} zones partly written, and the drive allows {max} active zones");
+            return Err(ConfigError::at(place, message).help(format!("use at most {max} zones, or prefill = true")));
+        }
+    }
+    let filled = blocks.into_iter().enumerate().filter(|&(_, blocks)| blocks > 0);
+    Ok(filled.map(|(zone, blocks)| (ZoneIndex(zone as u32), Blocks(blocks))).collect())
+}

@@ -1,0 +1,236 @@
+//! What a run measured, in the form in which it is also written as JSON.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use zonda_zoned::{Geometry, Lba, Operation, Status, ZoneAction, ZoneIndex, ZoneTarget};
+
+use crate::LatencySummary;
+
+/// What a run measured. Times are in virtual time and count from the start of the run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunResult {
+    /// The seed that makes this run again.
+    pub seed: u64,
+    /// From the start of the run to the end of its last job.
+    pub elapsed_ns: u64,
+    /// From the start of the run to the completion of its last command, the ones not counted included.
+    pub drained_ns: u64,
+    /// Completions before this are in no figure but those of the series.
+    pub ramp_ns: u64,
+    /// The jobs, in the order of the file.
+    pub jobs: Vec<JobResult>,
+    /// The time series, from the start of the run (ramp included) to the end of its last job.
+    pub series: Vec<Sample>,
+    /// Whether the series ends early, at [`crate::limits::SAMPLES_MAX`] samples.
+    pub series_is_cut: bool,
+}
+
+/// What one job did. Figures are of what completed while it was measured: from the end of the ramp or the job's start,
+/// whichever is later, to the job's end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JobResult {
+    /// The job's name.
+    pub name: String,
+    /// The job's operation, as in the file.
+    pub operation: &'static str,
+    /// When it started.
+    pub started_ns: u64,
+    /// When it ended: at its time limit, or with its last completion.
+    pub ended_ns: u64,
+    /// How long it was measured.
+    pub measured_ns: u64,
+    /// Why it ended.
+    pub ended_by: EndReason,
+    /// One entry for each kind of operation that succeeded while it was measured.
+    pub kinds: Vec<KindResult>,
+    /// Commands that failed, in the whole run: ramp and the last completions after the end included.
+    pub errors: Vec<ErrorCount>,
+}
+
+/// Figures of one kind of operation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KindResult {
+    /// Which.
+    pub kind: RequestKind,
+    /// Requests that succeeded. A striped request is one.
+    pub operations: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// Bytes in a second of measured time; 0 if no time passed.
+    pub bandwidth_bytes_per_second: f64,
+    /// Requests in a second of measured time; 0 if no time passed.
+    pub iops: f64,
+    /// From the moment a request was first handed to the device to its completion.
+    pub latency: LatencySummary,
+}
+
+/// How often a kind of command failed with a status.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ErrorCount {
+    /// Which kind.
+    pub kind: RequestKind,
+    /// Which status, in words.
+    #[serde(serialize_with = "in_words")]
+    pub status: Status,
+    /// How often.
+    pub count: u64,
+}
+
+/// One interval of the time series.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sample {
+    /// Start of the interval.
+    pub start_ns: u64,
+    /// Length of the interval; the last one may be shorter.
+    pub length_ns: u64,
+    /// What completed in it, job by job.
+    pub jobs: Vec<JobSample>,
+}
+
+/// What one job completed in one interval, all kinds of operations together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct JobSample {
+    /// Requests that succeeded.
+    pub operations: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// Commands that failed.
+    pub errors: u64,
+    /// Mean latency, 0 without requests.
+    pub mean_latency_ns: u64,
+    /// 99 % took at most this, exact to two digits; 0 without requests.
+    pub p99_latency_ns: u64,
+}
+
+/// A kind of command that jobs issue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RequestKind {
+    /// Read.
+    Read,
+    /// Write.
+    Write,
+    /// Zone Append.
+    Append,
+    /// Zone Management Send, Reset.
+    Reset,
+    /// Zone Management Send, Finish.
+    Finish,
+    /// Zone Management Send, Open.
+    Open,
+    /// Zone Management Send, Close.
+    Close,
+}
+
+/// Why a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum EndReason {
+    /// Its time, or that of the run, was over.
+    Time,
+    /// It had moved its `bytes`.
+    Bytes,
+    /// It had issued its `operations`.
+    Operations,
+    /// It was through with its zones.
+    ZonesDone,
+    /// It came to a full zone, with `on_full = "stop"`.
+    ZoneFull,
+    /// [`crate::limits::CONSECUTIVE_ERRORS_MAX`] commands in a row failed.
+    Errors {
+        /// The last one with this.
+        #[serde(serialize_with = "in_words")]
+        status: Status,
+    },
+    /// The device completed [`crate::limits::STANDSTILL_COMPLETIONS_MAX`] commands at one instant, and only time would
+    /// have ended the job.
+    TimeStoodStill,
+}
+
+fn in_words<S: Serializer>(status: &Status, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(status)
+}
+
+impl JobResult {
+    /// The figures of one kind of operation, if any succeeded.
+    #[must_use]
+    pub fn kind(&self, kind: RequestKind) -> Option<&KindResult> {
+        self.kinds.iter().find(|figures| figures.kind == kind)
+    }
+
+    /// How many commands failed.
+    #[must_use]
+    pub fn error_count(&self) -> u64 {
+        self.errors.iter().map(|error| error.count).sum()
+    }
+}
+
+impl Sample {
+    /// Whether nothing completed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.jobs.iter().all(|job| job.operations == 0 && job.errors == 0)
+    }
+}
+
+impl RequestKind {
+    /// All kinds, in the order of their declaration.
+    pub const ALL: [RequestKind; 7] = [
+        RequestKind::Read,
+        RequestKind::Write,
+        RequestKind::Append,
+        RequestKind::Reset,
+        RequestKind::Finish,
+        RequestKind::Open,
+        RequestKind::Close,
+    ];
+
+    /// The word for tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            RequestKind::Read => "read",
+            RequestKind::Write => "write",
+            RequestKind::Append => "append",
+            RequestKind::Reset => "reset",
+            RequestKind::Finish => "finish",
+            RequestKind::Open => "open",
+            RequestKind::Close => "close",
+        }
+    }
+
+    /// The command for a zone as a whole.
+    pub(crate) fn management(self, geometry: &Geometry, zone: ZoneIndex) -> Operation {
+        let action = match self {
+            RequestKind::Reset => ZoneAction::Reset,
+            RequestKind::Finish => ZoneAction::Finish,
+            RequestKind::Open => ZoneAction::Open { zrwa: false },
+            RequestKind::Close => ZoneAction::Close,
+            RequestKind::Read | RequestKind::Write | RequestKind::Append => {
+                unreachable!("a {} moves data and manages no zone", self.name())
+            }
+        };
+        let start: Lba = geometry.zone_start(zone);
+        Operation::ManageZones { action, target: ZoneTarget::Zone(start) }
+    }
+}
+
+impl fmt::Display for RequestKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Display for EndReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EndReason::Time => f.pad("time is over"),
+            EndReason::Bytes => f.pad("all bytes moved"),
+            EndReason::Operations => f.pad("all operations issued"),
+            EndReason::ZonesDone => f.pad("through with its zones"),
+            EndReason::ZoneFull => f.pad("a zone is full"),
+            EndReason::Errors { status } => f.pad(&format!("every command failed, the last with: {status}")),
+            EndReason::TimeStoodStill => f.pad("no time passes on this device"),
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Carries out a plan on a device, in virtual time.
+//!
+//! The loop: issue all that can be issued, jump to the device's next wakeup or the own next timer, whichever is earlier,
+//! poll, record. Nothing is allocated for an operation, except the fingerprints of a device that keeps them.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use zonda_zoned::{CompletionQueue, Duration, Instant, NamespaceId, PayloadKind, Prng, ZonedDevice};
+
+use crate::plan::JobPlan;
+use crate::{JobResult, Plan, RunResult};
+
+mod events;
+mod flights;
+mod issue;
+mod job;
+mod payloads;
+mod record;
+#[cfg(test)]
+mod tests;
+mod worker;
+mod writer;
+mod zones;
+
+use flights::Flights;
+use job::Job;
+use payloads::Payloads;
+use record::Recorder;
+use worker::Worker;
+use zones::ZoneViews;
+
+/// Polls at one instant without a completion after which the device is broken.
+const IDLE_POLLS_MAX: u32 = 10_000_000;
+
+/// How far a run has come; told at the end of each sample interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Virtual time since the start of the run.
+    pub elapsed: Duration,
+    /// How long the run takes at most, where the plan says so.
+    pub time: Option<Duration>,
+    /// Requests completed by all jobs, ramp included.
+    pub operations: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// The share of the run that is over, 0.0 to 1.0, where time or counts tell.
+    pub fraction: Option<f64>,
+}
+
+/// A load generator for one run of one plan.
+///
+/// The zones of the device must be as [`Plan::prefill`] says, and nobody else may write to the job's zones during the
+/// run.
+pub struct Runner {
+    plan: Plan,
+    keeps: PayloadKind,
+    namespace: NamespaceId,
+}
+
+/// A run under way.
+struct Run {
+    plan: Plan,
+    namespace: NamespaceId,
+    block_size_bytes: u64,
+    started: Instant,
+    now: Instant,
+    jobs: Vec<Job>,
+    jobs_issuing: usize,
+    workers: Vec<Worker>,
+    zones: ZoneViews,
+    flights: Flights,
+    timers: BinaryHeap<Reverse<(Instant, u64, Timer)>>,
+    timers_set: u64,
+    /// Workers that may have something to issue.
+    ready: VecDeque<u32>,
+    /// Workers that wait for a zone.
+    blocked: Vec<u32>,
+    /// Workers with a command that the device had no room for, in the order in which they were refused.
+    stalled: Vec<u32>,
+    payloads: Payloads,
+    recorder: Recorder,
+    /// Completions since time last went on.
+    standstill: u32,
+    idle_polls: u32,
+}
+
+/// Who is to be woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Worker(u32),
+    JobEnd(u32),
+}
+
+impl Runner {
+    /// A run of `plan` on a namespace of a device that keeps `keeps` of what is written to it.
+    #[must_use]
+    pub fn new(plan: Plan, keeps: PayloadKind, namespace: NamespaceId) -> Runner {
+        Runner { plan, keeps, namespace }
+    }
+
+    /// Drives the device from `start` until all jobs have ended and everything issued has completed. The end of each
+    /// sample interval is told to `progress`.
+    ///
+    /// A job on a device that answers without any time passing, and that nothing but time would end, ends with
+    /// [`crate::EndReason::TimeStoodStill`].
+    ///
+    /// # Panics
+    /// When the namespace has another geometry than the plan was made for, or the device breaks its contract: it loses a
+    /// command, completes one that it was not given, or wakes up forever without news.
+    pub fn run<D: ZonedDevice + ?Sized>(
+        self,
+        device: &mut D,
+        start: Instant,
+        progress: &mut dyn FnMut(Progress),
+    ) -> RunResult {
+        let geometry = device.geometry(self.namespace);
+        assert!(*geometry == self.plan.geometry, "the plan was made for a device of another geometry");
+        let mut run = Run::new(self, start);
+        let mut completions = CompletionQueue::new();
+        loop {
+            while let Some(worker) = run.ready.pop_front() {
+                run.workers[worker as usize].is_ready = false;
+                run.issue(device, worker);
+            }
+            if run.jobs_issuing == 0 && run.flights.is_empty() {
+                return run.result();
+            }
+            let wakeup = device.next_wakeup();
+            run.advance(wakeup, progress);
+            run.fire_timers();
+            if wakeup.is_some_and(|wakeup| wakeup <= run.now) {
+                device.poll(run.now, &mut completions);
+                run.idle_polls = if completions.is_empty() { run.idle_polls + 1 } else { 0 };
+                assert!(run.idle_polls < IDLE_POLLS_MAX, "the device wakes up at {} without news, forever", run.now);
+                run.retry_stalled();
+                while let Some(completion) = completions.pop() {
+                    run.complete(completion.id, completion.status);
+                }
+            }
+        }
+    }
+}
+
+impl Run {
+    fn new(runner: Runner, started: Instant) -> Run {
+        let Runner { mut plan, keeps, namespace } = runner;
+        let root = Prng::new(plan.seed);
+        let zones = ZoneViews::new(&plan.geometry, &plan.prefill());
+        let planned_end = plan.time.map_or(Instant(u64::MAX), |time| started + time);
+        let plans = std::mem::take(&mut plan.jobs);
+        let largest = plans.iter().map(|job| job.part_blocks).max().unwrap_or(1);
+        let mut run = Run {
+            payloads: Payloads::new(keeps, &plan.geometry, largest, root.fork("workload/payload")),
+            recorder: Recorder::new(started, planned_end, plan.sample),
+            block_size_bytes: u64::from(plan.geometry.block_size_bytes),
+            plan,
+            namespace,
+            started,
+            now: started,
+            jobs: Vec::new(),
+            jobs_issuing: plans.len(),
+            workers: Vec::new(),
+            zones,
+            flights: Flights::default(),
+            timers: BinaryHeap::new(),
+            timers_set: 0,
+            ready: VecDeque::new(),
+            blocked: Vec::new(),
+            stalled: Vec::new(),
+            standstill: 0,
+            idle_polls: 0,
+        };
+        for plan in plans {
+            run.add_job(plan, &root);
+        }
+        run
+    }
+
+    fn add_job(&mut self, mut plan: JobPlan, root: &Prng) {
+        let index = self.jobs.len() as u32;
+        let first = self.workers.len() as u32;
+        for (copy, zones) in std::mem::take(&mut plan.workers).into_iter().enumerate() {
+            let prng = root.fork(&format!("workload/{}/{copy}", plan.name));
+            self.workers.push(Worker::new(index, &plan, zones, prng, &self.zones));
+        }
+        let job = Job::new(plan, self.started, first..self.workers.len() as u32);
+        self.recorder.add_job(job.starts.max(self.started + self.plan.ramp), job.until);
+        for worker in job.workers.clone() {
+            self.arm(worker, job.starts);
+        }
+        if job.plan.end.is_some() {
+            self.set_timer(job.until, Timer::JobEnd(index));
+        }
+        self.jobs.push(job);
+    }
+
+    #[inline]
+    fn make_ready(&mut self, index: u32) {
+        let worker = &mut self.workers[index as usize];
+        if !worker.is_ready {
+            worker.is_ready = true;
+            self.ready.push_back(index);
+        }
+    }
+
+    fn wake_blocked(&mut self) {
+        while let Some(index) = self.blocked.pop() {
+            self.workers[index as usize].is_blocked = false;
+            self.make_ready(index);
+        }
+    }
+
+    fn retry_stalled(&mut self) {
+        for index in std::mem::take(&mut self.stalled) {
+            self.workers[index as usize].is_stalled = false;
+            self.make_ready(index);
+        }
+    }
+
+    /// Wakes a worker at `at`, unless it is woken before.
+    fn arm(&mut self, index: u32, at: Instant) {
+        let worker = &mut self.workers[index as usize];
+        if worker.timer.is_none_or(|timer| timer > at) {
+            worker.timer = Some(at);
+            self.set_timer(at, Timer::Worker(index));
+        }
+    }
+
+    /// Timers of one instant fire in the order in which they were set.
+    fn set_timer(&mut self, at: Instant, timer: Timer) {
+        self.timers.push(Reverse((at, self.timers_set, timer)));
+        self.timers_set += 1;
+    }
+
+    fn fraction(&self) -> Option<f64> {
+        let by_time = self.plan.time.map(|time| self.now.since(self.started).0 as f64 / time.0 as f64);
+        let by_counts: Option<f64> =
+            self.jobs.iter().map(Job::fraction).reduce(|least, other| match (least, other) {
+                (Some(least), Some(other)) => Some(least.min(other)),
+                _ => None,
+            })?;
+        by_time.into_iter().chain(by_counts).reduce(f64::max).map(|fraction| fraction.min(1.0))
+    }
+
+    fn result(mut self) -> RunResult {
+        let since_start = |at: Instant| at.since(self.started).0;
+        let measured_from = self.started + self.plan.ramp;
+        let jobs: Vec<JobResult> = self
+            .jobs
+            .iter()
+            .enumerate()
+            .map(|(index, job)| {
+                let (ended_by, ended) = job.end();
+                let measured = ended.since(job.starts.max(measured_from));
+                JobResult {
+                    name: job.plan.name.clone(),
+                    operation: job.plan.operation.name(),
+                    started_ns: since_start(job.starts),
+                    ended_ns: since_start(ended),
+                    measured_ns: measured.0,
+                    ended_by,
+                    kinds: self.recorder.kinds(index, measured),
+                    errors: self.recorder.errors(index),
+                }
+            })
+            .collect();
+        let elapsed_ns = jobs.iter().map(|job| job.ended_ns).max().unwrap_or(0);
+        let drained_ns = since_start(self.now).max(elapsed_ns);
+        let (series, series_is_cut) = self.recorder.take_series(self.started + Duration(elapsed_ns));
+        RunResult {
+            seed: self.plan.seed,
+            elapsed_ns,
+            drained_ns,
+            ramp_ns: self.plan.ramp.0,
+            jobs,
+            series,
+            series_is_cut,
+        }
+    }
+}

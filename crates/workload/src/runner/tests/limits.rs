@@ -1,0 +1,150 @@
+//! Limits, errors, payloads, and the bounds of a series.
+
+use super::*;
+use crate::limits::{CONSECUTIVE_ERRORS_MAX, SAMPLES_MAX};
+use zonda_zoned::{Outcome, Status};
+
+#[test]
+fn a_job_ends_with_its_bytes_rounded_up_to_whole_requests() {
+    let text =
+        "[[job]]\noperation = \"append\"\nblock_size = \"16 KiB\"\nbytes = \"40 KiB\"\nzones = 0\nqueue_depth = 2\n";
+    let job = run(1_000, text).jobs.remove(0);
+    assert_eq!((operations(&job, RequestKind::Append), job.ended_by), (3, EndReason::Bytes));
+    assert_eq!(job.ended_ns, 2_000, "two at a time, and then the third");
+}
+
+#[test]
+fn limits_are_those_of_all_workers_together() {
+    let text = "[[job]]\noperation = \"randread\"\nworkers = 3\nqueue_depth = 2\noperations = 50\n";
+    assert_eq!(operations(&run(1_000, text).jobs[0], RequestKind::Read), 50);
+}
+
+#[test]
+fn a_job_of_which_every_command_fails_gives_up_and_says_why() {
+    let mut device = FixedLatency::new(&drive(), 1_000);
+    for zone in 0..16 {
+        device.oracle.degrade(ZoneIndex(zone), ZoneState::Offline);
+    }
+    let text = "[run]\ntime = \"1 s\"\n[[job]]\noperation = \"randread\"\nqueue_depth = 4\nprefill = false\n";
+    let job = run_on(&mut device, text).jobs.remove(0);
+    assert_eq!(job.ended_by, EndReason::Errors { status: Status::ZoneIsOffline });
+    assert_eq!(job.errors.len(), 1);
+    assert_eq!((job.errors[0].kind, job.errors[0].status), (RequestKind::Read, Status::ZoneIsOffline));
+    assert!((1000..1004).contains(&job.errors[0].count), "{}", job.errors[0].count);
+    assert!(job.kinds.is_empty());
+    assert_eq!(CONSECUTIVE_ERRORS_MAX, 1000);
+}
+
+#[test]
+fn a_writer_leaves_zones_that_have_died() {
+    let mut device = FixedLatency::new(&drive(), 1_000);
+    device.oracle.degrade(ZoneIndex(1), ZoneState::ReadOnly);
+    let text = "[[job]]\noperation = \"append\"\nzones = \"0..3\"\nqueue_depth = 2\n";
+    let job = run_on(&mut device, text).jobs.remove(0);
+    assert_eq!((operations(&job, RequestKind::Append), job.ended_by), (96, EndReason::ZonesDone));
+    assert_eq!((job.error_count(), job.errors[0].status), (2, Status::ZoneIsReadOnly));
+}
+
+#[test]
+fn a_writer_that_finds_its_zone_full_by_another_hand_goes_on() {
+    let mut device = FixedLatency::new(&drive(), 1_000);
+    let text = "[[job]]\noperation = \"write\"\nzones = \"0..2\"\nqueue_depth = 3\nthink_time = \"1 us\"\n\
+                [[job]]\noperation = \"finish\"\nzones = 0\nstart = \"10 us\"\n";
+    let result = run_on(&mut device, text);
+    assert_eq!(result.jobs[0].ended_by, EndReason::ZonesDone);
+    assert!(zones(&mut device.oracle)[..2].iter().all(|zone| zone.0 == ZoneState::Full));
+    assert_eq!(result.jobs[0].error_count(), 0, "{:?}", result.jobs[0].errors);
+}
+
+/// Fails one write in seven before the oracle sees it, as a device does that loses a transfer.
+struct Lossy(FixedLatency, u32);
+
+impl ZonedDevice for Lossy {
+    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+        self.0.geometry(namespace)
+    }
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        self.1 += 1;
+        if self.1 % 7 == 3 {
+            let at = (Instant(now.0 + 1_000), u64::from(u32::MAX) + u64::from(self.1));
+            self.0.waiting.insert(at, Completion::of(command.id, Status::DataTransferError));
+            return Ok(());
+        }
+        self.0.submit(now, command)
+    }
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        self.0.poll(now, completions);
+    }
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.0.next_wakeup()
+    }
+}
+
+#[test]
+fn a_writer_goes_back_to_where_a_write_failed_and_fills_its_zones_all_the_same() {
+    for operation in ["write", "append"] {
+        let mut device = Lossy(FixedLatency::new(&drive(), 1_000), 0);
+        let plan =
+            plan(&drive(), &format!("[[job]]\noperation = \"{operation}\"\nzones = \"0..3\"\nqueue_depth = 5\n"));
+        let runner = Runner::new(plan, PayloadKind::None, NamespaceId::FIRST);
+        let job = runner.run(&mut device, Instant::ZERO, &mut |_| {}).jobs.remove(0);
+        assert_eq!(job.ended_by, EndReason::ZonesDone);
+        assert!(job.errors.iter().any(|error| error.status == Status::DataTransferError));
+        assert_eq!(job.kinds[0].bytes, 3 * 48 * 4096, "{operation}");
+        assert!(zones(&mut device.0.oracle)[..3].iter().all(|zone| zone.0 == ZoneState::Full), "{operation}");
+    }
+}
+
+#[test]
+fn payloads_are_of_the_kind_that_the_device_keeps() {
+    let geometry = Geometry { metadata_bytes: 8, ..drive() };
+    for keeps in [PayloadKind::None, PayloadKind::Fingerprints, PayloadKind::Bytes] {
+        let mut oracle = ReferenceDevice::new(geometry.clone(), keeps);
+        let plan = plan(&geometry, "[[job]]\noperation = \"append\"\nblock_size = \"16 KiB\"\nzones = 0\n");
+        let result = Runner::new(plan, keeps, NamespaceId::FIRST).run(&mut oracle, Instant::ZERO, &mut |_| {});
+        assert!(result.jobs[0].errors.is_empty(), "{:?}", result.jobs[0].errors);
+        let read = Operation::Read { start: zonda_zoned::Lba(0), blocks: Blocks(8) };
+        let command = Command { id: zonda_zoned::CommandId(1), namespace: NamespaceId::FIRST, operation: read };
+        let Outcome::Data(data) = oracle.execute(&command).outcome else { panic!("no data") };
+        match (keeps, data) {
+            (PayloadKind::None, Payload::None) => {}
+            (PayloadKind::Fingerprints, Payload::Fingerprints(prints)) => {
+                assert!(prints.iter().all(|&print| print != 0));
+                assert_ne!(prints[0], prints[4]);
+            }
+            (PayloadKind::Bytes, Payload::Bytes(buffer)) => {
+                assert_ne!(buffer.data[..4096], buffer.data[16_384..20_480]);
+                assert_eq!(buffer.metadata.len(), 64);
+            }
+            (keeps, data) => panic!("{keeps:?} gave {data:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_series_is_cut_where_it_gets_too_long() {
+    // Without a time limit the interval is 10 ms, and these operations take 20 minutes.
+    let text = "[[job]]\noperation = \"randread\"\noperations = 1200\nthink_time = \"1 s\"\n";
+    let result = run(1_000, text);
+    assert!(result.series_is_cut);
+    assert_eq!(result.series.len() as u64, SAMPLES_MAX);
+    assert_eq!(operations(&result.jobs[0], RequestKind::Read), 1200);
+}
+
+#[test]
+fn the_last_sample_may_be_shorter() {
+    let text = "[run]\nsample = \"1 ms\"\n[[job]]\noperation = \"randread\"\noperations = 250\n";
+    let result = run(10_000, text);
+    let lengths: Vec<u64> = result.series.iter().map(|sample| sample.length_ns).collect();
+    assert_eq!(lengths, [1_000_000, 1_000_000, 500_000]);
+    let sum: u64 = result.series.iter().map(|sample| sample.jobs[0].operations).sum();
+    assert_eq!(sum, 250);
+}
+
+#[test]
+#[should_panic(expected = "another geometry")]
+fn a_plan_for_another_geometry_is_refused() {
+    let plan = plan(&drive_with_conventional_zones(), "[[job]]\noperation = \"append\"\n");
+    let mut device = FixedLatency::new(&drive(), 1);
+    let _ = Runner::new(plan, PayloadKind::None, NamespaceId::FIRST).run(&mut device, Instant::ZERO, &mut |_| {});
+}

@@ -1,0 +1,336 @@
+//! One copy of a job: where it stands in its zones, and what it does next.
+
+use std::collections::VecDeque;
+
+use zonda_zoned::{Blocks, Command, Instant, Lba, Prng, ZoneIndex};
+
+use super::writer::WriterPlace;
+use super::zones::ZoneViews;
+use crate::distribution::Skew;
+use crate::plan::JobPlan;
+use crate::{EndReason, JobOperation, RequestKind, ZoneOrder};
+
+/// What a worker does next.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// A read, write or append; `start` is its first block, for an append the one expected.
+    Data { kind: RequestKind, zone: ZoneIndex, start: Lba, blocks: u64 },
+    /// A command for a zone as a whole.
+    Manage { kind: RequestKind, zone: ZoneIndex },
+    /// Nothing before an outstanding command has ended.
+    Wait,
+    /// Nothing any more.
+    Done(EndReason),
+}
+
+/// A striped request of which parts are still to be issued.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Partial {
+    pub(super) request: u32,
+    pub(super) parts_left: u64,
+}
+
+/// One copy of a job.
+pub(super) struct Worker {
+    pub(super) job: u32,
+    pub(super) zones: Vec<ZoneIndex>,
+    pub(super) prng: Prng,
+    /// Requests issued, and places in the queue that rest.
+    pub(super) outstanding: u32,
+    /// When resting places in the queue can be used again, in order.
+    pub(super) rests: VecDeque<Instant>,
+    pub(super) timer: Option<Instant>,
+    /// Commands that the device had no room for.
+    pub(super) held: VecDeque<Command>,
+    pub(super) partial: Option<Partial>,
+    pub(super) is_ready: bool,
+    pub(super) is_blocked: bool,
+    pub(super) is_stalled: bool,
+    pub(super) is_done: bool,
+    skew: Option<Skew>,
+    /// Index into `zones` of the zone visited now, or to be visited next.
+    rotor: usize,
+    pub(super) writer: WriterPlace,
+    reader: ReaderPlace,
+    mix: MixPlace,
+}
+
+/// Where a reader from start to end stands.
+struct ReaderPlace {
+    /// Blocks read of each zone; [`PASSED`] when the zone is done in this pass.
+    offsets: Vec<u64>,
+    /// Striped readers count in parts dealt round the zones: the next one, and where the last whole request ends.
+    next_part: u64,
+    parts_end: u64,
+}
+
+const PASSED: u64 = u64::MAX;
+
+/// What a mix has drawn and not yet issued, and the zones it can read.
+struct MixPlace {
+    drawn: Option<RequestKind>,
+    /// Indices into `zones` of those that hold a request or more. One that was reset since is dropped when it is drawn.
+    written: Vec<u32>,
+    is_listed: Vec<bool>,
+}
+
+impl Worker {
+    pub(super) fn new(job_index: u32, job: &JobPlan, zones: Vec<ZoneIndex>, prng: Prng, views: &ZoneViews) -> Worker {
+        let count = zones.len();
+        let slots = views.capacity() / job.request_blocks;
+        let parts = job.parts;
+        let requests = if parts > 1 { readable_parts(job, &zones, views) / parts } else { count as u64 * slots };
+        let is_random = matches!(job.operation, JobOperation::Randread | JobOperation::Randwrite | JobOperation::Mix);
+        let reads_forward = job.operation == JobOperation::Read;
+        let mut worker = Worker {
+            job: job_index,
+            prng,
+            outstanding: 0,
+            rests: VecDeque::new(),
+            timer: None,
+            held: VecDeque::new(),
+            partial: None,
+            is_ready: false,
+            is_blocked: false,
+            is_stalled: false,
+            is_done: false,
+            skew: if is_random { Skew::new(job.distribution, requests) } else { None },
+            rotor: 0,
+            writer: WriterPlace::default(),
+            reader: ReaderPlace {
+                offsets: vec![0; if reads_forward && parts == 1 { count } else { 0 }],
+                next_part: 0,
+                parts_end: requests * parts,
+            },
+            mix: MixPlace {
+                drawn: None,
+                written: Vec::new(),
+                is_listed: vec![false; if job.operation == JobOperation::Mix { count } else { 0 }],
+            },
+            zones,
+        };
+        if job.operation == JobOperation::Mix {
+            (0..count).for_each(|index| worker.list_if_written(index, job, views));
+        }
+        if job.operation.is_management() && job.zone_order == ZoneOrder::Random {
+            worker.shuffle_zones();
+        }
+        worker
+    }
+
+    /// What comes next. A write or append has then taken its place in the zone.
+    #[inline]
+    pub(super) fn next(&mut self, job: &JobPlan, views: &mut ZoneViews) -> Step {
+        match job.operation {
+            JobOperation::Randread | JobOperation::Read if job.parts > 1 => self.read_part(job, views),
+            JobOperation::Randread => self.random(RequestKind::Read, job, views),
+            JobOperation::Randwrite => self.random(RequestKind::Write, job, views),
+            JobOperation::Read => self.read_forward(job, views),
+            JobOperation::Write => self.write_forward(RequestKind::Write, job, views).1,
+            JobOperation::Append => self.write_forward(RequestKind::Append, job, views).1,
+            JobOperation::Mix => self.mixed(job, views),
+            JobOperation::Reset => self.manage(RequestKind::Reset, views),
+            JobOperation::Finish => self.manage(RequestKind::Finish, views),
+            JobOperation::Open => self.manage(RequestKind::Open, views),
+            JobOperation::Close => self.manage(RequestKind::Close, views),
+        }
+    }
+
+    /// A request at a random place, of the readable part of a zone for reads and of the whole zone for writes.
+    #[inline]
+    fn random(&mut self, kind: RequestKind, job: &JobPlan, views: &ZoneViews) -> Step {
+        let blocks = job.request_blocks;
+        let count = self.zones.len();
+        let (index, drawn) = match &self.skew {
+            Some(skew) => {
+                let slots = views.capacity() / blocks;
+                let place = skew.draw(&mut self.prng);
+                ((place / slots) as usize, Some(place % slots))
+            }
+            None if job.zone_order == ZoneOrder::RoundRobin => {
+                let index = self.rotor;
+                self.rotor = if index + 1 == count { 0 } else { index + 1 };
+                (index, None)
+            }
+            None => (self.prng.below(count as u64) as usize, None),
+        };
+        let zone = self.zones[index];
+        let extent = if kind == RequestKind::Read { views.readable(zone, blocks) } else { views.capacity() };
+        self.at_slot(kind, zone, drawn, blocks, extent, views)
+    }
+
+    /// A request in one of the whole slots of the first `extent` blocks of a zone. A slot drawn from the whole capacity
+    /// that lies beyond them is folded back.
+    #[inline]
+    fn at_slot(
+        &mut self,
+        kind: RequestKind,
+        zone: ZoneIndex,
+        drawn: Option<u64>,
+        blocks: u64,
+        extent: u64,
+        views: &ZoneViews,
+    ) -> Step {
+        let slots = extent / blocks;
+        let slot = match drawn {
+            Some(slot) if slot < slots => slot,
+            Some(slot) => slot % slots,
+            None => self.prng.below(slots),
+        };
+        Step::Data { kind, zone, start: views.start(zone) + Blocks(slot * blocks), blocks }
+    }
+
+    /// The next part of a striped read. Part `p` of the whole lies in zone `p % zones`, at `p / zones` parts from its
+    /// start, which is where a striped writer has put it.
+    fn read_part(&mut self, job: &JobPlan, views: &ZoneViews) -> Step {
+        let parts = job.parts;
+        if self.partial.is_none() {
+            if job.operation == JobOperation::Randread {
+                let requests = self.reader.parts_end / parts;
+                let request = match &self.skew {
+                    Some(skew) => skew.draw(&mut self.prng),
+                    None => self.prng.below(requests),
+                };
+                self.reader.next_part = request * parts;
+            } else if self.reader.next_part == self.reader.parts_end {
+                if job.one_pass {
+                    return Step::Done(EndReason::ZonesDone);
+                }
+                self.reader.next_part = 0;
+            }
+        }
+        let part = self.reader.next_part;
+        self.reader.next_part += 1;
+        let zone = self.zones[(part % self.zones.len() as u64) as usize];
+        let offset = Blocks(part / self.zones.len() as u64 * job.part_blocks);
+        Step::Data { kind: RequestKind::Read, zone, start: views.start(zone) + offset, blocks: job.part_blocks }
+    }
+
+    /// The next request of a read from start to end.
+    fn read_forward(&mut self, job: &JobPlan, views: &ZoneViews) -> Step {
+        let count = self.zones.len();
+        // The second time round begins a new pass.
+        for pass in 0..2 {
+            let first = match job.zone_order {
+                ZoneOrder::Random => self.prng.below(count as u64) as usize,
+                _ => self.rotor,
+            };
+            for step in 0..count {
+                let index = (first + step) % count;
+                let zone = self.zones[index];
+                let (offset, extent) = (self.reader.offsets[index], views.readable(zone, job.request_blocks));
+                if offset >= extent {
+                    self.reader.offsets[index] = PASSED;
+                    continue;
+                }
+                let blocks = job.request_blocks.min(extent - offset);
+                self.reader.offsets[index] = offset + blocks;
+                self.rotor = if job.zone_order == ZoneOrder::RoundRobin { (index + 1) % count } else { index };
+                let start = views.start(zone) + Blocks(offset);
+                return Step::Data { kind: RequestKind::Read, zone, start, blocks };
+            }
+            if job.one_pass {
+                return Step::Done(EndReason::ZonesDone);
+            }
+            assert!(pass == 0, "a zone at its start has something to read");
+            self.reader.offsets.fill(0);
+            self.rotor = 0;
+        }
+        unreachable!("the second pass begins with a zone to read")
+    }
+
+    /// One of the operations of a mix. What was drawn is kept until it can be issued, so that waiting skews no weight.
+    fn mixed(&mut self, job: &JobPlan, views: &mut ZoneViews) -> Step {
+        let kind = self.mix.drawn.take().unwrap_or_else(|| self.draw_kind(job));
+        let kind = match kind {
+            RequestKind::Read => match self.read_written(job, views) {
+                Some(step) => return step,
+                None if job.weights.append > 0 => RequestKind::Append,
+                None if job.weights.write > 0 => RequestKind::Write,
+                None => return self.random(RequestKind::Read, job, views),
+            },
+            kind => kind,
+        };
+        let (index, step) = self.write_forward(kind, job, views);
+        if matches!(step, Step::Data { .. }) {
+            self.list_if_written(index, job, views);
+        } else {
+            self.mix.drawn = Some(kind);
+        }
+        step
+    }
+
+    fn draw_kind(&mut self, job: &JobPlan) -> RequestKind {
+        let weights = job.weights;
+        let [read, write, append] = [weights.read, weights.write, weights.append].map(u64::from);
+        match self.prng.below(read + write + append) {
+            drawn if drawn < read => RequestKind::Read,
+            drawn if drawn < read + write => RequestKind::Write,
+            _ => RequestKind::Append,
+        }
+    }
+
+    /// A random read in a zone that holds something; `None` when none does.
+    fn read_written(&mut self, job: &JobPlan, views: &ZoneViews) -> Option<Step> {
+        let blocks = job.request_blocks;
+        if let Some(skew) = &self.skew {
+            let slots = views.capacity() / blocks;
+            let place = skew.draw(&mut self.prng);
+            let zone = self.zones[(place / slots) as usize];
+            let written = views.view(zone).written;
+            if written >= blocks {
+                return Some(self.at_slot(RequestKind::Read, zone, Some(place % slots), blocks, written, views));
+            }
+        }
+        while !self.mix.written.is_empty() {
+            let drawn = self.prng.below(self.mix.written.len() as u64) as usize;
+            let index = self.mix.written[drawn] as usize;
+            let zone = self.zones[index];
+            let written = views.view(zone).written;
+            if written >= blocks {
+                return Some(self.at_slot(RequestKind::Read, zone, None, blocks, written, views));
+            }
+            self.mix.written.swap_remove(drawn);
+            self.mix.is_listed[index] = false;
+        }
+        None
+    }
+
+    fn list_if_written(&mut self, index: usize, job: &JobPlan, views: &ZoneViews) {
+        if !self.mix.is_listed[index] && views.view(self.zones[index]).written >= job.request_blocks {
+            self.mix.is_listed[index] = true;
+            self.mix.written.push(index as u32);
+        }
+    }
+
+    /// The next write or append, and the index of its zone.
+    fn write_forward(&mut self, kind: RequestKind, job: &JobPlan, views: &mut ZoneViews) -> (usize, Step) {
+        self.writer.next(kind, &self.zones, job, views, &mut self.prng)
+    }
+
+    /// The next zone's turn, once for each.
+    fn manage(&mut self, kind: RequestKind, views: &ZoneViews) -> Step {
+        let Some(&zone) = self.zones.get(self.rotor) else { return Step::Done(EndReason::ZonesDone) };
+        if views.view(zone).is_managed {
+            return Step::Wait;
+        }
+        self.rotor += 1;
+        Step::Manage { kind, zone }
+    }
+
+    /// Fisher and Yates.
+    fn shuffle_zones(&mut self) {
+        for last in (1..self.zones.len()).rev() {
+            let other = self.prng.below(last as u64 + 1) as usize;
+            self.zones.swap(last, other);
+        }
+    }
+}
+
+/// Parts that a striped reader can read, in whole rows over its zones: as far as the least written zone reaches, or all
+/// when that is less than one request.
+fn readable_parts(job: &JobPlan, zones: &[ZoneIndex], views: &ZoneViews) -> u64 {
+    let rows = zones.iter().map(|&zone| views.readable(zone, job.part_blocks) / job.part_blocks).min();
+    let readable = rows.unwrap_or(0) * zones.len() as u64;
+    if readable >= job.parts { readable } else { views.capacity() / job.part_blocks * zones.len() as u64 }
+}

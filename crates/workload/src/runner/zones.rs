@@ -1,0 +1,141 @@
+//! What the jobs know of the zones. All jobs of a run share it, so that a reader follows a writer, and appenders do not
+//! overfill a zone.
+//!
+//! Devices apply commands in the order of submission, so that a zone counts as written when the write is submitted.
+
+use zonda_zoned::{Blocks, Geometry, Lba, Status, ZoneIndex, ZoneType};
+
+use crate::RequestKind;
+
+/// One zone as the jobs see it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ZoneView {
+    /// Blocks submitted from the zone's start on; the capacity when it is full.
+    pub(super) written: u64,
+    /// Blocks of which the device has said that they are written.
+    confirmed: u64,
+    /// Counts resets and finishes: what was submitted in an earlier epoch has nothing more to tell.
+    pub(super) epoch: u32,
+    pub(super) writes_outstanding: u32,
+    /// A write has failed. Those submitted behind it fail too, as the write pointer did not move: writing goes on where
+    /// the device stands, when all have ended.
+    is_recovering: bool,
+    /// A reset or finish is under way.
+    pub(super) is_managed: bool,
+    /// Read only or offline.
+    pub(super) is_dead: bool,
+    pub(super) is_conventional: bool,
+}
+
+/// All zones of the namespace.
+#[derive(Debug)]
+pub(super) struct ZoneViews {
+    views: Vec<ZoneView>,
+    capacity: u64,
+    zone_size: u64,
+}
+
+impl ZoneViews {
+    /// Zones as the plan wants them to be before the run.
+    pub(super) fn new(geometry: &Geometry, prefill: &[(ZoneIndex, Blocks)]) -> ZoneViews {
+        let mut views: Vec<ZoneView> = (0..geometry.zone_count)
+            .map(|zone| ZoneView {
+                is_conventional: geometry.zone_type(ZoneIndex(zone)) == ZoneType::Conventional,
+                ..ZoneView::default()
+            })
+            .collect();
+        for (zone, blocks) in prefill {
+            let view = &mut views[zone.as_usize()];
+            (view.written, view.confirmed) = (blocks.0, blocks.0);
+        }
+        ZoneViews { views, capacity: geometry.zone_capacity_blocks.0, zone_size: geometry.zone_size_blocks.0 }
+    }
+
+    #[inline]
+    pub(super) fn view(&self, zone: ZoneIndex) -> &ZoneView {
+        &self.views[zone.as_usize()]
+    }
+
+    pub(super) fn view_mut(&mut self, zone: ZoneIndex) -> &mut ZoneView {
+        &mut self.views[zone.as_usize()]
+    }
+
+    pub(super) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    #[inline]
+    pub(super) fn start(&self, zone: ZoneIndex) -> Lba {
+        Lba(self.zone_size * u64::from(zone.0))
+    }
+
+    pub(super) fn is_full(&self, zone: ZoneIndex) -> bool {
+        self.view(zone).written >= self.capacity
+    }
+
+    /// The blocks in which requests of `blocks` read: what is written, or the whole capacity of a zone that holds less
+    /// than one request.
+    #[inline]
+    pub(super) fn readable(&self, zone: ZoneIndex, blocks: u64) -> u64 {
+        let written = self.view(zone).written;
+        if written >= blocks { written } else { self.capacity }
+    }
+
+    /// Takes the next `blocks` of a zone for a write or append, and says where they start.
+    pub(super) fn reserve(&mut self, zone: ZoneIndex, blocks: u64) -> Lba {
+        let start = self.start(zone);
+        let capacity = self.capacity;
+        let view = self.view_mut(zone);
+        let place = start + Blocks(view.written);
+        view.written += blocks;
+        view.writes_outstanding += 1;
+        assert!(view.written <= capacity, "a writer takes no more than the room it was told of");
+        place
+    }
+
+    /// A write or append has ended. True if it was the zone's last outstanding one.
+    pub(super) fn write_ended(&mut self, zone: ZoneIndex, status: Status, blocks: u64, epoch: u32) -> bool {
+        let capacity = self.capacity;
+        let view = self.view_mut(zone);
+        view.writes_outstanding -= 1;
+        let is_news = !view.is_conventional && epoch == view.epoch;
+        match status {
+            Status::ZoneIsReadOnly | Status::ZoneIsOffline => view.is_dead = true,
+            Status::Success if is_news => view.confirmed += blocks,
+            Status::ZoneIsFull if is_news => view.set(capacity),
+            _ if is_news => view.is_recovering = true,
+            _ => {}
+        }
+        if view.writes_outstanding == 0 && view.is_recovering {
+            view.is_recovering = false;
+            view.written = view.confirmed;
+        }
+        view.writes_outstanding == 0
+    }
+
+    /// A reset or finish has succeeded.
+    pub(super) fn managed(&mut self, zone: ZoneIndex, kind: RequestKind) {
+        let written = if kind == RequestKind::Reset { 0 } else { self.capacity };
+        self.view_mut(zone).set(written);
+    }
+}
+
+impl ZoneView {
+    /// Nothing can be written before an outstanding command has ended.
+    pub(super) fn is_busy(&self) -> bool {
+        self.is_managed || self.is_recovering
+    }
+
+    /// There is no room, but a write under way may fail and leave some.
+    pub(super) fn may_come_back(&self) -> bool {
+        self.writes_outstanding > 0 && !self.is_dead
+    }
+
+    /// The zone is known to be written so far, whatever is still outstanding.
+    fn set(&mut self, written: u64) {
+        self.written = written;
+        self.confirmed = written;
+        self.is_recovering = false;
+        self.epoch = self.epoch.wrapping_add(1);
+    }
+}
