@@ -1,0 +1,278 @@
+//! The write buffer: writes wait here for their program, and before it for room.
+//!
+//! Room is counted, not laid out. A waiting write is let in piece by piece as programs end and give room back; who goes
+//! first is the profile's [`Admission`]. A group is a zone or a die, whichever the cap counts.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::profile::Admission;
+
+/// A write that waits, or part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) command: u32,
+    pub(crate) group: u32,
+    pub(crate) left_bytes: u64,
+}
+
+/// A piece of a write that has got room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Admitted {
+    pub(crate) command: u32,
+    pub(crate) bytes: u64,
+}
+
+/// Room for writes.
+#[derive(Debug)]
+pub(crate) struct WriteBuffer {
+    capacity_bytes: u64,
+    cap_bytes: u64,
+    /// Smallest piece that is let in, unless less is left of its write.
+    piece_bytes: u64,
+    block_bytes: u64,
+    admission: Admission,
+    used_bytes: u64,
+    used_by_group: Vec<u64>,
+    /// Of the used bytes, those on their way in or in a program that will end: room that will come back by itself.
+    returning_bytes: u64,
+    queue: VecDeque<Waiting>,
+    /// With [`Admission::RoundRobin`]: a queue for each group, and the group whose turn was last.
+    queues: BTreeMap<u32, VecDeque<Waiting>>,
+    last_group: u32,
+}
+
+impl WriteBuffer {
+    pub(crate) fn new(capacity: u64, cap: Option<u64>, piece: u64, block: u64, admission: Admission, groups: u32) -> Self {
+        WriteBuffer {
+            capacity_bytes: capacity,
+            cap_bytes: cap.unwrap_or(u64::MAX),
+            piece_bytes: piece,
+            block_bytes: block,
+            admission,
+            used_bytes: 0,
+            used_by_group: vec![0; if cap.is_some() { groups as usize } else { 0 }],
+            returning_bytes: 0,
+            queue: VecDeque::new(),
+            queues: BTreeMap::new(),
+            last_group: 0,
+        }
+    }
+
+    /// A write asks for room. [`next_admitted`](Self::next_admitted) says when it has got some.
+    pub(crate) fn ask(&mut self, waiting: Waiting) {
+        match self.admission {
+            Admission::RoundRobin => self.queues.entry(waiting.group).or_default().push_back(waiting),
+            Admission::FirstCome | Admission::Strict => self.queue.push_back(waiting),
+        }
+    }
+
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !self.queue.is_empty() || !self.queues.is_empty()
+    }
+
+    /// Lets one piece in, if there is room for one that may go first.
+    #[inline]
+    pub(crate) fn next_admitted(&mut self) -> Option<Admitted> {
+        match self.admission {
+            Admission::FirstCome => self.admit_first_with_room(),
+            Admission::Strict => self.admit_at(0),
+            Admission::RoundRobin => self.admit_in_turn(),
+        }
+    }
+
+    /// Takes room without asking: data that were in a ZRWA are committed.
+    pub(crate) fn take(&mut self, group: u32, bytes: u64) {
+        self.used_bytes += bytes;
+        if let Some(used) = self.used_by_group.get_mut(group as usize) {
+            *used += bytes;
+        }
+    }
+
+    /// Data have arrived and now wait for their unit to fill: their room does not come back by itself.
+    pub(crate) fn hold(&mut self, bytes: u64) {
+        self.returning_bytes -= bytes;
+    }
+
+    /// Held data are to be programmed: their room will come back.
+    pub(crate) fn will_return(&mut self, bytes: u64) {
+        self.returning_bytes += bytes;
+    }
+
+    /// A program has ended.
+    #[inline]
+    pub(crate) fn give_back(&mut self, group: u32, bytes: u64) {
+        self.returning_bytes -= bytes;
+        self.used_bytes -= bytes;
+        if let Some(used) = self.used_by_group.get_mut(group as usize) {
+            *used -= bytes;
+        }
+    }
+
+    /// Whether writes wait for room that will never come back by itself.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.is_waited_for() && self.returning_bytes == 0
+    }
+
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.used_bytes
+    }
+
+    fn room_for(&self, waiting: &Waiting) -> u64 {
+        let group_used = self.used_by_group.get(waiting.group as usize).copied().unwrap_or(0);
+        let room = (self.capacity_bytes.saturating_sub(self.used_bytes)).min(self.cap_bytes.saturating_sub(group_used));
+        let room = room - room % self.block_bytes;
+        let least = if self.returning_bytes == 0 { self.block_bytes } else { self.piece_bytes.min(waiting.left_bytes) };
+        if room >= least { room.min(waiting.left_bytes) } else { 0 }
+    }
+
+    fn admit_first_with_room(&mut self) -> Option<Admitted> {
+        if self.capacity_bytes <= self.used_bytes || self.queue.is_empty() {
+            return None;
+        }
+        // Behind a writer at its cap, only writers of other groups may pass: order within a group is kept.
+        let mut held_groups: Vec<u32> = Vec::new();
+        for index in 0..self.queue.len() {
+            let waiting = self.queue[index];
+            if held_groups.contains(&waiting.group) {
+                continue;
+            }
+            if self.room_for(&waiting) > 0 {
+                return self.admit_at(index);
+            }
+            let group_used = self.used_by_group.get(waiting.group as usize).copied().unwrap_or(0);
+            if group_used + self.piece_bytes <= self.cap_bytes {
+                return None; // Held up by the buffer as a whole: nobody passes.
+            }
+            held_groups.push(waiting.group);
+        }
+        None
+    }
+
+    fn admit_at(&mut self, index: usize) -> Option<Admitted> {
+        let waiting = *self.queue.get(index)?;
+        let bytes = self.room_for(&waiting);
+        if bytes == 0 {
+            return None;
+        }
+        let left_bytes = waiting.left_bytes - bytes;
+        if left_bytes == 0 {
+            self.queue.remove(index);
+        } else {
+            self.queue[index].left_bytes = left_bytes;
+        }
+        Some(self.let_in(waiting, bytes))
+    }
+
+    fn admit_in_turn(&mut self) -> Option<Admitted> {
+        let after = self.queues.range(self.last_group + 1..).map(|(group, _)| *group);
+        let groups: Vec<u32> = after.chain(self.queues.range(..=self.last_group).map(|(group, _)| *group)).collect();
+        for group in groups {
+            let queue = self.queues.get_mut(&group).expect("the group was listed");
+            let waiting = *queue.front().expect("an empty queue is removed");
+            let bytes = self.room_for(&waiting).min(self.piece_bytes);
+            if bytes == 0 {
+                continue;
+            }
+            let queue = self.queues.get_mut(&group).expect("the group was listed");
+            if bytes == waiting.left_bytes {
+                queue.pop_front();
+            } else {
+                queue[0].left_bytes -= bytes;
+            }
+            if queue.is_empty() {
+                self.queues.remove(&group);
+            }
+            self.last_group = group;
+            return Some(self.let_in(waiting, bytes));
+        }
+        None
+    }
+
+    fn let_in(&mut self, waiting: Waiting, bytes: u64) -> Admitted {
+        self.take(waiting.group, bytes);
+        self.returning_bytes += bytes;
+        Admitted { command: waiting.command, bytes }
+    }
+
+    pub(crate) fn check_invariants(&self) {
+        assert!(self.returning_bytes <= self.used_bytes, "room that comes back is room in use");
+        let grouped: u64 = self.used_by_group.iter().sum();
+        assert!(self.used_by_group.is_empty() || grouped == self.used_bytes, "each byte in use belongs to a group");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn buffer(admission: Admission, cap: Option<u64>) -> WriteBuffer {
+        WriteBuffer::new(100, cap, 10, 1, admission, 4)
+    }
+
+    fn ask(buffer: &mut WriteBuffer, command: u32, group: u32, left_bytes: u64) {
+        buffer.ask(Waiting { command, group, left_bytes });
+    }
+
+    fn admitted(buffer: &mut WriteBuffer) -> Vec<(u32, u64)> {
+        std::iter::from_fn(|| buffer.next_admitted()).map(|piece| (piece.command, piece.bytes)).collect()
+    }
+
+    #[test]
+    fn a_write_larger_than_the_room_comes_in_as_room_returns() {
+        let mut buffer = buffer(Admission::FirstCome, None);
+        ask(&mut buffer, 1, 0, 130);
+        assert_eq!(admitted(&mut buffer), [(1, 100)]);
+        buffer.give_back(0, 5);
+        assert_eq!(admitted(&mut buffer), [], "less than a piece");
+        buffer.give_back(0, 5);
+        assert_eq!(admitted(&mut buffer), [(1, 10)]);
+        buffer.give_back(0, 50);
+        assert_eq!(admitted(&mut buffer), [(1, 20)]);
+        assert!(!buffer.is_waited_for());
+    }
+
+    #[test]
+    fn first_come_lets_others_pass_a_writer_at_its_cap_and_strict_does_not() {
+        for (admission, expected) in [(Admission::FirstCome, vec![(1, 30), (3, 20)]), (Admission::Strict, vec![(1, 30)])]
+        {
+            let mut buffer = buffer(admission, Some(30));
+            ask(&mut buffer, 1, 0, 30);
+            ask(&mut buffer, 2, 0, 10);
+            ask(&mut buffer, 3, 1, 20);
+            assert_eq!(admitted(&mut buffer), expected, "{admission:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_passes_a_writer_that_waits_for_the_whole_buffer() {
+        let mut buffer = buffer(Admission::FirstCome, Some(90));
+        ask(&mut buffer, 1, 0, 90);
+        ask(&mut buffer, 2, 1, 8);
+        assert_eq!(admitted(&mut buffer), [(1, 90), (2, 8)]);
+        ask(&mut buffer, 3, 1, 20);
+        ask(&mut buffer, 4, 2, 1);
+        assert_eq!(admitted(&mut buffer), [], "2 bytes are left, and writer 3 is first");
+    }
+
+    #[test]
+    fn round_robin_lets_one_piece_of_each_zone_in_by_turns() {
+        let mut buffer = buffer(Admission::RoundRobin, None);
+        ask(&mut buffer, 1, 1, 25);
+        ask(&mut buffer, 2, 2, 10);
+        ask(&mut buffer, 3, 1, 5);
+        assert_eq!(admitted(&mut buffer), [(1, 10), (2, 10), (1, 10), (1, 5), (3, 5)]);
+    }
+
+    #[test]
+    fn a_buffer_full_of_data_that_wait_for_more_is_stuck() {
+        let mut buffer = buffer(Admission::FirstCome, None);
+        ask(&mut buffer, 1, 0, 100);
+        assert_eq!(admitted(&mut buffer), [(1, 100)]);
+        ask(&mut buffer, 2, 1, 10);
+        assert!(!buffer.is_stuck(), "the data are still on their way in");
+        buffer.hold(100);
+        assert!(buffer.is_stuck());
+        buffer.will_return(40);
+        assert!(!buffer.is_stuck());
+    }
+}

@@ -1,0 +1,410 @@
+//! Taking a command: its effect on zones and contents, at once; then its way through the firmware.
+
+use zonda_zoned::zones::{WriteGrant, ZoneEffect, ZoneSnapshot};
+use zonda_zoned::{
+    Blocks, Command, Duration, Lba, LbaRange, NamespaceId, Operation, Outcome, Payload, PayloadKind, Status, ZoneAction,
+    ZoneIndex, ZoneState, ZoneTarget,
+};
+
+use crate::bug::SeededBug;
+use crate::events::Event;
+use crate::pending::{BlockUndo, CommandFlags, Kind, PendingCommand, Undo, ZoneUndo};
+use crate::ssd::Ssd;
+
+impl Ssd {
+    /// Applies a command and sends it to its firmware server.
+    pub(crate) fn take_command(&mut self, command: Command) {
+        let mut pending = PendingCommand {
+            id: command.id,
+            kind: Kind::Short,
+            status: Status::Success,
+            outcome: Outcome::None,
+            zone: ZoneIndex(0),
+            generation: 0,
+            offset_bytes: 0,
+            bytes: 0,
+            flags: CommandFlags::default(),
+            parts: 0,
+            buffer_group: 0,
+            arrived_bytes: 0,
+            committed_bytes: 0,
+            serial_left: Duration::ZERO,
+            finishing: Vec::new(),
+            undo: None,
+        };
+        let result = if command.namespace == NamespaceId::FIRST {
+            self.apply(command.operation, &mut pending)
+        } else {
+            Err(Status::InvalidNamespace)
+        };
+        if let Err(status) = result {
+            pending.kind = Kind::Short;
+            pending.status = status;
+            pending.outcome = Outcome::None;
+        }
+        let index = self.commands.insert(pending);
+        self.enter_firmware(index);
+    }
+
+    fn apply(&mut self, operation: Operation, pending: &mut PendingCommand) -> Result<(), Status> {
+        match operation {
+            Operation::Read { start, blocks } => self.apply_read(start, blocks, pending),
+            Operation::Write { start, blocks, payload } => {
+                let fits = self.store.takes(&payload, blocks.0);
+                let grant = self.zones.write(start, blocks, fits)?;
+                pending.kind = Kind::Write;
+                self.apply_write(grant, blocks, &payload, pending);
+                Ok(())
+            }
+            Operation::WriteZeroes { start, blocks } => {
+                let grant = self.zones.write_zeroes(start, blocks)?;
+                pending.kind = Kind::WriteZeroes;
+                self.apply_write(grant, blocks, &Payload::None, pending);
+                Ok(())
+            }
+            Operation::Append { zone_start, blocks, payload } => {
+                let fits = self.store.takes(&payload, blocks.0);
+                let grant = self.zones.append(zone_start, blocks, fits)?;
+                pending.kind = Kind::Append;
+                let mut placed = grant.start;
+                if self.bug == Some(SeededBug::AppendReturnsWrongPlace) && grant.filled {
+                    placed = Lba(placed.0 - u64::from(placed.0 > 0));
+                }
+                pending.outcome = Outcome::Appended(placed);
+                self.apply_write(grant, blocks, &payload, pending);
+                Ok(())
+            }
+            Operation::Deallocate { ranges } => {
+                self.zones.check_deallocate(&ranges)?;
+                self.apply_deallocate(&ranges);
+                Ok(())
+            }
+            Operation::Flush => Ok(()),
+            Operation::ManageZones { action, target } => self.apply_management(&action, target, pending),
+            Operation::ReportZones { start, filter, extended, partial, descriptors_max } => {
+                let report = self.zones.report(start, filter, extended, partial, descriptors_max)?;
+                pending.outcome = Outcome::Report(Box::new(report));
+                Ok(())
+            }
+            Operation::ReadChangedZones => {
+                pending.outcome = Outcome::ChangedZones(Box::new(self.zones.take_changed_zones()));
+                Ok(())
+            }
+        }
+    }
+
+    fn apply_read(&mut self, start: Lba, blocks: Blocks, pending: &mut PendingCommand) -> Result<(), Status> {
+        self.zones.check_read(start, blocks)?;
+        let zone = self.geometry.zone_of(start).expect("a read that was allowed starts in a zone");
+        pending.kind = Kind::Read;
+        pending.zone = zone;
+        pending.generation = self.zone_marks[zone.as_usize()].generation;
+        pending.offset_bytes = (start - self.geometry.zone_start(zone)).bytes(self.geometry.block_size_bytes);
+        pending.bytes = blocks.bytes(self.geometry.block_size_bytes);
+        self.counters.host_read_bytes += pending.bytes;
+        pending.outcome = Outcome::Data(if self.store.kind() == PayloadKind::None {
+            Payload::None
+        } else {
+            self.store.read(pieces_by_zone(self.geometry.zone_size_blocks, start, blocks))
+        });
+        Ok(())
+    }
+
+    fn apply_write(&mut self, grant: WriteGrant, blocks: Blocks, payload: &Payload, pending: &mut PendingCommand) {
+        let zone = grant.zone;
+        self.counters.zones_closed_by_controller += u64::from(grant.closed.is_some());
+        if let Some(closed) = grant.closed {
+            self.zone_marks[closed.as_usize()].changes += 1;
+        }
+        pending.zone = zone;
+        pending.offset_bytes = grant.offset_blocks.bytes(self.geometry.block_size_bytes);
+        pending.bytes = blocks.bytes(self.geometry.block_size_bytes);
+        pending.flags.opens_zone = grant.opened;
+        pending.flags.is_conventional = zone.0 < self.geometry.conventional_zone_count;
+        self.counters.host_write_bytes += pending.bytes;
+        if grant.overwrites {
+            self.keep_overwritten(grant.start, blocks, pending);
+        }
+        let mut skip = 0;
+        for (zone, first, count) in pieces_by_zone(self.geometry.zone_size_blocks, grant.start, blocks) {
+            self.store.write(zone, first, count, payload, skip);
+            skip += count;
+        }
+        let marks = &mut self.zone_marks[zone.as_usize()];
+        marks.changes += 1;
+        pending.generation = marks.generation;
+        if pending.flags.is_conventional {
+            return;
+        }
+        self.ensure_run(zone);
+        let view = self.zones.zone(zone);
+        let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is written has its run");
+        run.writes_in_flight += 1;
+        if grant.overwrites {
+            // A ZRWA: what this write pushes out of it is committed, and goes to flash with it.
+            pending.flags.is_zrwa = true;
+            pending.committed_bytes = run.take_committed_bytes(&view, self.timing.block_bytes);
+        }
+    }
+
+    /// Keeps what a write replaces, until the write is acknowledged.
+    fn keep_overwritten(&mut self, start: Lba, blocks: Blocks, pending: &mut PendingCommand) {
+        if self.store.kind() == PayloadKind::None {
+            return;
+        }
+        let mut undo = Box::new(Undo::default());
+        for (zone, first, count) in pieces_by_zone(self.geometry.zone_size_blocks, start, blocks) {
+            for block in first..first + count {
+                self.settle_earlier_overwrites(zone, block);
+                let before = self.store.save(zone, block).expect("a store that keeps payloads saves blocks");
+                undo.blocks.push(BlockUndo { zone, block, before });
+            }
+        }
+        self.overwrites_in_flight += 1;
+        pending.undo = Some(undo);
+    }
+
+    /// An earlier write to this block that is still under way can no longer be taken back: its contents are what the
+    /// later write's undoing leads to.
+    fn settle_earlier_overwrites(&mut self, zone: ZoneIndex, block: u64) {
+        if self.overwrites_in_flight == 0 {
+            return;
+        }
+        let mut emptied = 0;
+        for command in self.commands.values_mut() {
+            let Some(undo) = &mut command.undo else { continue };
+            let before = undo.blocks.len();
+            undo.blocks.retain(|kept| (kept.zone, kept.block) != (zone, block));
+            emptied += u32::from(before > 0 && undo.blocks.is_empty());
+        }
+        self.overwrites_in_flight -= emptied;
+    }
+
+    fn apply_deallocate(&mut self, ranges: &[LbaRange]) {
+        for range in ranges {
+            for (zone, first, count) in pieces_by_zone(self.geometry.zone_size_blocks, range.start, range.blocks) {
+                self.zone_marks[zone.as_usize()].changes += 1;
+                for block in first..first + count {
+                    self.settle_earlier_overwrites(zone, block);
+                    self.store.zero(zone, block);
+                }
+            }
+        }
+        if let Some(conventional) = &mut self.conventional {
+            for range in ranges {
+                conventional.deallocate(range.start.0..range.start.0 + range.blocks.0);
+            }
+        }
+    }
+
+    fn apply_management(
+        &mut self,
+        action: &ZoneAction,
+        target: ZoneTarget,
+        pending: &mut PendingCommand,
+    ) -> Result<(), Status> {
+        let before = self.snapshots(target);
+        let mut effects = std::mem::take(&mut self.effects);
+        effects.clear();
+        let result = self.zones.manage(action, target, &mut effects);
+        if result.is_ok() {
+            let mut undo = Undo::default();
+            for effect in &effects {
+                self.apply_effect(effect, action, &before, pending, &mut undo);
+            }
+            pending.undo = (!undo.zones.is_empty()).then(|| Box::new(undo));
+            if effects.is_empty() {
+                self.confirm_zone(target);
+            }
+        }
+        self.effects = effects;
+        result
+    }
+
+    /// A command found its zone as it asks for it to be: whatever brought that about, acknowledged or not, has happened,
+    /// and is not taken back by a loss of power once this command is acknowledged.
+    fn confirm_zone(&mut self, target: ZoneTarget) {
+        let ZoneTarget::Zone(block) = target else { return };
+        let zone = self.geometry.zone_of(block).expect("a command that was allowed names a zone");
+        self.zone_marks[zone.as_usize()].changes += 1;
+        let view = self.zones.zone(zone);
+        if let Some(run) = self.runs[zone.as_usize()].as_mut().filter(|_| view.state == ZoneState::Full) {
+            run.acknowledged_blocks = run.acknowledged_blocks.max(view.write_pointer_blocks.0);
+        }
+    }
+
+    /// The zones that an action may change, as they are before it.
+    fn snapshots(&self, target: ZoneTarget) -> Vec<(ZoneIndex, ZoneSnapshot)> {
+        let zones = match target {
+            ZoneTarget::Zone(lba) => self.geometry.zone_of(lba).into_iter().collect(),
+            ZoneTarget::All => (0..self.geometry.zone_count).map(ZoneIndex).collect::<Vec<_>>(),
+        };
+        zones.into_iter().map(|zone| (zone, self.zones.snapshot(zone))).collect()
+    }
+
+    fn apply_effect(
+        &mut self,
+        effect: &ZoneEffect,
+        action: &ZoneAction,
+        before: &[(ZoneIndex, ZoneSnapshot)],
+        pending: &mut PendingCommand,
+        undo: &mut Undo,
+    ) {
+        let zone = effect.zone();
+        let marks = self.zone_marks[zone.as_usize()];
+        let mut contents = None;
+        match effect {
+            ZoneEffect::Reset { written_blocks, was_full, .. } => {
+                pending.kind = Kind::Reset;
+                pending.serial_left += self.reset_cost(*written_blocks, *was_full);
+                self.counters.zone_resets += 1;
+                if self.bug != Some(SeededBug::ResetKeepsContents) {
+                    contents = self.store.take(zone);
+                }
+                self.forget_zone(zone);
+            }
+            ZoneEffect::Finished { .. } => {
+                pending.kind = Kind::Finish;
+                self.counters.zone_finishes += 1;
+                self.ensure_run(zone);
+                pending.finishing.push((zone, marks.generation));
+                if self.bug == Some(SeededBug::FinishForgetsTail) {
+                    self.forget_tail(zone);
+                }
+            }
+            ZoneEffect::Committed { .. } => {
+                self.ensure_run(zone);
+                let view = self.zones.zone(zone);
+                let run = self.runs[zone.as_usize()].as_mut().expect("the run is ensured");
+                pending.zone = zone;
+                pending.generation = marks.generation;
+                pending.committed_bytes = run.take_committed_bytes(&view, self.timing.block_bytes);
+            }
+            ZoneEffect::Offlined { .. } => self.forget_zone(zone),
+            ZoneEffect::Closed { .. } if !matches!(action, ZoneAction::Close) => {
+                self.counters.zones_closed_by_controller += 1;
+            }
+            ZoneEffect::Opened { .. } | ZoneEffect::Closed { .. } | ZoneEffect::ExtensionSet { .. } => {}
+        }
+        let marks_now = &mut self.zone_marks[zone.as_usize()];
+        marks_now.changes += 1;
+        let takes_back = !matches!(effect, ZoneEffect::Committed { .. } | ZoneEffect::Offlined { .. });
+        let known = before.binary_search_by_key(&zone, |(zone, _)| *zone).ok().filter(|_| takes_back);
+        if let Some(place) = known {
+            let before = &before[place].1;
+            undo.zones.push(ZoneUndo {
+                zone,
+                before: before.clone(),
+                contents,
+                changes: marks_now.changes,
+                generation: marks.generation,
+            });
+        }
+    }
+
+    fn reset_cost(&mut self, written: Blocks, was_full: bool) -> Duration {
+        let reset = &self.timing.reset;
+        let capacity = self.geometry.zone_capacity_blocks.0;
+        let mut cost = reset.serial.draw(&mut self.prngs.firmware);
+        cost += Duration((u128::from(reset.serial_whole_zone.0) * u128::from(written.0) / u128::from(capacity)) as u64);
+        if written.0 > 0 && !was_full {
+            cost += reset.serial_partly_written;
+        }
+        cost
+    }
+
+    fn enter_firmware(&mut self, index: u32) {
+        let command = &self.commands[index];
+        let (kind, server) = (command.kind, self.timing.server(command.kind));
+        let is_passed_by = kind != Kind::Reset && self.timing.opcode(kind).is_parallel_only;
+        if is_passed_by && self.firmware[server].is_free() {
+            return self.after_firmware(index);
+        }
+        if let Some(starting) = self.firmware[server].arrive(index) {
+            self.start_firmware(server, starting);
+        }
+    }
+
+    fn start_firmware(&mut self, server: usize, index: u32) {
+        let (timing, command) = (&self.timing, &mut self.commands[index]);
+        let time = if command.kind == Kind::Reset {
+            let piece = timing.reset.piece;
+            let time = if piece == Duration::ZERO { command.serial_left } else { command.serial_left.min(piece) };
+            command.serial_left = command.serial_left - time;
+            time
+        } else {
+            let extra = if command.flags.opens_zone { timing.zone_open_extra } else { Duration::ZERO };
+            timing.opcode(command.kind).serial.draw(command.bytes, &mut self.prngs.firmware) + extra
+        };
+        let end = crate::station::serve(&mut self.firmware[server], self.now, time);
+        self.events.schedule(end, Event::FirmwareEnd(index));
+    }
+
+    pub(crate) fn on_firmware_end(&mut self, index: u32) {
+        let command = &self.commands[index];
+        let server = self.timing.server(command.kind);
+        let goes_on = command.kind == Kind::Reset && command.serial_left > Duration::ZERO;
+        if let Some(next) = self.firmware[server].depart() {
+            self.start_firmware(server, next);
+        }
+        if !goes_on {
+            return self.after_firmware(index);
+        }
+        // The rest of a reset's work queues behind whoever waits.
+        if let Some(starting) = self.firmware[server].arrive(index) {
+            self.start_firmware(server, starting);
+        }
+    }
+
+    fn after_firmware(&mut self, index: u32) {
+        let kind = self.commands[index].kind;
+        if matches!(kind, Kind::Write | Kind::Append | Kind::WriteZeroes) {
+            return self.ask_for_room(index);
+        }
+        let time = self.parallel_time(index);
+        if kind == Kind::Short && self.commands[index].committed_bytes > 0 {
+            self.commit(index);
+        }
+        if time > Duration::ZERO {
+            self.events.schedule(self.now + time, Event::CommandTimer(index));
+        } else {
+            self.on_command_timer(index);
+        }
+    }
+
+    /// Draws the time a command takes beside all others.
+    pub(crate) fn parallel_time(&mut self, index: u32) -> Duration {
+        let command = &self.commands[index];
+        let (kind, bytes) = (command.kind, command.bytes);
+        let prng = &mut self.prngs.firmware;
+        match kind {
+            Kind::Reset => self.timing.reset.parallel.draw(prng),
+            _ => self.timing.opcode(kind).parallel.draw(bytes, prng),
+        }
+    }
+
+    pub(crate) fn on_command_timer(&mut self, index: u32) {
+        match self.commands[index].kind {
+            Kind::Read => self.start_read(index),
+            Kind::Finish => self.start_finish(index),
+            Kind::Short | Kind::Reset | Kind::Write | Kind::Append | Kind::WriteZeroes => self.complete(index),
+        }
+    }
+}
+
+/// Consecutive blocks as pieces of zones: zone, first block in it, count.
+pub(crate) fn pieces_by_zone(
+    zone_size: Blocks,
+    start: Lba,
+    blocks: Blocks,
+) -> impl Iterator<Item = (ZoneIndex, u64, u64)> {
+    let (mut at, end) = (start.0, start.0 + blocks.0);
+    std::iter::from_fn(move || {
+        (at < end).then(|| {
+            let (zone, first) = (at / zone_size.0, at % zone_size.0);
+            let count = (end - at).min(zone_size.0 - first);
+            at += count;
+            (ZoneIndex(zone as u32), first, count)
+        })
+    })
+}

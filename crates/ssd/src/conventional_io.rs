@@ -1,0 +1,173 @@
+//! Reads, writes and garbage collection of conventional zones, as they take time.
+
+use zonda_zoned::ZoneIndex;
+
+use crate::conventional::{BlockPlace, CONVENTIONAL_GROUP, Parked, Placed};
+use crate::pending::{Cause, NONE, Place, ReadChain, Work};
+use crate::ssd::Ssd;
+
+impl Ssd {
+    /// Blocks of a conventional write are in the buffer.
+    pub(crate) fn arrive_conventional(&mut self, index: u32, bytes: u64, waiter: u32) {
+        self.buffer.hold(bytes);
+        let block_bytes = self.timing.block_bytes;
+        let command = &self.commands[index];
+        let zone_start = self.geometry.zone_start(command.zone).0;
+        let end = zone_start + (command.offset_bytes + command.arrived_bytes) / block_bytes;
+        for lba in end - bytes / block_bytes..end {
+            let conventional = self.conventional.as_mut().expect("conventional zones have their map");
+            if let Some(blocks) = conventional.gather(lba) {
+                self.program_conventional(blocks, waiter);
+            }
+        }
+    }
+
+    /// Programs what is gathered, a whole unit or not. Returns whether there was anything.
+    pub(crate) fn flush_conventional(&mut self, waiter: u32) -> bool {
+        let Some(conventional) = &mut self.conventional else { return false };
+        let blocks = std::mem::take(&mut conventional.gathered);
+        if blocks.is_empty() {
+            return false;
+        }
+        self.program_conventional(blocks, waiter);
+        true
+    }
+
+    fn program_conventional(&mut self, blocks: Vec<u32>, waiter: u32) {
+        self.buffer.will_return(blocks.len() as u64 * self.timing.block_bytes);
+        if waiter != NONE {
+            self.commands[waiter].parts += 1;
+        }
+        let conventional = self.conventional.as_mut().expect("conventional zones have their map");
+        conventional.parked.push_back(Parked { blocks, waiter });
+        self.place_parked();
+    }
+
+    /// Gives the program units that wait their places, as far as there is room; the rest waits for collections.
+    fn place_parked(&mut self) {
+        loop {
+            let conventional = self.conventional.as_mut().expect("conventional zones have their map");
+            let Some(parked) = conventional.parked.pop_front() else { return };
+            let Some(placed) = conventional.place_for_host(&parked.blocks) else {
+                conventional.parked.push_front(parked);
+                break;
+            };
+            let host_bytes = parked.blocks.len() as u64 * self.timing.block_bytes;
+            let work = self.conventional_work(Cause::Host, placed, host_bytes, parked.waiter);
+            self.add_work(work);
+            self.collect_if_needed(usize::from(placed.die));
+        }
+        for die in 0..self.dies.len() {
+            self.collect_if_needed(die);
+        }
+    }
+
+    fn conventional_work(&self, cause: Cause, placed: Placed, host_bytes: u64, command: u32) -> Work {
+        let pages_to_load = (self.timing.program_unit_bytes / self.timing.read_unit_bytes) as u32;
+        Work {
+            cause,
+            die: placed.die,
+            place: Place::Conventional { unit: placed.unit, program: placed.program },
+            host_bytes,
+            pad_bytes: if cause == Cause::Host { self.timing.program_unit_bytes - host_bytes } else { 0 },
+            pages_to_load,
+            group: CONVENTIONAL_GROUP,
+            command,
+            padding: NONE,
+        }
+    }
+
+    pub(crate) fn on_conventional_programmed(&mut self, die: u16, unit: u32, program: u32) {
+        let conventional = self.conventional.as_mut().expect("conventional zones have their map");
+        conventional.is_programmed(usize::from(die), unit, program);
+        self.collect_if_needed(usize::from(die));
+    }
+
+    /// Starts the part of a read that is in a conventional zone; returns the bytes that need no die.
+    pub(crate) fn start_conventional_read(&mut self, index: u32, zone: ZoneIndex, offset: u64, bytes: u64) -> u64 {
+        let block_bytes = self.timing.block_bytes;
+        let first = self.geometry.zone_start(zone).0 + offset / block_bytes;
+        let mut without_die = 0;
+        let mut chains_used: Vec<u16> = Vec::new();
+        let mut at_hand: Option<(u16, u32, u32)> = None;
+        for lba in first..first + bytes / block_bytes {
+            let conventional = self.conventional.as_ref().expect("conventional zones have their map");
+            match conventional.place(lba) {
+                BlockPlace::Unmapped | BlockPlace::Buffered => without_die += block_bytes,
+                BlockPlace::Flash { die, page } => match &mut at_hand {
+                    // Neighbours on one page come up together.
+                    Some((same_die, same_page, bytes)) if (*same_die, *same_page) == (die, page) => {
+                        *bytes += block_bytes as u32;
+                    }
+                    _ => {
+                        if let Some((die, _, bytes)) = at_hand.replace((die, page, block_bytes as u32)) {
+                            self.extend_chain(index, die, bytes, &mut chains_used);
+                        }
+                    }
+                },
+            }
+        }
+        if let Some((die, _, bytes)) = at_hand {
+            self.extend_chain(index, die, bytes, &mut chains_used);
+        }
+        self.start_chains(&chains_used);
+        without_die
+    }
+
+    fn collect_if_needed(&mut self, die: usize) {
+        let conventional = self.conventional.as_mut().expect("conventional zones have their map");
+        if !conventional.wants_collection(die) {
+            return;
+        }
+        let Some((victim, pages)) = conventional.victim(die) else { return };
+        conventional.dies[die].is_collecting = true;
+        if pages == 0 {
+            return self.add_erase(die as u16, Place::Conventional { unit: victim, program: 0 });
+        }
+        let read_unit = self.timing.read_unit_bytes as u32;
+        let chain = ReadChain {
+            command: NONE,
+            collection: (die as u32) << COLLECTION_UNIT_BITS | victim,
+            die: die as u16,
+            pages_to_sense: pages,
+            pages_to_send: pages,
+            bytes: read_unit,
+            last_bytes: read_unit,
+        };
+        let chain = self.chains.insert(chain);
+        self.add_die_read(die, chain);
+    }
+
+    /// All valid pages of a victim are read: its blocks get new places, then it is erased.
+    pub(crate) fn on_collection_read(&mut self, collection: u32) {
+        let (die, victim) = (collection >> COLLECTION_UNIT_BITS, collection & ((1 << COLLECTION_UNIT_BITS) - 1));
+        let conventional = self.conventional.as_mut().expect("conventional zones have their map");
+        for placed in conventional.move_valid(die as usize, victim) {
+            let work = self.conventional_work(Cause::Collection, placed, 0, NONE);
+            self.add_work(work);
+        }
+        // Dies do their work in order: the erase comes after the programs.
+        self.add_erase(die as u16, Place::Conventional { unit: victim, program: 0 });
+    }
+
+    pub(crate) fn on_collection_programmed(&mut self, work: &Work) {
+        self.counters.programs += 1;
+        self.counters.programmed_gc_bytes += self.timing.program_unit_bytes;
+        if let Place::Conventional { unit, program } = work.place {
+            self.on_conventional_programmed(work.die, unit, program);
+        }
+    }
+
+    pub(crate) fn on_collection_erased(&mut self, die: usize, unit: u32) {
+        let conventional = self.conventional.as_mut().expect("conventional zones have their map");
+        conventional.free(die, unit);
+        conventional.dies[die].is_collecting = false;
+        self.place_parked();
+        self.collect_if_needed(die);
+    }
+}
+
+/// Bits of an erase unit's number in a read chain's note of what it collects; the rest is the die.
+const COLLECTION_UNIT_BITS: u32 = 20;
+
+const _: () = assert!((crate::limits::DIES_MAX as u64) <= 1 << (32 - COLLECTION_UNIT_BITS));

@@ -1,0 +1,104 @@
+//! What a drive counts, at all times.
+
+use serde::Serialize;
+use zonda_zoned::Duration;
+
+/// Counters since the drive was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Bytes that reads asked for.
+    pub host_read_bytes: u64,
+    /// Bytes that writes and appends brought, and that Write Zeroes named.
+    pub host_write_bytes: u64,
+    /// Commands completed without error.
+    pub commands_completed: u64,
+    /// Commands completed with an error.
+    pub commands_refused: u64,
+    /// Bytes sensed from flash for the host.
+    pub flash_read_bytes: u64,
+    /// Host bytes programmed to flash, at their place.
+    pub programmed_host_bytes: u64,
+    /// Bytes programmed to fill a zone that is finished.
+    pub programmed_padding_bytes: u64,
+    /// Bytes programmed because a conventional zone's garbage was collected.
+    pub programmed_gc_bytes: u64,
+    /// Host bytes programmed once more, because the write buffer had no room for their unit to fill.
+    pub programmed_spill_bytes: u64,
+    /// Program operations.
+    pub programs: u64,
+    /// Erase units erased.
+    pub erases: u64,
+    /// Programs and erases that gave way to reads.
+    pub suspensions: u64,
+    /// Writes that found no room in the write buffer.
+    pub buffer_waits: u64,
+    /// Zones reset.
+    pub zone_resets: u64,
+    /// Zones finished by the host before they were full.
+    pub zone_finishes: u64,
+    /// Implicitly opened zones that the controller closed to make room.
+    pub zones_closed_by_controller: u64,
+}
+
+impl Counters {
+    /// Bytes that the drive wrote of its own accord.
+    #[must_use]
+    pub fn device_write_bytes(&self) -> u64 {
+        self.programmed_padding_bytes + self.programmed_gc_bytes + self.programmed_spill_bytes
+    }
+
+    /// Device-level write amplification: (host writes + device writes) / host writes; 1 before the first write.
+    #[must_use]
+    pub fn dlwa(&self) -> f64 {
+        if self.host_write_bytes == 0 {
+            return 1.0;
+        }
+        (self.host_write_bytes + self.device_write_bytes()) as f64 / self.host_write_bytes as f64
+    }
+}
+
+/// How busy the hardware was.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Utilisation {
+    /// Time each die was sensing, programming or erasing, or held for a transfer.
+    pub die_busy_ns: Vec<u64>,
+    /// Time each channel was transferring.
+    pub channel_busy_ns: Vec<u64>,
+    /// Time the link to the host was transferring.
+    pub link_out_busy_ns: u64,
+    /// Time the link from the host was transferring.
+    pub link_in_busy_ns: u64,
+    /// Core time of each firmware server, in the order of their names.
+    pub firmware_busy_ns: Vec<u64>,
+}
+
+/// Wear of the drive's erase units.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Wear {
+    /// Erase units of the drive.
+    pub units: u64,
+    /// Erases of all units together.
+    pub erases: u64,
+    /// Erases of the most worn unit.
+    pub erases_max: u32,
+    /// Erases of the least worn unit.
+    pub erases_min: u32,
+}
+
+impl Wear {
+    /// The wear of two sets of units together.
+    pub(crate) fn with(&self, other: &Wear) -> Wear {
+        Wear {
+            units: self.units + other.units,
+            erases: self.erases + other.erases,
+            erases_max: self.erases_max.max(other.erases_max),
+            erases_min: self.erases_min.min(other.erases_min),
+        }
+    }
+}
+
+impl Utilisation {
+    pub(crate) fn of(busy: Duration) -> u64 {
+        busy.0
+    }
+}

@@ -1,0 +1,179 @@
+//! A die: one thing at a time, reads before programs, programs in slices.
+//!
+//! Reads that wait when a program or erase starts, ends or reaches the end of a slice are served first, all of them;
+//! those that come while these are served wait for the next slice. So neither starves the other: a busy die alternates
+//! between the reads at hand and a slice of work.
+
+use std::collections::VecDeque;
+
+use zonda_zoned::{Duration, Instant};
+
+/// What a die is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DieState {
+    Idle,
+    /// A page of this read chain is being sensed.
+    Sensing(u32),
+    /// The page waits for the channel, or is on it.
+    Sending(u32),
+    /// The pages of this work are coming in over the channel.
+    Loading(u32),
+    /// This work runs since an instant, and has that much left from there.
+    Running { work: u32, since: Instant, left: Duration },
+}
+
+/// What a die does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Read(u32),
+    /// Work that starts.
+    Start(u32),
+    /// Work that was suspended, with what is left of it.
+    Resume(u32, Duration),
+    Nothing,
+}
+
+/// One die with its queues.
+#[derive(Debug)]
+pub(crate) struct Die {
+    pub(crate) state: DieState,
+    /// When the present operation or slice ends; an event for another instant is stale.
+    pub(crate) due: Option<Instant>,
+    /// Read chains with a page to sense.
+    reads: VecDeque<u32>,
+    /// Programs and erases in their order.
+    work: VecDeque<u32>,
+    suspended: Option<(u32, Duration)>,
+    /// Reads that go before the work at hand.
+    reads_before_work: usize,
+    busy_since: Option<Instant>,
+    pub(crate) busy: Duration,
+}
+
+impl Die {
+    pub(crate) fn new() -> Die {
+        Die {
+            state: DieState::Idle,
+            due: None,
+            reads: VecDeque::new(),
+            work: VecDeque::new(),
+            suspended: None,
+            reads_before_work: 0,
+            busy_since: None,
+            busy: Duration::ZERO,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn add_read(&mut self, chain: u32) {
+        self.reads.push_back(chain);
+    }
+
+    pub(crate) fn add_work(&mut self, work: u32) {
+        if self.work.is_empty() && self.suspended.is_none() {
+            self.reads_before_work = self.reads.len();
+        }
+        self.work.push_back(work);
+    }
+
+    pub(crate) fn has_reads(&self) -> bool {
+        !self.reads.is_empty()
+    }
+
+    /// Takes what comes next; the caller starts it.
+    #[inline]
+    pub(crate) fn take_next(&mut self) -> Next {
+        let has_work = self.suspended.is_some() || !self.work.is_empty();
+        if !has_work || self.reads_before_work > 0 {
+            if let Some(chain) = self.reads.pop_front() {
+                self.reads_before_work = self.reads_before_work.saturating_sub(1);
+                return Next::Read(chain);
+            }
+        }
+        self.reads_before_work = 0;
+        if let Some((work, left)) = self.suspended.take() {
+            return Next::Resume(work, left);
+        }
+        self.work.pop_front().map_or(Next::Nothing, Next::Start)
+    }
+
+    /// The running work gives way at the end of a slice.
+    pub(crate) fn suspend(&mut self, work: u32, left: Duration) {
+        assert!(self.suspended.is_none(), "a die suspends one operation");
+        self.suspended = Some((work, left));
+        self.reads_before_work = self.reads.len();
+    }
+
+    /// The running work is done: reads that waited for it go before the next.
+    pub(crate) fn work_done(&mut self) {
+        self.reads_before_work = self.reads.len();
+    }
+
+    /// The state changes; time in any state but idle is busy time.
+    #[inline]
+    pub(crate) fn enter(&mut self, now: Instant, state: DieState) {
+        match (self.busy_since, state) {
+            (Some(since), DieState::Idle) => {
+                self.busy += now - since;
+                self.busy_since = None;
+            }
+            (None, DieState::Idle) => {}
+            (None, _) => self.busy_since = Some(now),
+            (Some(_), _) => {}
+        }
+        self.state = state;
+    }
+
+    /// The end of the slice that is running at `now`, if it comes before the work's own end and reads may use it.
+    pub(crate) fn slice_end(&self, now: Instant, slice: Duration) -> Option<Instant> {
+        let DieState::Running { since, left, .. } = self.state else { return None };
+        if slice == Duration::ZERO {
+            return None;
+        }
+        let slices = (now - since).0 / slice.0 + 1;
+        let end = since + slice * slices;
+        (end < since + left).then_some(end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_at_hand_go_before_work_and_later_ones_wait_for_a_slice() {
+        let mut die = Die::new();
+        die.add_read(1);
+        die.add_work(100);
+        die.add_read(2);
+        assert_eq!(die.take_next(), Next::Read(1));
+        assert_eq!(die.take_next(), Next::Start(100));
+        die.suspend(100, Duration(70));
+        die.add_read(3);
+        assert_eq!(die.take_next(), Next::Read(2));
+        assert_eq!(die.take_next(), Next::Resume(100, Duration(70)), "read 3 came after the slice ended");
+        die.work_done();
+        assert_eq!(die.take_next(), Next::Read(3));
+        assert_eq!(die.take_next(), Next::Nothing);
+    }
+
+    #[test]
+    fn a_slice_ends_at_the_next_multiple_before_the_work_does() {
+        let mut die = Die::new();
+        die.enter(Instant(1_000), DieState::Running { work: 0, since: Instant(1_000), left: Duration(500) });
+        assert_eq!(die.slice_end(Instant(1_000), Duration(200)), Some(Instant(1_200)));
+        assert_eq!(die.slice_end(Instant(1_250), Duration(200)), Some(Instant(1_400)));
+        assert_eq!(die.slice_end(Instant(1_450), Duration(200)), None, "the work itself ends first");
+        assert_eq!(die.slice_end(Instant(1_000), Duration::ZERO), None, "no slices, no suspension");
+    }
+
+    #[test]
+    fn time_in_any_state_but_idle_is_busy_time() {
+        let mut die = Die::new();
+        die.enter(Instant(10), DieState::Sensing(0));
+        die.enter(Instant(15), DieState::Sending(0));
+        die.enter(Instant(30), DieState::Idle);
+        die.enter(Instant(40), DieState::Idle);
+        assert_eq!(die.busy, Duration(20));
+    }
+}

@@ -1,0 +1,122 @@
+//! FINISH: what is left of a zone is padded, at the program rate of its dies and in turn with everybody else.
+
+use zonda_zoned::{PayloadKind, ZoneIndex};
+
+use crate::pending::{Cause, NONE, Padding};
+use crate::ssd::Ssd;
+
+impl Ssd {
+    /// The firmware is done with a finish: each of its zones is padded once its writes have come in.
+    pub(crate) fn start_finish(&mut self, index: u32) {
+        let zones = std::mem::take(&mut self.commands[index].finishing);
+        self.commands[index].parts = zones.len() as u32 + 1;
+        for (zone, generation) in zones {
+            if self.zone_marks[zone.as_usize()].generation != generation {
+                self.end_part(index); // It was reset since: nothing is left to pad.
+                continue;
+            }
+            let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is finished has its run");
+            if run.writes_in_flight > 0 {
+                run.waiting_finish = Some(index);
+            } else {
+                self.pad(zone, index);
+            }
+        }
+        self.end_part(index);
+    }
+
+    /// Pads one zone.
+    pub(crate) fn pad(&mut self, zone: ZoneIndex, command: u32) {
+        self.empty_zrwa(zone);
+        let program_unit = self.timing.program_unit_bytes;
+        let written_bytes = self.runs_at(zone).arrived_bytes;
+        let until_bytes = self.allocator.pad_until_bytes(zone, written_bytes).max(written_bytes);
+        let generation = self.zone_marks[zone.as_usize()].generation;
+        let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is finished has its run");
+        run.is_sealed = true;
+        let slots = 0..run.stripe.len() as u16;
+        let next_row: Box<[u32]> = slots.clone().map(|slot| run.layout.row_at(written_bytes, slot)).collect();
+        let end_row = slots
+            .clone()
+            .map(|slot| run.layout.bytes_on_slot(until_bytes, slot).div_ceil(program_unit) as u32)
+            .collect();
+        let padding = Padding {
+            command,
+            zone,
+            generation,
+            from_bytes: written_bytes,
+            until_bytes,
+            next_row,
+            end_row,
+            in_flight: 1,
+        };
+        let padding = self.paddings.insert(padding);
+        for slot in slots {
+            self.pad_next_row(padding, slot);
+        }
+        self.end_padding_piece(padding);
+    }
+
+    /// Blocks in the zone's ZRWA go to flash with it.
+    fn empty_zrwa(&mut self, zone: ZoneIndex) {
+        let view = self.zones.zone(zone);
+        let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is finished has its run");
+        let block_bytes = self.timing.block_bytes;
+        let left_bytes = (view.written_blocks.0 * block_bytes).saturating_sub(run.arrived_bytes);
+        if left_bytes > 0 {
+            run.committed_blocks = view.written_blocks.0;
+            let group = self.group_of_zone(zone);
+            self.buffer.take(group, left_bytes);
+            self.buffer.will_return(left_bytes);
+            self.arrive_in_zone(zone, left_bytes, NONE);
+        }
+    }
+
+    fn pad_next_row(&mut self, index: u32, slot: u16) {
+        let program_unit = self.timing.program_unit_bytes;
+        let padding = &mut self.paddings[index];
+        let at = usize::from(slot);
+        let row = padding.next_row[at];
+        if row >= padding.end_row[at] {
+            return;
+        }
+        padding.next_row[at] += 1;
+        padding.in_flight += 1;
+        let (zone, from_bytes, until_bytes) = (padding.zone, padding.from_bytes, padding.until_bytes);
+        let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is finished has its run");
+        let (row_start, row_end) = (u64::from(row) * program_unit, (u64::from(row) + 1) * program_unit);
+        let written = run.layout.bytes_on_slot(from_bytes, slot).max(row_start);
+        let pad_bytes = run.layout.bytes_on_slot(until_bytes, slot).min(row_end).saturating_sub(written);
+        let host_bytes = u64::from(std::mem::take(&mut run.held_bytes[at]));
+        self.buffer.will_return(host_bytes);
+        self.program_zone(zone, slot, row, Cause::Padding, host_bytes, pad_bytes, NONE, index);
+    }
+
+    /// A die has programmed a unit of padding, and gets its next.
+    pub(crate) fn on_padded(&mut self, index: u32, slot: u16) {
+        let padding = &self.paddings[index];
+        if self.zone_marks[padding.zone.as_usize()].generation == padding.generation {
+            self.pad_next_row(index, slot);
+        }
+        self.end_padding_piece(index);
+    }
+
+    fn end_padding_piece(&mut self, index: u32) {
+        let padding = &mut self.paddings[index];
+        padding.in_flight -= 1;
+        if padding.in_flight == 0 {
+            let command = padding.command;
+            self.paddings.remove(index);
+            self.end_part(command);
+        }
+    }
+
+    /// [`SeededBug::FinishForgetsTail`](crate::bug::SeededBug::FinishForgetsTail): the last block is not in the padding's
+    /// program.
+    pub(crate) fn forget_tail(&mut self, zone: ZoneIndex) {
+        let written = self.zones.zone(zone).written_blocks.0;
+        if written > 0 && self.store.kind() != PayloadKind::None {
+            self.store.zero(zone, written - 1);
+        }
+    }
+}

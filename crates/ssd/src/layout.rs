@@ -1,0 +1,85 @@
+//! Where a zone's bytes lie: round its dies, one read unit each.
+//!
+//! Slot `s` is the `s`-th die of the zone's stripe. The bytes of a slot, taken together, are cut into program units
+//! (rows), and into erase units.
+
+use crate::timing::Timing;
+
+/// The arithmetic of one stripe width.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub(crate) slots: u64,
+    read_unit_bytes: u64,
+    program_unit_bytes: u64,
+    erase_unit_bytes: u64,
+}
+
+impl Layout {
+    pub(crate) fn new(timing: &Timing, slots: usize) -> Layout {
+        Layout {
+            slots: slots as u64,
+            read_unit_bytes: timing.read_unit_bytes,
+            program_unit_bytes: timing.program_unit_bytes,
+            erase_unit_bytes: timing.erase_unit_bytes,
+        }
+    }
+
+    /// The slot of a page, and the row of the program unit it is in.
+    #[inline]
+    pub(crate) fn place_of_page(&self, page: u64) -> (u16, u32) {
+        if self.slots == 1 {
+            return (0, (page * self.read_unit_bytes / self.program_unit_bytes) as u32);
+        }
+        let (turn, slot) = (page / self.slots, page % self.slots);
+        (slot as u16, (turn * self.read_unit_bytes / self.program_unit_bytes) as u32)
+    }
+
+    /// How many of a zone's first `bytes` bytes lie on a slot.
+    #[inline]
+    pub(crate) fn bytes_on_slot(&self, bytes: u64, slot: u16) -> u64 {
+        let turn_bytes = self.read_unit_bytes * self.slots;
+        let (turns, rest) = (bytes / turn_bytes, bytes % turn_bytes);
+        turns * self.read_unit_bytes
+            + rest.saturating_sub(u64::from(slot) * self.read_unit_bytes).min(self.read_unit_bytes)
+    }
+
+    /// The row in which a slot's next byte will lie, when `bytes` of the zone are there.
+    #[inline]
+    pub(crate) fn row_at(&self, bytes: u64, slot: u16) -> u32 {
+        (self.bytes_on_slot(bytes, slot) / self.program_unit_bytes) as u32
+    }
+
+    /// The erase unit that a row is in.
+    #[inline]
+    pub(crate) fn erase_unit_of_row(&self, row: u32) -> u32 {
+        (u64::from(row) * self.program_unit_bytes / self.erase_unit_bytes) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: Layout =
+        Layout { slots: 3, read_unit_bytes: 16, program_unit_bytes: 32, erase_unit_bytes: 64 };
+
+    #[test]
+    fn pages_go_round_the_slots_and_fill_rows() {
+        let places: Vec<(u16, u32)> = (0..8).map(|page| LAYOUT.place_of_page(page)).collect();
+        assert_eq!(places, [(0, 0), (1, 0), (2, 0), (0, 0), (1, 0), (2, 0), (0, 1), (1, 1)]);
+    }
+
+    #[test]
+    fn the_bytes_on_all_slots_add_up() {
+        for bytes in 0..200 {
+            let on_slots: Vec<u64> = (0..3).map(|slot| LAYOUT.bytes_on_slot(bytes, slot)).collect();
+            assert_eq!(on_slots.iter().sum::<u64>(), bytes, "{bytes}: {on_slots:?}");
+        }
+        assert_eq!([0, 1, 2].map(|slot| LAYOUT.bytes_on_slot(16 * 3 + 20, slot)), [32, 20, 16]);
+    }
+
+    #[test]
+    fn two_rows_share_an_erase_unit() {
+        assert_eq!([0, 1, 2, 3, 4].map(|row| LAYOUT.erase_unit_of_row(row)), [0, 0, 1, 1, 2]);
+    }
+}

@@ -1,0 +1,86 @@
+//! The SSD model: a drive one can trust, in virtual time.
+//!
+//! A command takes effect on zones and contents when it is taken ([`zonda_zoned::ZonedDevice::submit`]); then it makes
+//! its way through queues: firmware cores, write buffer, link, dies and channels. Every resource has its own queue,
+//! and every service time is drawn from a law. `docs/internals/ssd-model.md` follows a command through the files.
+//!
+//! ```text
+//!              firmware cores        write buffer        channels      dies
+//!  submit ──► command.rs ──┬─► write.rs, buffer.rs ──► link in ──► work.rs, die.rs   program, erase
+//!                          ├─► read.rs ◄── link out ◄──────────────┘                 sense
+//!                          ├─► finish.rs   pads at the program rate
+//!                          └─► (reset)     mapping work in pieces; erases come later, lazily
+//! ```
+//!
+//! A drive is data: [`profile::Profile`], a TOML file with a source for each number.
+//! When power goes, [`Ssd::power_loss`] leaves the [`Media`]; [`Ssd::power_on`] makes a drive of them again.
+//!
+//! What is absent: clocks, threads, files, and any policy on whose command should come first; that is a scheduler's.
+//!
+//! ```
+//! use zonda_ssd::{Ssd, profile::Profile, profile::builtin_text};
+//! use zonda_zoned::{Blocks, Command, CommandId, CompletionQueue, Instant, Lba, NamespaceId, Operation, Payload};
+//! use zonda_zoned::{PayloadKind, Prng, ZonedDevice};
+//!
+//! let profile = Profile::parse(builtin_text("tiny").expect("a built-in profile")).expect("which is valid");
+//! let mut drive = Ssd::new(&profile, PayloadKind::None, &Prng::new(1));
+//! let write = Operation::Write { start: Lba(0), blocks: Blocks(4), payload: Payload::None };
+//! let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation: write };
+//! drive.submit(Instant::ZERO, command).expect("an idle drive takes a command");
+//!
+//! let mut completions = CompletionQueue::new();
+//! let mut now = Instant::ZERO;
+//! while completions.is_empty() {
+//!     now = drive.next_wakeup().expect("a command is under way");
+//!     drive.poll(now, &mut completions);
+//! }
+//! assert!(completions.pop().expect("it has ended").status.is_success());
+//! assert!((10_000..20_000).contains(&now.0), "cached: no program to wait for, {now}");
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod allocation;
+mod bug;
+mod buffer;
+mod command;
+mod conventional;
+mod conventional_io;
+mod counters;
+mod die;
+mod events;
+mod finish;
+mod layout;
+mod map;
+mod media;
+mod pending;
+mod power;
+pub mod profile;
+mod read;
+pub mod service_time;
+mod slab;
+mod ssd;
+mod station;
+mod store;
+mod timing;
+mod work;
+mod write;
+mod zone_run;
+
+pub use bug::SeededBug;
+pub use counters::{Counters, Utilisation, Wear};
+pub use media::Media;
+pub use ssd::Ssd;
+
+/// Named bounds of the model.
+pub mod limits {
+    /// Commands under way at once; more are refused with `QueueFull`.
+    pub const COMMANDS_MAX: usize = 65_536;
+    /// Dies of a drive.
+    pub const DIES_MAX: u32 = 4_096;
+    /// Channels of a drive.
+    pub const CHANNELS_MAX: u32 = 256;
+    /// Firmware servers of a drive.
+    pub const SERVERS_MAX: usize = 16;
+
+    const _: () = assert!(CHANNELS_MAX <= DIES_MAX, "a channel has a die");
+}

@@ -1,0 +1,45 @@
+//! What is left of a drive without power.
+
+use zonda_zoned::zones::ZoneTable;
+use zonda_zoned::{Geometry, PayloadKind};
+
+use crate::allocation::{FixedAllocator, ZoneAllocator};
+use crate::bug::SeededBug;
+use crate::conventional::Conventional;
+use crate::counters::Counters;
+use crate::profile::{AllocationKind, Profile};
+use crate::store::PayloadStore;
+use crate::zone_run::ZoneRun;
+
+/// Zone states and pointers, contents, places and wear: all that outlives a controller.
+#[derive(Debug)]
+pub struct Media {
+    pub(crate) zones: ZoneTable,
+    pub(crate) runs: Vec<Option<Box<ZoneRun>>>,
+    pub(crate) allocator: Box<dyn ZoneAllocator>,
+    pub(crate) conventional: Option<Conventional>,
+    pub(crate) store: PayloadStore,
+    pub(crate) counters: Counters,
+    /// A planted bug outlives the controller.
+    pub(crate) bug: Option<SeededBug>,
+}
+
+impl Media {
+    /// Media as they leave the factory.
+    #[must_use]
+    pub fn new(profile: &Profile, keeps: PayloadKind) -> Media {
+        let geometry: Geometry = profile.geometry();
+        let allocator: Box<dyn ZoneAllocator> = match profile.zones.allocation {
+            AllocationKind::Fixed => Box::new(FixedAllocator::new(profile)),
+        };
+        Media {
+            runs: (0..geometry.zone_count).map(|_| None).collect(),
+            allocator,
+            conventional: Conventional::new(profile),
+            store: PayloadStore::new(keeps, geometry.block_size_bytes, geometry.metadata_bytes, geometry.zone_count),
+            zones: ZoneTable::new(geometry),
+            counters: Counters::default(),
+            bug: None,
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What the drive remembers of things under way: commands, read chains, work of dies, paddings.
+
+use zonda_zoned::zones::ZoneSnapshot;
+use zonda_zoned::{CommandId, Duration, Outcome, Status, ZoneIndex};
+
+use crate::store::{BlockContents, ZoneContents};
+
+/// No entry.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// What a command needs of the hardware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Firmware only: refused commands, open, close, reports.
+    Short,
+    Read,
+    Write,
+    Append,
+    /// A write without transfer.
+    WriteZeroes,
+    Reset,
+    Finish,
+}
+
+/// A command from submission to completion.
+#[derive(Debug)]
+pub(crate) struct PendingCommand {
+    pub(crate) id: CommandId,
+    pub(crate) kind: Kind,
+    pub(crate) status: Status,
+    pub(crate) outcome: Outcome,
+    /// The first zone addressed, and the generation of its contents.
+    pub(crate) zone: ZoneIndex,
+    pub(crate) generation: u32,
+    /// Place within the zone, and length.
+    pub(crate) offset_bytes: u64,
+    pub(crate) bytes: u64,
+    pub(crate) flags: CommandFlags,
+    /// Pages, programs or zones that must end before the command does.
+    pub(crate) parts: u32,
+    /// Of a write, what its room in the buffer counts under. The zone may have been reset before the room comes back.
+    pub(crate) buffer_group: u32,
+    /// Of a write, what has come over the link.
+    pub(crate) arrived_bytes: u64,
+    /// Of a ZRWA zone, what this command committed.
+    pub(crate) committed_bytes: u64,
+    /// Of a reset, firmware work still to do.
+    pub(crate) serial_left: Duration,
+    /// Of a finish, the zones to pad.
+    pub(crate) finishing: Vec<(ZoneIndex, u32)>,
+    pub(crate) undo: Option<Box<Undo>>,
+}
+
+/// Yes-or-no facts about a command.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CommandFlags {
+    /// This write opened its zone.
+    pub(crate) opens_zone: bool,
+    /// This write goes to a Zone Random Write Area.
+    pub(crate) is_zrwa: bool,
+    /// This write goes to conventional zones.
+    pub(crate) is_conventional: bool,
+    /// The link's share for the whole command has been paid.
+    pub(crate) link_paid: bool,
+}
+
+/// How to take a command back that power loss caught under way.
+#[derive(Debug, Default)]
+pub(crate) struct Undo {
+    /// Zones as they were before a management command.
+    pub(crate) zones: Vec<ZoneUndo>,
+    /// Blocks as they were before they were overwritten.
+    pub(crate) blocks: Vec<BlockUndo>,
+}
+
+/// A zone as it was before a management command.
+#[derive(Debug)]
+pub(crate) struct ZoneUndo {
+    pub(crate) zone: ZoneIndex,
+    pub(crate) before: ZoneSnapshot,
+    /// Contents that a reset threw away.
+    pub(crate) contents: Option<ZoneContents>,
+    /// The zone's change count when the command had taken effect: a later change makes taking it back impossible.
+    pub(crate) changes: u32,
+    /// The contents' generation before.
+    pub(crate) generation: u32,
+}
+
+/// A block as it was before it was overwritten.
+#[derive(Debug)]
+pub(crate) struct BlockUndo {
+    pub(crate) zone: ZoneIndex,
+    pub(crate) block: u64,
+    pub(crate) before: BlockContents,
+}
+
+/// Pages of one command on one die, sensed one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadChain {
+    /// The command, or [`NONE`] for the drive's own reads.
+    pub(crate) command: u32,
+    /// The collection of garbage this read is for, or [`NONE`].
+    pub(crate) collection: u32,
+    pub(crate) die: u16,
+    pub(crate) pages_to_sense: u32,
+    pub(crate) pages_to_send: u32,
+    /// Bytes wanted of the page at hand, of the last page, and of those between.
+    pub(crate) bytes: u32,
+    pub(crate) last_bytes: u32,
+}
+
+impl ReadChain {
+    /// Bytes wanted of the page at hand.
+    #[inline]
+    pub(crate) fn page_bytes(&self) -> u32 {
+        if self.pages_to_sense == 1 { self.last_bytes } else { self.bytes }
+    }
+
+    /// The page at hand is up; those between the first and the last are wanted whole.
+    #[inline]
+    pub(crate) fn page_is_sensed(&mut self, whole_page_bytes: u32) {
+        self.pages_to_sense -= 1;
+        self.bytes = whole_page_bytes;
+    }
+}
+
+/// Why something is programmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    Host,
+    Padding,
+    /// Host data that leave the buffer before their unit is full.
+    Spill,
+    /// Valid data of an erase unit whose garbage is collected.
+    Collection,
+    Erase,
+}
+
+/// Where something is programmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A row of a slot of a zone, in one generation of its contents.
+    Zone { zone: ZoneIndex, generation: u32, slot: u16, row: u32 },
+    /// A program unit of an erase unit that conventional zones use.
+    Conventional { unit: u32, program: u32 },
+    /// An erase unit of a zone, erased before its first program.
+    ZoneErase,
+}
+
+/// A program or erase of a die.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    pub(crate) cause: Cause,
+    pub(crate) die: u16,
+    pub(crate) place: Place,
+    /// Bytes of host data, whose room in the buffer comes back.
+    pub(crate) host_bytes: u64,
+    pub(crate) pad_bytes: u64,
+    pub(crate) pages_to_load: u32,
+    /// Group of the buffer's cap.
+    pub(crate) group: u32,
+    /// The command that ends no earlier than this, or [`NONE`].
+    pub(crate) command: u32,
+    /// The padding this belongs to, or [`NONE`].
+    pub(crate) padding: u32,
+}
+
+/// The padding of one zone that is being finished: one program a die at a time, so that others get their turn.
+#[derive(Debug)]
+pub(crate) struct Padding {
+    pub(crate) command: u32,
+    pub(crate) zone: ZoneIndex,
+    pub(crate) generation: u32,
+    /// Where padding begins and ends in the zone.
+    pub(crate) from_bytes: u64,
+    pub(crate) until_bytes: u64,
+    /// Next row of each slot, and the row at which each is done.
+    pub(crate) next_row: Box<[u32]>,
+    pub(crate) end_row: Box<[u32]>,
+    pub(crate) in_flight: u32,
+}

@@ -1,0 +1,172 @@
+//! Power loss: what was acknowledged stays, what was under way is decided item by item, the rest is gone.
+//!
+//! The model's drives keep their write buffer through a loss of power, as drives for data centres do. A write that was
+//! not acknowledged may have been taken or not, block by block, but a zone has no holes: its write pointer ends up
+//! somewhere between what was acknowledged and what was taken.
+
+use std::collections::BTreeSet;
+
+use zonda_zoned::{Blocks, PayloadKind, Prng, ZoneIndex, ZoneState};
+
+use crate::bug::SeededBug;
+use crate::layout::Layout;
+use crate::media::Media;
+use crate::pending::{Kind, PendingCommand, Undo};
+use crate::ssd::Ssd;
+use crate::store::BlockContents;
+use crate::zone_run::ZoneRun;
+
+impl Ssd {
+    /// Cuts the power. Each item under way is decided by `prng`, within what the drive promises.
+    #[must_use]
+    pub fn power_loss(mut self, prng: &mut Prng) -> Media {
+        self.decide_management(prng);
+        self.decide_overwrites(prng);
+        self.decide_writes(prng);
+        self.misbehave(prng);
+        self.settle_runs();
+        Media {
+            zones: self.zones,
+            runs: self.runs,
+            allocator: self.allocator,
+            conventional: self.conventional,
+            store: self.store,
+            counters: self.counters,
+            bug: self.bug,
+        }
+    }
+
+    /// Management commands under way are taken back or kept, zone by zone, the latest first. One whose zone has been
+    /// changed since has happened.
+    fn decide_management(&mut self, prng: &mut Prng) {
+        let undos: Vec<Box<Undo>> = {
+            let mut commands: Vec<_> =
+                self.commands.values_mut().filter(|command| command.undo.is_some()).map(|c| (c.id, c)).collect();
+            commands.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
+            commands
+                .into_iter()
+                .filter(|(_, command)| command.undo.as_ref().is_some_and(|undo| !undo.zones.is_empty()))
+                .filter_map(|(_, command)| command.undo.take())
+                .collect()
+        };
+        for undo in undos {
+            for entry in undo.zones {
+                let marks = self.zone_marks[entry.zone.as_usize()];
+                if marks.changes != entry.changes || prng.chance(1, 2) || !self.zones.restore(entry.zone, &entry.before) {
+                    continue;
+                }
+                if let Some(contents) = entry.contents {
+                    self.store.put_back(entry.zone, Some(contents));
+                }
+                if marks.generation == entry.generation {
+                    continue;
+                }
+                // A reset taken back: its zone holds what was written before, acknowledged or not.
+                self.zone_marks[entry.zone.as_usize()].generation = u32::MAX;
+                self.runs[entry.zone.as_usize()] = None;
+            }
+        }
+    }
+
+    /// Overwritten blocks of writes under way get their earlier contents back, or keep the new ones.
+    fn decide_overwrites(&mut self, prng: &mut Prng) {
+        if self.store.kind() == PayloadKind::None {
+            return;
+        }
+        let tears = self.bug == Some(SeededBug::TornBlock);
+        // What was in a zone before a reset is gone, whatever becomes of the writes that were on their way to it.
+        let marks = &self.zone_marks;
+        let is_current = |command: &PendingCommand| marks[command.zone.as_usize()].generation == command.generation;
+        let undos: Vec<Box<Undo>> = self
+            .commands
+            .values_mut()
+            .filter(|command| command.kind != Kind::Short && is_current(command))
+            .filter_map(|command| command.undo.take())
+            .collect();
+        for block in undos.iter().flat_map(|undo| &undo.blocks) {
+            if prng.chance(1, 2) {
+                self.store.restore(block.zone, block.block, &block.before);
+            } else if tears {
+                if let BlockContents::Fingerprint(print) = block.before {
+                    self.store.restore(block.zone, block.block, &BlockContents::Fingerprint(print ^ 0xdead_beef));
+                }
+            }
+        }
+    }
+
+    /// The write pointer of each zone with writes under way ends up somewhere between acknowledged and taken.
+    fn decide_writes(&mut self, prng: &mut Prng) {
+        let forgets = self.bug == Some(SeededBug::EarlyAcknowledgement);
+        let mut zones: BTreeSet<ZoneIndex> = BTreeSet::new();
+        for (_, command) in self.commands.iter() {
+            let is_write = matches!(command.kind, Kind::Write | Kind::Append | Kind::WriteZeroes);
+            let is_current = self.zone_marks[command.zone.as_usize()].generation == command.generation;
+            if is_write && is_current && !command.flags.is_conventional && !command.flags.is_zrwa {
+                zones.insert(command.zone);
+            }
+        }
+        if forgets {
+            zones = (0..self.geometry.zone_count).map(ZoneIndex).filter(|zone| self.runs[zone.as_usize()].is_some()).collect();
+        }
+        for zone in zones {
+            let view = self.zones.zone(zone);
+            let Some(run) = &self.runs[zone.as_usize()] else { continue };
+            let is_finished = view.state == ZoneState::Full && view.write_pointer_blocks < self.geometry.zone_capacity_blocks;
+            let is_sequential = matches!(
+                view.state,
+                ZoneState::ImplicitlyOpened | ZoneState::ExplicitlyOpened | ZoneState::Closed | ZoneState::Full
+            );
+            if is_finished || !is_sequential || view.attributes.zrwa_valid {
+                continue; // A finish that is kept keeps the writes before it.
+            }
+            let (from, to) = (run.acknowledged_blocks, view.write_pointer_blocks.0);
+            let pointer = from + prng.below(to - from + 1);
+            if pointer < to && self.zones.truncate(zone, Blocks(pointer)) {
+                for block in pointer..to {
+                    self.store.zero(zone, block);
+                }
+            }
+        }
+    }
+
+    /// Planted bugs that show only after power comes back.
+    fn misbehave(&mut self, prng: &mut Prng) {
+        if self.bug != Some(SeededBug::LostWritePointer) {
+            return;
+        }
+        let written: Vec<ZoneIndex> = (0..self.geometry.zone_count)
+            .map(ZoneIndex)
+            .filter(|zone| {
+                let view = self.zones.zone(*zone);
+                view.state.is_active() && !view.attributes.zrwa_valid && view.write_pointer_blocks.0 > 0
+            })
+            .collect();
+        if let Some(zone) = prng.pick(&written) {
+            let pointer = self.zones.zone(*zone).write_pointer_blocks.0 - 1;
+            let _ = self.zones.truncate(*zone, Blocks(pointer));
+        }
+    }
+
+    /// Whatever is in the buffer goes to flash on the power the drive has kept; every zone is whole again.
+    fn settle_runs(&mut self) {
+        if let Some(conventional) = &mut self.conventional {
+            conventional.settle();
+        }
+        let block_bytes = self.timing.block_bytes;
+        for zone in (0..self.geometry.zone_count).map(ZoneIndex) {
+            let written = self.zones.readable_blocks(zone).0 * block_bytes;
+            let is_conventional = zone.0 < self.geometry.conventional_zone_count;
+            let run = self.runs[zone.as_usize()].take();
+            if is_conventional || written == 0 {
+                continue;
+            }
+            let stripe = run.map_or_else(|| self.allocator.allocate(zone), |run| run.stripe);
+            let layout = Layout::new(&self.timing, stripe.len());
+            self.allocator.prefill(zone, written);
+            let mut run = ZoneRun::programmed(stripe, layout, written, block_bytes);
+            run.committed_blocks = self.zones.zone(zone).write_pointer_blocks.0.min(run.committed_blocks);
+            run.arrived_bytes = run.committed_blocks * block_bytes;
+            self.runs[zone.as_usize()] = Some(Box::new(run));
+        }
+    }
+}

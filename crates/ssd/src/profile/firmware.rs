@@ -1,0 +1,70 @@
+//! What commands cost in the controller's firmware.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use zonda_config::TimeSpan;
+
+use crate::service_time::{BySize, ServiceTimeSpec};
+
+/// Firmware as a set of servers, each with a queue, and what each command takes of them.
+///
+/// A command first occupies a core of its server for its serial time, then takes its parallel time beside all others.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct FirmwareSpec {
+    /// Servers by name, with the number of their cores.
+    pub servers: BTreeMap<String, u32>,
+    /// Read.
+    pub read: OpcodeSpec,
+    /// Write and Write Zeroes.
+    pub write: OpcodeSpec,
+    /// Zone Append.
+    pub append: OpcodeSpec,
+    /// Open, close, and every other short command.
+    pub manage: OpcodeSpec,
+    /// Zone reset.
+    pub reset: ResetSpec,
+    /// Zone finish, beside the padding that it programs.
+    pub finish: OpcodeSpec,
+    /// Beside the serial time of a write or append that opens its zone.
+    #[serde(default)]
+    pub zone_open_extra: TimeSpan,
+}
+
+/// What one kind of command costs, by the bytes it names.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpcodeSpec {
+    /// The server that works on it.
+    pub server: String,
+    /// Time on one of the server's cores.
+    #[serde(default)]
+    pub serial: BySize,
+    /// Time beside all others, afterwards; for writes, after their data are in the buffer.
+    #[serde(default)]
+    pub parallel: BySize,
+}
+
+/// What a reset costs: mapping work that grows with what the host wrote, done in pieces between other commands.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResetSpec {
+    /// The server that works on it.
+    pub server: String,
+    /// Time on one of the server's cores.
+    #[serde(default)]
+    pub serial: ServiceTimeSpec,
+    /// More serial time for a zone that the host wrote to its capacity; less in proportion. Padding does not count.
+    #[serde(default)]
+    pub serial_whole_zone: TimeSpan,
+    /// More serial time for a zone that is partly written and not finished.
+    #[serde(default)]
+    pub serial_partly_written: TimeSpan,
+    /// Time beside all others.
+    #[serde(default)]
+    pub parallel: ServiceTimeSpec,
+    /// The serial time is worked off in pieces of this length, each behind the commands that wait. Zero: in one piece.
+    #[serde(default)]
+    pub piece: TimeSpan,
+}

@@ -1,0 +1,70 @@
+//! A drive as data: everything that tells one SSD from another.
+//!
+//! A profile is a TOML file with a source for each number; a new drive needs no code. The built-in ones are under
+//! `crates/ssd/profiles/`; `docs/guide/drives.md` explains each key.
+
+mod bandwidth;
+mod builtin;
+mod check;
+mod firmware;
+mod sources;
+mod spec;
+
+pub use bandwidth::Bandwidth;
+pub use builtin::{builtin_names, builtin_text};
+pub use firmware::{FirmwareSpec, OpcodeSpec, ResetSpec};
+pub use sources::{SourceError, Sources};
+pub use spec::{
+    Admission, AllocationKind, BufferSpec, CapScope, ChannelSpec, ConventionalSpec, FlashSpec, GeometrySpec, LinkSpec,
+    Placement, Profile, ZonesSpec, ZrwaSpec,
+};
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// The built-in `tiny` drive.
+    pub(crate) fn tiny() -> Profile {
+        Profile::parse(builtin_text("tiny").expect("tiny is built in")).unwrap()
+    }
+
+    /// `tiny` with conventional zones only.
+    pub(crate) fn tiny_conventional() -> Profile {
+        let mut profile = tiny();
+        profile.geometry.zone_size = profile.geometry.zone_capacity;
+        profile.geometry.conventional_zones = profile.geometry.zones;
+        profile.geometry.zrwa = None;
+        profile.write_buffer.cap = None;
+        profile
+    }
+
+    fn error_of(change: &str, to: &str) -> String {
+        let text = builtin_text("tiny").expect("tiny is built in");
+        assert!(text.contains(change), "{change}");
+        Profile::parse(&text.replace(change, to)).expect_err(to).message
+    }
+
+    #[test]
+    fn a_number_without_a_source_is_refused_by_its_key() {
+        let error = error_of("link = \"assumed: PCIe 3.0 x4 less its overhead\"", "");
+        assert_eq!(error, "[sources] does not say where \"link.read_bandwidth\" comes from");
+    }
+
+    #[test]
+    fn a_source_for_nothing_is_refused() {
+        let error = error_of("channel = \"assumed: ONFI 4, rounded\"", "channel = \"x\"\nchanel = \"y\"");
+        assert_eq!(error, "[sources] speaks of \"chanel\", which the profile does not have");
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused_by_their_key() {
+        for (change, to, expected) in [
+            ("parallelism = 4", "parallelism = 3", "zones.parallelism must divide the number of dies (4)"),
+            ("program_unit = \"48 KiB\"", "program_unit = \"40 KiB\"", "flash.program_unit must be a multiple of flash.read_unit"),
+            ("zone_capacity = \"1536 KiB\"", "zone_capacity = \"1 MB\"", "geometry.zone_capacity must be a multiple of geometry.block_size (4096 B), and not zero"),
+            ("manage = { server = \"core\"", "manage = { server = \"cpu\"", "firmware.manage.server is \"cpu\", which firmware.servers does not have; it has core"),
+        ] {
+            assert_eq!(error_of(change, to), expected);
+        }
+    }
+}

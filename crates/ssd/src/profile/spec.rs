@@ -1,0 +1,285 @@
+//! The tables of a profile, as they stand in its file.
+
+use serde::{Deserialize, Serialize};
+use zonda_config::{ByteSize, ConfigError, TimeSpan};
+use zonda_zoned::{Blocks, Geometry, ZrwaGeometry};
+
+use super::{Bandwidth, FirmwareSpec, Sources, check};
+use crate::service_time::{BySize, ServiceTimeSpec};
+
+/// One drive: its namespace, its hardware and its firmware.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// What the drive is called on the command line.
+    pub name: String,
+    /// What it is, in a line.
+    pub title: String,
+    /// What it is good for, and what it is not.
+    pub description: String,
+    /// The namespace.
+    pub geometry: GeometrySpec,
+    /// Dies and what they do.
+    pub flash: FlashSpec,
+    /// Buses between controller and dies.
+    pub channel: ChannelSpec,
+    /// The way to the host.
+    pub link: LinkSpec,
+    /// Costs of commands.
+    pub firmware: FirmwareSpec,
+    /// Where writes wait for their program.
+    pub write_buffer: BufferSpec,
+    /// How zones lie on dies.
+    pub zones: ZonesSpec,
+    /// How conventional zones are kept.
+    #[serde(default)]
+    pub conventional: ConventionalSpec,
+    /// Where each number comes from.
+    pub sources: Sources,
+}
+
+/// The namespace's shape and limits; see [`Geometry`].
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct GeometrySpec {
+    /// Logical block.
+    pub block_size: ByteSize,
+    /// Metadata with each block, 0 to 64 bytes.
+    #[serde(default)]
+    pub metadata_bytes: u16,
+    /// From one zone's start to the next.
+    pub zone_size: ByteSize,
+    /// Of a zone, what can be written.
+    pub zone_capacity: ByteSize,
+    /// Zones in the namespace.
+    pub zones: u32,
+    /// How many of them, at its start, take random writes.
+    #[serde(default)]
+    pub conventional_zones: u32,
+    /// Absent: no limit.
+    pub max_active_zones: Option<u32>,
+    /// Absent: no limit.
+    pub max_open_zones: Option<u32>,
+    /// The largest read or write.
+    pub max_transfer: ByteSize,
+    /// The largest append.
+    pub max_append: ByteSize,
+    /// Whether a read may cross a zone's end.
+    #[serde(default)]
+    pub read_across_zones: bool,
+    /// A multiple of 64; 0 is none.
+    #[serde(default)]
+    pub descriptor_extension_bytes: u32,
+    /// Zone Random Write Areas, if the drive has them.
+    pub zrwa: Option<ZrwaSpec>,
+}
+
+/// Zone Random Write Areas; see [`ZrwaGeometry`].
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ZrwaSpec {
+    /// One area.
+    pub size: ByteSize,
+    /// Unit of committing.
+    pub flush_granularity: ByteSize,
+    /// Areas at a time.
+    pub resources: u32,
+    /// Whether the host may commit.
+    #[serde(default)]
+    pub explicit_flush: bool,
+}
+
+/// Dies and what they do.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlashSpec {
+    /// Channels of the drive.
+    pub channels: u32,
+    /// Dies on each channel.
+    pub dies_per_channel: u32,
+    /// Bytes one sensing brings up: a page, times the planes read together. Also the unit in which a zone's data go
+    /// round its dies.
+    pub read_unit: ByteSize,
+    /// Bytes one program writes: a page, times planes, times bits a cell where they are programmed in one shot.
+    pub program_unit: ByteSize,
+    /// Bytes one erase frees on a die.
+    pub erase_unit: ByteSize,
+    /// Sensing (tR), by the bytes wanted of the page.
+    pub read: BySize,
+    /// Programming one unit (tPROG).
+    pub program: ServiceTimeSpec,
+    /// Erasing one unit (tBERS).
+    pub erase: ServiceTimeSpec,
+    /// Whether a die can sense on while a page leaves its cache register.
+    #[serde(default)]
+    pub cache_read: bool,
+    /// Programs and erases give way to waiting reads at multiples of this time. Zero: never.
+    #[serde(default)]
+    pub suspend_slice: TimeSpan,
+}
+
+/// A bus between the controller and its dies.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelSpec {
+    /// Bytes a second.
+    pub bandwidth: Bandwidth,
+    /// Beside the transfer of a page that is read, by its bytes.
+    #[serde(default)]
+    pub read_overhead: BySize,
+    /// Beside the transfer of a page to be programmed.
+    #[serde(default)]
+    pub write_overhead: TimeSpan,
+}
+
+/// The way between host and controller: one queue out, one in.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkSpec {
+    /// Bytes a second to the host.
+    pub read_bandwidth: Bandwidth,
+    /// Bytes a second from the host.
+    pub write_bandwidth: Bandwidth,
+    /// Beside the transfers of each read command.
+    #[serde(default)]
+    pub read_overhead: TimeSpan,
+    /// Beside the transfers of each write command.
+    #[serde(default)]
+    pub write_overhead: TimeSpan,
+}
+
+/// Where writes wait for their program.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct BufferSpec {
+    /// Bytes in all.
+    pub capacity: ByteSize,
+    /// Bytes that one zone, or one die, may hold. Absent: all of it.
+    pub cap: Option<ByteSize>,
+    /// What `cap` counts.
+    #[serde(default)]
+    pub cap_scope: CapScope,
+    /// Who goes first when there is no room.
+    #[serde(default)]
+    pub admission: Admission,
+    /// A write ends when it is in the buffer; otherwise when it is programmed.
+    pub early_completion: bool,
+}
+
+/// What the buffer's cap counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CapScope {
+    /// Bytes of one zone.
+    #[default]
+    Zone,
+    /// Bytes of all zones on one die; only where a zone lies on one die.
+    Die,
+}
+
+/// Who goes first when the write buffer has no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Admission {
+    /// In order of arrival; a writer at its cap steps aside for those behind it.
+    #[default]
+    FirstCome,
+    /// In order of arrival; a writer at its cap holds up those behind it.
+    Strict,
+    /// One piece from each waiting zone in turn.
+    RoundRobin,
+}
+
+/// How zones lie on dies.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ZonesSpec {
+    /// The allocation policy.
+    pub allocation: AllocationKind,
+    /// Dies that one zone is spread over.
+    pub parallelism: u32,
+    /// Which dies, where a zone does not lie on all of them.
+    #[serde(default)]
+    pub placement: Placement,
+}
+
+/// The zone allocation policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AllocationKind {
+    /// A zone's blocks are its own for ever.
+    Fixed,
+}
+
+/// Which dies a zone takes where it does not lie on all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// Given by the zone's index: consecutive zones on consecutive groups of dies.
+    #[default]
+    ByIndex,
+    /// Given at the first write after a reset: the next group of dies in turn.
+    RoundRobin,
+}
+
+/// How conventional zones are kept: a page-mapped translation layer.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConventionalSpec {
+    /// Flash beyond what the host sees, in percent of it.
+    pub over_provisioning_percent: u32,
+    /// A die collects garbage when it has fewer free erase units than this.
+    pub gc_low_units: u32,
+}
+
+impl Default for ConventionalSpec {
+    fn default() -> ConventionalSpec {
+        ConventionalSpec { over_provisioning_percent: 7, gc_low_units: 3 }
+    }
+}
+
+impl Profile {
+    /// Reads a profile, and checks it.
+    ///
+    /// # Errors
+    /// The first mistake, at its place in the text where it has one.
+    pub fn parse(text: &str) -> Result<Profile, ConfigError> {
+        let profile: Profile = zonda_config::parse(text)?;
+        check::check(&profile)?;
+        profile.sources.check(text)?;
+        Ok(profile)
+    }
+
+    /// The namespace's geometry.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        let spec = &self.geometry;
+        let blocks = |size: ByteSize| Blocks(size.0 / spec.block_size.0.max(1));
+        Geometry {
+            block_size_bytes: spec.block_size.0 as u32,
+            metadata_bytes: spec.metadata_bytes,
+            zone_size_blocks: blocks(spec.zone_size),
+            zone_capacity_blocks: blocks(spec.zone_capacity),
+            zone_count: spec.zones,
+            conventional_zone_count: spec.conventional_zones,
+            max_active_zones: spec.max_active_zones,
+            max_open_zones: spec.max_open_zones,
+            max_transfer_blocks: blocks(spec.max_transfer),
+            max_append_blocks: blocks(spec.max_append),
+            zrwa: spec.zrwa.as_ref().map(|zrwa| ZrwaGeometry {
+                size_blocks: blocks(zrwa.size),
+                flush_granularity_blocks: blocks(zrwa.flush_granularity),
+                resources: zrwa.resources,
+                explicit_flush: zrwa.explicit_flush,
+            }),
+            read_across_zones: spec.read_across_zones,
+            descriptor_extension_bytes: spec.descriptor_extension_bytes,
+        }
+    }
+
+    /// Dies of the drive.
+    #[must_use]
+    pub fn dies(&self) -> u32 {
+        self.flash.channels * self.flash.dies_per_channel
+    }
+}

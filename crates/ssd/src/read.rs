@@ -1,0 +1,192 @@
+//! The way of a read: pages sensed on their dies, sent over their channels, passed to the host.
+
+use zonda_zoned::Duration;
+
+use crate::command::pieces_by_zone;
+use crate::events::Event;
+use crate::pending::{NONE, ReadChain};
+use crate::ssd::{ChannelJob, LinkJob, Ssd};
+use crate::station::serve;
+
+impl Ssd {
+    /// The firmware is done with a read: its pages go to their dies, what is in the buffer to the link.
+    pub(crate) fn start_read(&mut self, index: u32) {
+        let command = &self.commands[index];
+        let block_bytes = self.timing.block_bytes;
+        let (zone, offset, bytes) = (command.zone, command.offset_bytes, command.bytes);
+        let mut buffered_bytes = 0;
+        if offset + bytes <= self.geometry.zone_size_blocks.0 * block_bytes {
+            buffered_bytes = self.start_read_in_zone(index, zone, offset, bytes);
+        } else {
+            let start = self.geometry.zone_start(zone) + zonda_zoned::Blocks(offset / block_bytes);
+            let blocks = zonda_zoned::Blocks(bytes / block_bytes);
+            for (zone, first, count) in pieces_by_zone(self.geometry.zone_size_blocks, start, blocks) {
+                buffered_bytes += self.start_read_in_zone(index, zone, first * block_bytes, count * block_bytes);
+            }
+        }
+        if buffered_bytes > 0 {
+            self.commands[index].parts += 1;
+            self.send_to_host(index, buffered_bytes);
+        }
+    }
+
+    /// Starts the part of a read that is in one zone; returns the bytes that need no die: buffered or never written.
+    fn start_read_in_zone(&mut self, index: u32, zone: zonda_zoned::ZoneIndex, offset: u64, bytes: u64) -> u64 {
+        if zone.0 < self.geometry.conventional_zone_count {
+            return self.start_conventional_read(index, zone, offset, bytes);
+        }
+        let Some(run) = &self.runs[zone.as_usize()] else { return bytes };
+        let read_unit = self.timing.read_unit_bytes;
+        let (mut at, end) = (offset, (offset + bytes).min(run.arrived_bytes));
+        let mut without_die = (offset + bytes).saturating_sub(end.max(offset));
+        let (first_page, last_page) = (offset / read_unit, end.saturating_sub(1) / read_unit);
+        if at < end && first_page == last_page {
+            // One page: no bookkeeping over dies.
+            if !run.is_on_flash(first_page) {
+                return bytes;
+            }
+            let slot = (first_page % run.layout.slots) as usize;
+            let die = run.stripe[slot].0;
+            self.add_chain(index, die, (end - at) as u32);
+            return without_die;
+        }
+        let mut chains_used: Vec<u16> = Vec::new();
+        while at < end {
+            let run = self.runs_at(zone);
+            let page = at / read_unit;
+            let here = ((page + 1) * read_unit).min(end) - at;
+            at += here;
+            if !run.is_on_flash(page) {
+                without_die += here;
+                continue;
+            }
+            let die = run.stripe[(page % run.layout.slots) as usize].0;
+            self.extend_chain(index, die, here as u32, &mut chains_used);
+        }
+        self.start_chains(&chains_used);
+        without_die
+    }
+
+    /// A read of one page on a die starts.
+    pub(crate) fn add_chain(&mut self, command: u32, die: u16, bytes: u32) {
+        self.commands[command].parts += 1;
+        let chain = ReadChain {
+            command,
+            collection: NONE,
+            die,
+            pages_to_sense: 1,
+            pages_to_send: 1,
+            bytes,
+            last_bytes: bytes,
+        };
+        let chain = self.chains.insert(chain);
+        self.add_die_read(usize::from(die), chain);
+    }
+
+    /// Adds a page to what a read wants of a die, without starting it yet.
+    pub(crate) fn extend_chain(&mut self, command: u32, die: u16, bytes: u32, used: &mut Vec<u16>) {
+        self.commands[command].parts += 1;
+        let chain = self.chain_on_die[usize::from(die)];
+        if chain == NONE {
+            let chain = ReadChain {
+                command,
+                collection: NONE,
+                die,
+                pages_to_sense: 1,
+                pages_to_send: 1,
+                bytes,
+                last_bytes: bytes,
+            };
+            self.chain_on_die[usize::from(die)] = self.chains.insert(chain);
+            used.push(die);
+        } else {
+            let chain = &mut self.chains[chain];
+            chain.pages_to_sense += 1;
+            chain.pages_to_send += 1;
+            chain.last_bytes = bytes;
+        }
+    }
+
+    pub(crate) fn start_chains(&mut self, used: &[u16]) {
+        for die in used {
+            let chain = std::mem::replace(&mut self.chain_on_die[usize::from(*die)], NONE);
+            self.add_die_read(usize::from(*die), chain);
+        }
+    }
+
+    /// A page of a read is on its way to the host.
+    pub(crate) fn send_to_host(&mut self, command: u32, bytes: u64) {
+        if let Some(job) = self.link_out.arrive(LinkJob { command, bytes }) {
+            self.serve_link_out(job);
+        }
+    }
+
+    fn serve_link_out(&mut self, job: LinkJob) {
+        let flags = &mut self.commands[job.command].flags;
+        let overhead = if flags.link_paid { Duration::ZERO } else { self.timing.link_read_overhead };
+        flags.link_paid = true;
+        let end = serve(&mut self.link_out, self.now, self.timing.link_out.time(job.bytes) + overhead);
+        self.events.schedule(end, Event::LinkOutEnd);
+    }
+
+    pub(crate) fn on_link_out_end(&mut self) {
+        let job = self.link_out.current();
+        if let Some(next) = self.link_out.depart() {
+            self.serve_link_out(next);
+        }
+        self.end_part(job.command);
+    }
+
+    pub(crate) fn serve_channel(&mut self, channel: usize, job: ChannelJob) {
+        let timing = &self.timing;
+        let time = match job {
+            ChannelJob::Page { bytes, .. } => {
+                let bytes = u64::from(bytes);
+                timing.channel.time(bytes) + timing.channel_read_overhead.draw(bytes, &mut self.prngs.channels)
+            }
+            ChannelJob::Load { .. } => timing.channel.time(timing.read_unit_bytes) + timing.channel_write_overhead,
+        };
+        let end = serve(&mut self.channels[channel], self.now, time);
+        self.events.schedule(end, Event::ChannelEnd(channel as u32));
+    }
+
+    pub(crate) fn on_channel_end(&mut self, channel: usize) {
+        let job = self.channels[channel].current();
+        if let Some(next) = self.channels[channel].depart() {
+            self.serve_channel(channel, next);
+        }
+        match job {
+            ChannelJob::Page { chain, bytes } => self.on_page_sent(chain, bytes),
+            ChannelJob::Load { work } => self.on_page_loaded(work),
+        }
+    }
+
+    pub(crate) fn add_channel_job(&mut self, die: usize, job: ChannelJob) {
+        let channel = die % self.timing.channels as usize;
+        if let Some(job) = self.channels[channel].arrive(job) {
+            self.serve_channel(channel, job);
+        }
+    }
+
+    /// A page has left its die.
+    fn on_page_sent(&mut self, index: u32, bytes: u32) {
+        let chain = &mut self.chains[index];
+        chain.pages_to_send -= 1;
+        let chain = *chain;
+        self.counters.flash_read_bytes += u64::from(bytes) * u64::from(chain.collection == NONE);
+        if chain.collection == NONE {
+            self.send_to_host(chain.command, u64::from(bytes));
+        }
+        if !self.timing.cache_read {
+            self.release_die(usize::from(chain.die));
+        } else if chain.pages_to_sense > 0 {
+            self.add_die_read(usize::from(chain.die), index);
+        }
+        if chain.pages_to_send == 0 {
+            self.chains.remove(index);
+            if chain.collection != NONE {
+                self.on_collection_read(chain.collection);
+            }
+        }
+    }
+}

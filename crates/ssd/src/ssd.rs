@@ -1,0 +1,358 @@
+//! The drive: one owner of all its parts, driven by events.
+
+use zonda_zoned::zones::{ZoneEffect, ZoneTable, ZoneView};
+use zonda_zoned::{
+    Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, PayloadKind, Prng, QueueFull, Status,
+    ZoneIndex, ZoneState, ZonedDevice,
+};
+
+use crate::allocation::ZoneAllocator;
+use crate::bug::SeededBug;
+use crate::buffer::WriteBuffer;
+use crate::conventional::Conventional;
+use crate::counters::{Counters, Utilisation, Wear};
+use crate::die::Die;
+use crate::events::{Event, EventQueue};
+use crate::limits::COMMANDS_MAX;
+use crate::media::Media;
+use crate::pending::{Padding, PendingCommand, ReadChain, Work};
+use crate::profile::Profile;
+use crate::slab::Slab;
+use crate::station::Station;
+use crate::store::PayloadStore;
+use crate::timing::Timing;
+use crate::zone_run::ZoneRun;
+
+/// A simulated SSD. See the [crate's documentation](crate) for how to use one.
+pub struct Ssd {
+    pub(crate) profile: Profile,
+    pub(crate) timing: Timing,
+    /// The namespace as the host sees it.
+    pub(crate) geometry: Geometry,
+    pub(crate) now: Instant,
+    pub(crate) events: EventQueue,
+    pub(crate) done: CompletionQueue,
+
+    pub(crate) zones: ZoneTable,
+    pub(crate) zone_marks: Vec<ZoneMarks>,
+    pub(crate) runs: Vec<Option<Box<ZoneRun>>>,
+    pub(crate) allocator: Box<dyn ZoneAllocator>,
+    pub(crate) conventional: Option<Conventional>,
+    pub(crate) store: PayloadStore,
+
+    pub(crate) commands: Slab<PendingCommand>,
+    pub(crate) chains: Slab<ReadChain>,
+    pub(crate) works: Slab<Work>,
+    pub(crate) paddings: Slab<Padding>,
+
+    pub(crate) firmware: Vec<Station<u32>>,
+    pub(crate) buffer: WriteBuffer,
+    pub(crate) dies: Vec<Die>,
+    pub(crate) channels: Vec<Station<ChannelJob>>,
+    pub(crate) link_out: Station<LinkJob>,
+    pub(crate) link_in: Station<LinkJob>,
+
+    pub(crate) prngs: Prngs,
+    pub(crate) counters: Counters,
+    pub(crate) bug: Option<SeededBug>,
+    pub(crate) effects: Vec<ZoneEffect>,
+    /// For each die, the chain that the read being started has there; all `NONE` between reads.
+    pub(crate) chain_on_die: Vec<u32>,
+    /// Commands under way that keep blocks they overwrote.
+    pub(crate) overwrites_in_flight: u32,
+}
+
+/// What tells one life of a zone's contents from the next.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ZoneMarks {
+    /// Counts resets: data on their way from before one go nowhere.
+    pub(crate) generation: u32,
+    /// Counts every change of the zone.
+    pub(crate) changes: u32,
+}
+
+/// A transfer on a channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ChannelJob {
+    /// A page of a read chain comes up, with that many bytes wanted.
+    Page { chain: u32, bytes: u32 },
+    /// A page of this work goes down.
+    Load { work: u32 },
+}
+
+/// A transfer on the link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkJob {
+    pub(crate) command: u32,
+    pub(crate) bytes: u64,
+}
+
+/// Randomness, one stream for each kind of service.
+pub(crate) struct Prngs {
+    pub(crate) firmware: Prng,
+    pub(crate) dies: Vec<Prng>,
+    pub(crate) channels: Prng,
+}
+
+impl Ssd {
+    /// A new drive, all its zones empty.
+    #[must_use]
+    pub fn new(profile: &Profile, keeps: PayloadKind, prng: &Prng) -> Ssd {
+        Ssd::power_on(profile, Media::new(profile, keeps), prng)
+    }
+
+    /// A drive over what an earlier one left. Open zones are closed, as after any loss of power.
+    ///
+    /// # Panics
+    /// When the media are those of another profile.
+    #[must_use]
+    pub fn power_on(profile: &Profile, media: Media, prng: &Prng) -> Ssd {
+        let geometry = profile.geometry();
+        let planted = media.bug.and_then(|bug| bug.wrong_geometry(&geometry)).unwrap_or(geometry);
+        assert!(media.zones.geometry() == &planted, "media and profile belong together");
+        let timing = Timing::new(profile);
+        let dies = profile.dies() as usize;
+        let buffer = &profile.write_buffer;
+        let groups = profile.geometry.zones.max(profile.dies());
+        let prng = prng.fork("ssd");
+        let mut ssd = Ssd {
+            geometry: profile.geometry(),
+            now: Instant::ZERO,
+            events: EventQueue::default(),
+            done: CompletionQueue::new(),
+            zones: media.zones,
+            zone_marks: vec![ZoneMarks::default(); profile.geometry.zones as usize],
+            runs: media.runs,
+            allocator: media.allocator,
+            conventional: media.conventional,
+            store: media.store,
+            commands: Slab::new(),
+            chains: Slab::new(),
+            works: Slab::new(),
+            paddings: Slab::new(),
+            firmware: timing.servers.iter().map(|cores| Station::new(*cores)).collect(),
+            buffer: WriteBuffer::new(
+                buffer.capacity.0,
+                buffer.cap.map(|cap| cap.0),
+                timing.read_unit_bytes,
+                timing.block_bytes,
+                buffer.admission,
+                groups,
+            ),
+            dies: (0..dies).map(|_| Die::new()).collect(),
+            channels: (0..profile.flash.channels).map(|_| Station::new(1)).collect(),
+            link_out: Station::new(1),
+            link_in: Station::new(1),
+            prngs: Prngs {
+                firmware: prng.fork("firmware"),
+                dies: (0..dies).map(|die| prng.fork(&format!("die/{die}"))).collect(),
+                channels: prng.fork("channels"),
+            },
+            counters: media.counters,
+            bug: media.bug,
+            effects: Vec::new(),
+            chain_on_die: vec![crate::pending::NONE; dies],
+            overwrites_in_flight: 0,
+            profile: profile.clone(),
+            timing,
+        };
+        ssd.zones.power_cycle();
+        ssd
+    }
+
+    /// What the drive has counted.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Wear of the erase units.
+    #[must_use]
+    pub fn wear(&self) -> Wear {
+        let zones = self.allocator.wear();
+        match &self.conventional {
+            None => zones,
+            Some(conventional) => zones.with(&conventional.wear()),
+        }
+    }
+
+    /// How busy the hardware was since power came on.
+    #[must_use]
+    pub fn utilisation(&self) -> Utilisation {
+        Utilisation {
+            die_busy_ns: self.dies.iter().map(|die| Utilisation::of(die.busy)).collect(),
+            channel_busy_ns: self.channels.iter().map(|channel| Utilisation::of(channel.busy)).collect(),
+            link_out_busy_ns: Utilisation::of(self.link_out.busy),
+            link_in_busy_ns: Utilisation::of(self.link_in.busy),
+            firmware_busy_ns: self.firmware.iter().map(|server| Utilisation::of(server.busy)).collect(),
+        }
+    }
+
+    /// The profile the drive was made from.
+    #[must_use]
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// One zone as it is now.
+    #[must_use]
+    pub fn zone(&self, zone: ZoneIndex) -> ZoneView {
+        self.zones.zone(zone)
+    }
+
+    /// Bytes in the write buffer.
+    #[must_use]
+    pub fn buffered_bytes(&self) -> u64 {
+        self.buffer.used_bytes()
+    }
+
+    /// Commands taken and not yet completed.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Plants a bug in a new drive, so that a tester can show that it would be found. It stays through losses of power.
+    #[doc(hidden)]
+    pub fn plant(&mut self, bug: SeededBug) {
+        self.bug = Some(bug);
+        if let Some(geometry) = bug.wrong_geometry(&self.geometry) {
+            self.zones = ZoneTable::new(geometry);
+        }
+    }
+
+    /// The medium of a zone gives up: it becomes read only or offline.
+    ///
+    /// # Panics
+    /// On a conventional zone, and on any other state.
+    pub fn degrade(&mut self, zone: ZoneIndex, to: ZoneState) {
+        self.zones.degrade(zone, to);
+        self.zone_marks[zone.as_usize()].changes += 1;
+        match to {
+            ZoneState::Offline => self.forget_zone(zone),
+            _ => self.seal_zone(zone),
+        }
+    }
+
+    /// Fills a zone from its start without time passing and without counting, for the start of a study. The contents
+    /// read as zeros.
+    ///
+    /// # Errors
+    /// [`Status::TooManyActiveZones`] if the zone would be partly written and no active resource is free.
+    ///
+    /// # Panics
+    /// When the zone is not empty, or smaller.
+    pub fn prefill(&mut self, zone: ZoneIndex, blocks: zonda_zoned::Blocks) -> Result<(), Status> {
+        if let Some(conventional) = &mut self.conventional {
+            if zone.0 < self.geometry.conventional_zone_count {
+                let first = self.geometry.zone_start(zone).0;
+                conventional.prefill(first..first + blocks.0);
+                return Ok(());
+            }
+        }
+        if blocks.0 == 0 {
+            return Ok(());
+        }
+        self.zones.set_written(zone, blocks)?;
+        let bytes = blocks.0 * self.timing.block_bytes;
+        let stripe = self.allocator.allocate(zone);
+        self.allocator.prefill(zone, bytes);
+        let layout = crate::layout::Layout::new(&self.timing, stripe.len());
+        let run = ZoneRun::programmed(stripe, layout, bytes, self.timing.block_bytes);
+        self.runs[zone.as_usize()] = Some(Box::new(run));
+        Ok(())
+    }
+
+    /// Asserts what must hold between any two events.
+    ///
+    /// # Panics
+    /// When it does not: the drive has a bug.
+    pub fn check_invariants(&self) {
+        if self.bug.is_none() {
+            self.zones.check_invariants();
+        }
+        self.buffer.check_invariants();
+        self.allocator.check_invariants();
+        for run in self.runs.iter().flatten() {
+            run.check_invariants();
+        }
+        if let Some(conventional) = &self.conventional {
+            conventional.check_invariants();
+        }
+        if self.commands.len() == 0 {
+            assert!(self.chains.len() == 0 || self.conventional.is_some(), "reads belong to commands");
+            assert!(self.paddings.len() == 0, "paddings belong to commands");
+        }
+    }
+
+    /// Handles everything that is due at `now`.
+    pub(crate) fn advance(&mut self, now: Instant) {
+        assert!(now >= self.now, "time does not go back");
+        while let Some((at, event)) = self.events.pop_due(now) {
+            self.now = at;
+            match event {
+                Event::FirmwareEnd(command) => self.on_firmware_end(command),
+                Event::CommandTimer(command) => self.on_command_timer(command),
+                Event::DieEnd(die) => self.on_die_end(die as usize),
+                Event::ChannelEnd(channel) => self.on_channel_end(channel as usize),
+                Event::LinkInEnd => self.on_link_in_end(),
+                Event::LinkOutEnd => self.on_link_out_end(),
+            }
+        }
+        self.now = now;
+    }
+
+    /// The command is done.
+    pub(crate) fn complete(&mut self, index: u32) {
+        let command = self.commands.remove(index);
+        if command.status.is_success() {
+            self.counters.commands_completed += 1;
+        } else {
+            self.counters.commands_refused += 1;
+        }
+        if let Some(undo) = &command.undo {
+            self.overwrites_in_flight -= u32::from(!undo.blocks.is_empty());
+        }
+        self.on_write_completed(&command);
+        self.done.push(Completion { id: command.id, status: command.status, outcome: command.outcome });
+    }
+}
+
+impl ZonedDevice for Ssd {
+    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+        assert!(namespace == NamespaceId::FIRST, "the drive has one namespace");
+        &self.geometry
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        self.advance(now);
+        if self.commands.len() >= COMMANDS_MAX {
+            return Err(QueueFull(command));
+        }
+        self.take_command(command);
+        Ok(())
+    }
+
+    #[inline]
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        self.advance(now);
+        while let Some(completion) = self.done.pop() {
+            completions.push(completion);
+        }
+    }
+
+    #[inline]
+    fn next_wakeup(&self) -> Option<Instant> {
+        if self.done.is_empty() { self.events.next_at() } else { Some(self.now) }
+    }
+}
+
+impl std::fmt::Debug for Ssd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ssd")
+            .field("profile", &self.profile.name)
+            .field("now", &self.now)
+            .field("outstanding", &self.commands.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,134 @@
+//! A profile's numbers made ready for the hot path.
+
+use zonda_zoned::Duration;
+
+use crate::pending::Kind;
+use crate::profile::{CapScope, OpcodeSpec, Profile};
+use crate::service_time::{ServiceTime, ServiceTimes};
+use crate::station::Bus;
+
+/// Sizes, rates and laws, all in bytes and nanoseconds.
+#[derive(Debug)]
+pub(crate) struct Timing {
+    pub(crate) block_bytes: u64,
+    pub(crate) read_unit_bytes: u64,
+    pub(crate) program_unit_bytes: u64,
+    pub(crate) erase_unit_bytes: u64,
+    pub(crate) zone_capacity_bytes: u64,
+    pub(crate) channels: u32,
+    pub(crate) cache_read: bool,
+    pub(crate) early_completion: bool,
+    pub(crate) suspend_slice: Duration,
+    pub(crate) cap_scope: CapScope,
+    pub(crate) sense: ServiceTimes,
+    pub(crate) program: ServiceTime,
+    pub(crate) erase: ServiceTime,
+    pub(crate) channel: Bus,
+    pub(crate) channel_read_overhead: ServiceTimes,
+    pub(crate) channel_write_overhead: Duration,
+    pub(crate) link_out: Bus,
+    pub(crate) link_in: Bus,
+    pub(crate) link_read_overhead: Duration,
+    pub(crate) link_write_overhead: Duration,
+    pub(crate) read: Opcode,
+    pub(crate) write: Opcode,
+    pub(crate) append: Opcode,
+    pub(crate) manage: Opcode,
+    pub(crate) finish: Opcode,
+    pub(crate) reset: Reset,
+    pub(crate) zone_open_extra: Duration,
+    /// Cores of each firmware server.
+    pub(crate) servers: Vec<u32>,
+}
+
+/// Costs of one kind of command.
+#[derive(Debug)]
+pub(crate) struct Opcode {
+    pub(crate) server: usize,
+    pub(crate) serial: ServiceTimes,
+    pub(crate) parallel: ServiceTimes,
+    /// The serial time is zero by definition, so that an idle server can be passed by.
+    pub(crate) is_parallel_only: bool,
+}
+
+/// Costs of a reset.
+#[derive(Debug)]
+pub(crate) struct Reset {
+    pub(crate) server: usize,
+    pub(crate) serial: ServiceTime,
+    pub(crate) serial_whole_zone: Duration,
+    pub(crate) serial_partly_written: Duration,
+    pub(crate) parallel: ServiceTime,
+    pub(crate) piece: Duration,
+}
+
+impl Timing {
+    pub(crate) fn new(profile: &Profile) -> Timing {
+        let names: Vec<&String> = profile.firmware.servers.keys().collect();
+        let server = |name: &str| {
+            names.iter().position(|known| *known == name).expect("the profile was checked: its servers exist")
+        };
+        let opcode = |spec: &OpcodeSpec| Opcode {
+            server: server(&spec.server),
+            serial: ServiceTimes::new(&spec.serial),
+            parallel: ServiceTimes::new(&spec.parallel),
+            is_parallel_only: spec.serial.classes().is_empty(),
+        };
+        let (flash, link, firmware) = (&profile.flash, &profile.link, &profile.firmware);
+        Timing {
+            block_bytes: profile.geometry.block_size.0,
+            read_unit_bytes: flash.read_unit.0,
+            program_unit_bytes: flash.program_unit.0,
+            erase_unit_bytes: flash.erase_unit.0,
+            zone_capacity_bytes: profile.geometry.zone_capacity.0,
+            channels: flash.channels,
+            cache_read: flash.cache_read,
+            early_completion: profile.write_buffer.early_completion,
+            suspend_slice: Duration(flash.suspend_slice.0),
+            cap_scope: profile.write_buffer.cap_scope,
+            sense: ServiceTimes::new(&flash.read),
+            program: ServiceTime::new(&flash.program),
+            erase: ServiceTime::new(&flash.erase),
+            channel: Bus::new(profile.channel.bandwidth.0),
+            channel_read_overhead: ServiceTimes::new(&profile.channel.read_overhead),
+            channel_write_overhead: Duration(profile.channel.write_overhead.0),
+            link_out: Bus::new(link.read_bandwidth.0),
+            link_in: Bus::new(link.write_bandwidth.0),
+            link_read_overhead: Duration(link.read_overhead.0),
+            link_write_overhead: Duration(link.write_overhead.0),
+            read: opcode(&firmware.read),
+            write: opcode(&firmware.write),
+            append: opcode(&firmware.append),
+            manage: opcode(&firmware.manage),
+            finish: opcode(&firmware.finish),
+            reset: Reset {
+                server: server(&firmware.reset.server),
+                serial: ServiceTime::new(&firmware.reset.serial),
+                serial_whole_zone: Duration(firmware.reset.serial_whole_zone.0),
+                serial_partly_written: Duration(firmware.reset.serial_partly_written.0),
+                parallel: ServiceTime::new(&firmware.reset.parallel),
+                piece: Duration(firmware.reset.piece.0),
+            },
+            zone_open_extra: Duration(firmware.zone_open_extra.0),
+            servers: firmware.servers.values().copied().collect(),
+        }
+    }
+
+    /// Costs of a kind of command; a reset's are its own.
+    #[inline]
+    pub(crate) fn opcode(&self, kind: Kind) -> &Opcode {
+        match kind {
+            Kind::Read => &self.read,
+            Kind::Write | Kind::WriteZeroes => &self.write,
+            Kind::Append => &self.append,
+            Kind::Finish => &self.finish,
+            Kind::Short | Kind::Reset => &self.manage,
+        }
+    }
+
+    /// The firmware server that works on a kind of command.
+    #[inline]
+    pub(crate) fn server(&self, kind: Kind) -> usize {
+        if kind == Kind::Reset { self.reset.server } else { self.opcode(kind).server }
+    }
+}

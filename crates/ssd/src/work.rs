@@ -1,0 +1,189 @@
+//! What dies do: sense pages, program and erase units, one at a time.
+
+use zonda_zoned::Instant;
+
+use crate::bug::SeededBug;
+use crate::die::{DieState, Next};
+use crate::events::Event;
+use crate::pending::{Cause, NONE, Place, Work};
+use crate::ssd::{ChannelJob, Ssd};
+
+impl Ssd {
+    /// A chain of pages wants a die.
+    pub(crate) fn add_die_read(&mut self, die: usize, chain: u32) {
+        self.dies[die].add_read(chain);
+        match self.dies[die].state {
+            DieState::Idle => self.start_next(die),
+            DieState::Running { .. } => {
+                // A slice of the running operation ends sooner than it would have done.
+                if let Some(end) = self.dies[die].slice_end(self.now, self.timing.suspend_slice) {
+                    self.wake_die(die, end);
+                }
+            }
+            DieState::Sensing(_) | DieState::Sending(_) | DieState::Loading(_) => {}
+        }
+    }
+
+    pub(crate) fn add_work(&mut self, work: Work) {
+        let die = usize::from(work.die);
+        let work = self.works.insert(work);
+        self.dies[die].add_work(work);
+        if self.dies[die].state == DieState::Idle {
+            self.start_next(die);
+        }
+    }
+
+    /// An erase of a die.
+    pub(crate) fn add_erase(&mut self, die: u16, place: Place) {
+        self.add_work(Work {
+            cause: Cause::Erase,
+            die,
+            place,
+            host_bytes: 0,
+            pad_bytes: 0,
+            pages_to_load: 0,
+            group: 0,
+            command: NONE,
+            padding: NONE,
+        });
+    }
+
+    /// The die is free for the next thing.
+    pub(crate) fn release_die(&mut self, die: usize) {
+        self.dies[die].enter(self.now, DieState::Idle);
+        self.start_next(die);
+    }
+
+    fn wake_die(&mut self, die: usize, at: Instant) {
+        if self.dies[die].due == Some(at) {
+            return;
+        }
+        self.dies[die].due = Some(at);
+        self.events.schedule(at, Event::DieEnd(die as u32));
+    }
+
+    fn start_next(&mut self, die: usize) {
+        match self.dies[die].take_next() {
+            Next::Nothing => {}
+            Next::Read(chain) => self.sense(die, chain),
+            Next::Start(work) if self.works[work].pages_to_load > 0 => {
+                self.dies[die].enter(self.now, DieState::Loading(work));
+                self.add_channel_job(die, ChannelJob::Load { work });
+            }
+            Next::Start(work) => self.start_running(die, work),
+            Next::Resume(work, left) => self.run(die, work, left),
+        }
+    }
+
+    fn sense(&mut self, die: usize, index: u32) {
+        let chain = &self.chains[index];
+        let bytes = u64::from(chain.page_bytes());
+        let time = self.timing.sense.draw(bytes, &mut self.prngs.dies[die]);
+        self.dies[die].enter(self.now, DieState::Sensing(index));
+        self.wake_die(die, self.now + time);
+    }
+
+    fn start_running(&mut self, die: usize, work: u32) {
+        let law = if self.works[work].cause == Cause::Erase { &self.timing.erase } else { &self.timing.program };
+        let time = law.draw(&mut self.prngs.dies[die]);
+        self.run(die, work, time);
+    }
+
+    fn run(&mut self, die: usize, work: u32, left: zonda_zoned::Duration) {
+        self.dies[die].enter(self.now, DieState::Running { work, since: self.now, left });
+        let slice_end =
+            if self.dies[die].has_reads() { self.dies[die].slice_end(self.now, self.timing.suspend_slice) } else { None };
+        self.wake_die(die, slice_end.unwrap_or(self.now + left));
+    }
+
+    pub(crate) fn on_die_end(&mut self, die: usize) {
+        if self.dies[die].due != Some(self.now) {
+            return; // The die was given another time since.
+        }
+        self.dies[die].due = None;
+        match self.dies[die].state {
+            DieState::Sensing(chain) => self.on_sensed(die, chain),
+            DieState::Running { work, since, left } if self.now == since + left => self.on_work_end(die, work),
+            DieState::Running { work, since, left } => {
+                let done = self.now - since;
+                self.counters.suspensions += 1;
+                self.dies[die].suspend(work, left - done);
+                self.release_die(die);
+            }
+            state => unreachable!("a die in state {state:?} has no end of its own"),
+        }
+    }
+
+    fn on_sensed(&mut self, die: usize, index: u32) {
+        let chain = &mut self.chains[index];
+        let bytes = chain.page_bytes();
+        chain.page_is_sensed(self.timing.read_unit_bytes as u32);
+        // The page's successor queues behind the reads that wait, before the die is free again. With a cache register
+        // the die is free for others at once, but the command's own next page comes when this one has left.
+        if chain.pages_to_sense > 0 && !self.timing.cache_read {
+            self.dies[die].add_read(index);
+        }
+        self.add_channel_job(die, ChannelJob::Page { chain: index, bytes });
+        if self.timing.cache_read {
+            self.release_die(die);
+        } else {
+            self.dies[die].enter(self.now, DieState::Sending(index));
+        }
+    }
+
+    pub(crate) fn on_page_loaded(&mut self, index: u32) {
+        let work = &mut self.works[index];
+        work.pages_to_load -= 1;
+        let (die, left) = (usize::from(work.die), work.pages_to_load);
+        if left > 0 {
+            self.add_channel_job(die, ChannelJob::Load { work: index });
+        } else {
+            self.start_running(die, index);
+        }
+    }
+
+    fn on_work_end(&mut self, die: usize, index: u32) {
+        let work = self.works.remove(index);
+        self.dies[die].work_done();
+        self.release_die(die);
+        match (work.cause, work.place) {
+            (Cause::Erase, place) => {
+                self.counters.erases += 1;
+                if let Place::Conventional { unit, .. } = place {
+                    self.on_collection_erased(die, unit);
+                }
+            }
+            (Cause::Collection, _) => self.on_collection_programmed(&work),
+            (Cause::Host | Cause::Padding | Cause::Spill, _) => self.on_programmed(&work),
+        }
+    }
+
+    fn on_programmed(&mut self, work: &Work) {
+        self.counters.programs += 1;
+        match work.cause {
+            Cause::Spill => self.counters.programmed_spill_bytes += work.host_bytes,
+            _ => self.counters.programmed_host_bytes += work.host_bytes,
+        }
+        self.counters.programmed_padding_bytes += work.pad_bytes;
+        match work.place {
+            Place::Zone { zone, generation, slot, row } => {
+                if self.zone_marks[zone.as_usize()].generation == generation {
+                    let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is programmed has its run");
+                    run.unit_arrived(slot, row);
+                }
+                if work.padding != NONE {
+                    self.on_padded(work.padding, slot);
+                }
+            }
+            Place::Conventional { unit, program } => self.on_conventional_programmed(work.die, unit, program),
+            Place::ZoneErase => unreachable!("an erase programs nothing"),
+        }
+        self.buffer.give_back(work.group, work.host_bytes);
+        if work.command != NONE {
+            self.end_part(work.command);
+        }
+        if self.buffer.is_waited_for() && self.bug != Some(SeededBug::LostWakeup) {
+            self.admit();
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The way of a write: room in the buffer, transfer from the host, waiting for its program unit to fill.
+
+use zonda_zoned::{Duration, ZoneIndex};
+
+use crate::buffer::Waiting;
+use crate::conventional::CONVENTIONAL_GROUP;
+use crate::bug::SeededBug;
+use crate::events::Event;
+use crate::layout::Layout;
+use crate::pending::{Cause, Kind, NONE, PendingCommand, Place, Work};
+use crate::profile::CapScope;
+use crate::ssd::{LinkJob, Ssd};
+use crate::station::serve;
+use crate::zone_run::ZoneRun;
+
+impl Ssd {
+    /// Gives a zone its place at its first write.
+    pub(crate) fn ensure_run(&mut self, zone: ZoneIndex) {
+        if self.runs[zone.as_usize()].is_none() {
+            let stripe = self.allocator.allocate(zone);
+            let layout = Layout::new(&self.timing, stripe.len());
+            self.runs[zone.as_usize()] = Some(Box::new(ZoneRun::new(stripe, layout)));
+        }
+    }
+
+    /// The write asks the buffer for room; a write to a ZRWA has its room already.
+    pub(crate) fn ask_for_room(&mut self, index: u32) {
+        let command = &mut self.commands[index];
+        // One part is held until all data have arrived, so that no program ends the command too early.
+        command.parts = 1;
+        let command = &self.commands[index];
+        if command.flags.is_zrwa {
+            return self.start_transfer(index, command.bytes);
+        }
+        let waiting = Waiting { command: index, group: self.buffer_group(command), left_bytes: command.bytes };
+        self.commands[index].buffer_group = waiting.group;
+        self.buffer.ask(waiting);
+        self.admit();
+        self.counters.buffer_waits += u64::from(self.buffer.is_waited_for());
+    }
+
+    /// Lets in whoever has room; if nobody ever will, makes some.
+    pub(crate) fn admit(&mut self) {
+        loop {
+            while let Some(admitted) = self.buffer.next_admitted() {
+                self.start_transfer(admitted.command, admitted.bytes);
+            }
+            if !self.buffer.is_stuck() || !self.spill() {
+                return;
+            }
+        }
+    }
+
+    /// What the buffer's cap counts this write under.
+    fn buffer_group(&self, command: &PendingCommand) -> u32 {
+        if command.flags.is_conventional { CONVENTIONAL_GROUP } else { self.group_of_zone(command.zone) }
+    }
+
+    fn start_transfer(&mut self, command: u32, bytes: u64) {
+        if self.commands[command].kind == Kind::WriteZeroes {
+            return self.on_arrival(command, bytes);
+        }
+        if let Some(job) = self.link_in.arrive(LinkJob { command, bytes }) {
+            self.serve_link_in(job);
+        }
+    }
+
+    fn serve_link_in(&mut self, job: LinkJob) {
+        let flags = &mut self.commands[job.command].flags;
+        let overhead = if flags.link_paid { Duration::ZERO } else { self.timing.link_write_overhead };
+        flags.link_paid = true;
+        let end = serve(&mut self.link_in, self.now, self.timing.link_in.time(job.bytes) + overhead);
+        self.events.schedule(end, Event::LinkInEnd);
+    }
+
+    pub(crate) fn on_link_in_end(&mut self) {
+        let job = self.link_in.current();
+        if let Some(next) = self.link_in.depart() {
+            self.serve_link_in(next);
+        }
+        self.on_arrival(job.command, job.bytes);
+    }
+
+    /// Data are in the buffer.
+    fn on_arrival(&mut self, index: u32, bytes: u64) {
+        let early_completion = self.timing.early_completion;
+        let command = &mut self.commands[index];
+        command.arrived_bytes += bytes;
+        let is_whole = command.arrived_bytes == command.bytes;
+        let (zone, generation, flags) = (command.zone, command.generation, command.flags);
+        if flags.is_conventional {
+            self.arrive_conventional(index, bytes, if early_completion { NONE } else { index });
+            if is_whole && !early_completion {
+                self.flush_conventional(index);
+            }
+        } else if flags.is_zrwa {
+            if is_whole && self.commands[index].committed_bytes > 0 {
+                self.commit(index);
+            }
+        } else if self.zone_marks[zone.as_usize()].generation == generation {
+            self.arrive_in_zone(zone, bytes, if early_completion { NONE } else { index });
+            if is_whole && !early_completion {
+                self.flush_held(zone, Cause::Host, index);
+            }
+        } else {
+            let group = self.commands[index].buffer_group;
+            self.buffer.give_back(group, bytes);
+        }
+        if is_whole {
+            self.end_part(index);
+        }
+        if self.buffer.is_waited_for() {
+            self.admit();
+        }
+    }
+
+    /// One of the things a command waits for has ended.
+    pub(crate) fn end_part(&mut self, index: u32) {
+        let command = &mut self.commands[index];
+        command.parts -= 1;
+        if command.parts > 0 {
+            return;
+        }
+        match command.kind {
+            Kind::Write | Kind::Append | Kind::WriteZeroes => {
+                let time = self.parallel_time(index);
+                self.events.schedule(self.now + time, Event::CommandTimer(index));
+            }
+            _ => self.complete(index),
+        }
+    }
+
+    /// Data have left a zone's ZRWA for the write buffer.
+    pub(crate) fn commit(&mut self, index: u32) {
+        let command = &self.commands[index];
+        let (zone, bytes, generation) = (command.zone, command.committed_bytes, command.generation);
+        if self.zone_marks[zone.as_usize()].generation == generation {
+            let group = self.group_of_zone(zone);
+            self.buffer.take(group, bytes);
+            self.buffer.will_return(bytes);
+            self.arrive_in_zone(zone, bytes, NONE);
+        }
+    }
+
+    pub(crate) fn group_of_zone(&self, zone: ZoneIndex) -> u32 {
+        match self.timing.cap_scope {
+            CapScope::Zone => zone.0,
+            CapScope::Die => self.runs[zone.as_usize()].as_ref().map_or(0, |run| u32::from(run.stripe[0].0)),
+        }
+    }
+
+    /// Data of a zone are held until their program unit is full, then programmed. `waiter` ends no earlier than that.
+    pub(crate) fn arrive_in_zone(&mut self, zone: ZoneIndex, bytes: u64, waiter: u32) {
+        self.buffer.hold(bytes);
+        let read_unit = self.timing.read_unit_bytes;
+        let units_per_row = self.timing.program_unit_bytes / read_unit;
+        let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is written has its run");
+        let mut at = run.arrived_bytes;
+        let end = at + bytes;
+        run.arrived_bytes = end;
+        let slots = run.layout.slots;
+        while at < end {
+            let page = at / read_unit;
+            let page_end = (page + 1) * read_unit;
+            let here = page_end.min(end) - at;
+            at += here;
+            let (slot, row) = self.runs_at(zone).layout.place_of_page(page);
+            let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is written has its run");
+            run.held_bytes[usize::from(slot)] += here as u32;
+            let is_last_of_row = (page / slots + 1).is_multiple_of(units_per_row);
+            if at == page_end && is_last_of_row {
+                self.program_held(zone, slot, row, Cause::Host, waiter);
+            }
+        }
+        if end == self.timing.zone_capacity_bytes {
+            // The last rows of a zone may be shorter than a program unit.
+            self.flush_held(zone, Cause::Host, waiter);
+        }
+    }
+
+    pub(crate) fn runs_at(&self, zone: ZoneIndex) -> &ZoneRun {
+        self.runs[zone.as_usize()].as_ref().expect("a zone that is written has its run")
+    }
+
+    /// Sends what a slot holds to its die.
+    pub(crate) fn program_held(&mut self, zone: ZoneIndex, slot: u16, row: u32, cause: Cause, waiter: u32) {
+        let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is written has its run");
+        let host_bytes = u64::from(std::mem::take(&mut run.held_bytes[usize::from(slot)]));
+        self.buffer.will_return(host_bytes);
+        self.program_zone(zone, slot, row, cause, host_bytes, 0, waiter, NONE);
+    }
+
+    /// Sends everything a zone holds to its dies, full units or not.
+    pub(crate) fn flush_held(&mut self, zone: ZoneIndex, cause: Cause, waiter: u32) {
+        for slot in 0..self.runs_at(zone).stripe.len() {
+            let run = self.runs_at(zone);
+            if run.held_bytes[slot] > 0 {
+                let slot = slot as u16;
+                let bytes_on_slot = run.layout.bytes_on_slot(run.arrived_bytes, slot);
+                let row = ((bytes_on_slot - 1) / self.timing.program_unit_bytes) as u32;
+                self.program_held(zone, slot, row, cause, waiter);
+            }
+        }
+    }
+
+    /// Programs a unit of a zone, after an erase if the flash there needs one.
+    #[expect(clippy::too_many_arguments, reason = "each is one fact about the program, named in `Work`")]
+    pub(crate) fn program_zone(
+        &mut self,
+        zone: ZoneIndex,
+        slot: u16,
+        row: u32,
+        cause: Cause,
+        host_bytes: u64,
+        pad_bytes: u64,
+        waiter: u32,
+        padding: u32,
+    ) {
+        let (generation, group) = (self.zone_marks[zone.as_usize()].generation, self.group_of_zone(zone));
+        let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is programmed has its run");
+        run.unit_is_on_its_way(slot, row);
+        let (die, erase_unit) = (run.stripe[usize::from(slot)].0, run.layout.erase_unit_of_row(row));
+        let unit = crate::allocation::UnitOfZone { slot, row: erase_unit };
+        if cause != Cause::Spill && self.allocator.program(zone, unit) {
+            self.add_erase(die, Place::ZoneErase);
+        }
+        if waiter != NONE {
+            self.commands[waiter].parts += 1;
+        }
+        let work = Work {
+            cause,
+            die,
+            place: Place::Zone { zone, generation, slot, row },
+            host_bytes,
+            pad_bytes,
+            pages_to_load: host_bytes.div_ceil(self.timing.read_unit_bytes) as u32,
+            group,
+            command: waiter,
+            padding,
+        };
+        self.add_work(work);
+    }
+
+    /// The buffer is full of data that wait for more, and more cannot come in: they are programmed to a backup area
+    /// (single-level cells, as a rule), and will be programmed again with the rest of their unit. Returns whether there
+    /// was anything.
+    fn spill(&mut self) -> bool {
+        let mut spilled = false;
+        for zone in 0..self.runs.len() {
+            let holds = self.runs[zone].as_ref().is_some_and(|run| run.held_bytes.iter().any(|bytes| *bytes > 0));
+            if holds {
+                self.flush_held(ZoneIndex(zone as u32), Cause::Spill, NONE);
+                spilled = true;
+            }
+        }
+        self.flush_conventional(NONE) || spilled
+    }
+
+    /// A write has been acknowledged.
+    pub(crate) fn on_write_completed(&mut self, command: &PendingCommand) {
+        if !matches!(command.kind, Kind::Write | Kind::Append | Kind::WriteZeroes) || command.flags.is_conventional {
+            return;
+        }
+        let zone = command.zone;
+        if self.zone_marks[zone.as_usize()].generation != command.generation {
+            return;
+        }
+        let block_bytes = self.timing.block_bytes;
+        let Some(run) = self.runs[zone.as_usize()].as_mut() else { return };
+        run.writes_in_flight -= 1;
+        let end_blocks = (command.offset_bytes + command.bytes) / block_bytes;
+        if self.bug != Some(SeededBug::EarlyAcknowledgement) {
+            run.acknowledged_blocks = run.acknowledged_blocks.max(end_blocks);
+        }
+        if run.writes_in_flight == 0 {
+            if let Some(finish) = run.waiting_finish.take() {
+                self.pad(zone, finish);
+            }
+        }
+    }
+
+    /// The zone's contents are gone: whatever is still on its way from them goes nowhere.
+    pub(crate) fn forget_zone(&mut self, zone: ZoneIndex) {
+        let group = self.group_of_zone(zone);
+        self.zone_marks[zone.as_usize()].generation += 1;
+        self.allocator.reset(zone);
+        let Some(run) = self.runs[zone.as_usize()].take() else { return };
+        let held: u64 = run.held_bytes.iter().map(|bytes| u64::from(*bytes)).sum();
+        self.buffer.will_return(held);
+        self.buffer.give_back(group, held);
+        if let Some(finish) = run.waiting_finish {
+            self.end_part(finish);
+        }
+        if self.buffer.is_waited_for() {
+            self.admit();
+        }
+    }
+
+    /// No more data will come for this zone: what it holds goes to flash as it is.
+    pub(crate) fn seal_zone(&mut self, zone: ZoneIndex) {
+        if let Some(run) = self.runs[zone.as_usize()].as_mut() {
+            run.is_sealed = true;
+            self.flush_held(zone, Cause::Host, NONE);
+        }
+    }
+}
