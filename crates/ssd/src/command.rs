@@ -119,7 +119,7 @@ impl Ssd {
         pending.zone = zone;
         pending.offset_bytes = grant.offset_blocks.bytes(self.geometry.block_size_bytes);
         pending.bytes = blocks.bytes(self.geometry.block_size_bytes);
-        pending.flags.opens_zone = grant.opened;
+        pending.flags.opens_zone = grant.opened || grant.offset_blocks == Blocks::ZERO;
         pending.flags.is_conventional = zone.0 < self.geometry.conventional_zone_count;
         self.counters.host_write_bytes += pending.bytes;
         if grant.overwrites {

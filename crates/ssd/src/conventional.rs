@@ -17,8 +17,6 @@ pub(crate) const CONVENTIONAL_GROUP: u32 = 0;
 const UNMAPPED: u32 = u32::MAX;
 /// A block's place: gathered in the write buffer, without a place on flash yet.
 const GATHERED: u32 = u32::MAX - 1;
-/// A block's place: read by the collector, and in its own memory until a program unit is full.
-const MOVED: u32 = u32::MAX - 2;
 /// The content of a place on flash that holds no block.
 const NO_BLOCK: u32 = u32::MAX;
 

@@ -54,7 +54,7 @@ pub(crate) struct PendingCommand {
 /// Yes-or-no facts about a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CommandFlags {
-    /// This write opened its zone.
+    /// This write opened its zone, or is the first in it.
     pub(crate) opens_zone: bool,
     /// This write goes to a Zone Random Write Area.
     pub(crate) is_zrwa: bool,

@@ -27,7 +27,7 @@ pub struct FirmwareSpec {
     pub reset: ResetSpec,
     /// Zone finish, beside the padding that it programs.
     pub finish: OpcodeSpec,
-    /// Beside the serial time of a write or append that opens its zone.
+    /// Beside the serial time of a write or append that opens its zone, or is the first in it.
     #[serde(default)]
     pub zone_open_extra: TimeSpan,
 }

@@ -1,0 +1,95 @@
+//! Dependencies run one way: down.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Every crate and its level. A crate may depend on lower levels only, and on siblings named beside it.
+const LEVELS: &[(&str, u32, &[&str])] = &[
+    ("zonda-zoned", 0, &[]),
+    ("zonda-config", 0, &[]),
+    ("zonda-ssd", 1, &[]),
+    ("zonda-layers", 1, &[]),
+    ("zonda-workload", 1, &[]),
+    ("zonda-stack", 2, &[]),
+    // The tester attacks whole stacks.
+    ("zonda-sim", 2, &["zonda-stack"]),
+    ("zonda-cli", 4, &[]),
+    ("zonda-bench", 4, &[]),
+    ("xtask", 4, &[]),
+];
+
+pub(crate) fn check(root: &Path) -> Vec<String> {
+    match metadata(root) {
+        Ok(metadata) => findings(&metadata, LEVELS),
+        Err(error) => vec![format!("levels: cannot read the workspace: {error}")],
+    }
+}
+
+fn metadata(root: &Path) -> Result<Value, String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version=1", "--no-deps"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
+}
+
+fn findings(metadata: &Value, levels: &[(&str, u32, &[&str])]) -> Vec<String> {
+    let level_of = |name: &str| levels.iter().find(|(known, ..)| *known == name);
+    let mut findings = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some((_, level, siblings)) = level_of(name) else {
+            findings.push(format!("levels: {name} has no level: give it one in xtask/src/levels.rs"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            // What only tests use binds nobody who uses the crate.
+            if dependency["kind"].as_str() == Some("dev") {
+                continue;
+            }
+            let below = dependency["name"].as_str().unwrap_or_default();
+            let Some((_, below_level, _)) = level_of(below) else { continue };
+            if below_level >= level && !siblings.contains(&below) {
+                findings.push(format!("levels: {name} (level {level}) depends on {below} (level {below_level})"));
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workspace(dependency: &str, kind: Option<&str>) -> Value {
+        serde_json::json!({ "packages": [
+            { "name": "low", "dependencies": [{ "name": dependency, "kind": kind }] },
+            { "name": "high", "dependencies": [] },
+        ] })
+    }
+
+    const TWO: &[(&str, u32, &[&str])] = &[("low", 0, &[]), ("high", 1, &[])];
+
+    #[test]
+    fn an_edge_that_points_up_is_found() {
+        assert_eq!(findings(&workspace("high", None), TWO), ["levels: low (level 0) depends on high (level 1)"]);
+    }
+
+    #[test]
+    fn test_dependencies_and_outsiders_are_free() {
+        assert!(findings(&workspace("high", Some("dev")), TWO).is_empty());
+        assert!(findings(&workspace("serde", None), TWO).is_empty());
+    }
+
+    #[test]
+    fn a_crate_without_a_level_is_found() {
+        assert_eq!(findings(&workspace("serde", None), &TWO[..1]).len(), 1);
+    }
+}
