@@ -1,6 +1,7 @@
 //! Conventional zones: a page-mapped translation layer with garbage collection, on the same dies.
 //!
-//! Host blocks are gathered into program units, which go round the dies; each die fills one erase unit after the other.
+//! Host blocks are gathered into a stripe of program units, page by page round its units, as a zone's are; units that
+//! are full go to the next dies in turn. Each die fills one erase unit after the other.
 //! A die with few free erase units collects: the unit with the fewest valid blocks is read, its valid blocks are
 //! programmed again elsewhere on the die, and it is erased. This file is the map and its rules; what takes time is in
 //! `conventional_io.rs`.
@@ -45,11 +46,19 @@ pub(crate) struct Conventional {
     shape: Shape,
     map: BlockMap,
     pub(crate) dies: Vec<FtlDie>,
-    /// Blocks in the write buffer that wait for their program unit to fill.
-    pub(crate) gathered: Vec<u32>,
+    gathering: Gathering,
     /// Host program units that wait for a die to have room.
     pub(crate) parked: VecDeque<Parked>,
     next_die: usize,
+}
+
+/// Blocks in the write buffer that wait for their program unit to fill.
+#[derive(Debug)]
+struct Gathering {
+    /// The program units of the stripe that is being filled.
+    units: Vec<Vec<u32>>,
+    /// Blocks of the stripe that have come.
+    filled_blocks: u32,
 }
 
 /// Sizes, in blocks and counts.
@@ -57,6 +66,7 @@ pub(crate) struct Conventional {
 struct Shape {
     page_blocks: u32,
     program_blocks: u32,
+    stripe_units: u32,
     unit_programs: u32,
     units_per_die: u32,
     gc_low_units: usize,
@@ -108,6 +118,8 @@ fn shape(profile: &Profile) -> Shape {
     Shape {
         page_blocks: (flash.read_unit.0 / block) as u32,
         program_blocks: (flash.program_unit.0 / block) as u32,
+        // Without early completion each command is programmed as it comes: a wide stripe would only scatter it.
+        stripe_units: if profile.write_buffer.early_completion { profile.zones.parallelism } else { 1 },
         unit_programs: (flash.erase_unit.0 / flash.program_unit.0) as u32,
         units_per_die: bytes_per_die.div_ceil(useful_unit_bytes.max(1)) as u32 + spare_units,
         gc_low_units: profile.conventional.gc_low_units as usize,
@@ -144,7 +156,7 @@ impl Conventional {
             shape,
             map: BlockMap::new(UNMAPPED),
             dies: (0..profile.dies()).map(die).collect(),
-            gathered: Vec::new(),
+            gathering: Gathering { units: vec![Vec::new(); shape.stripe_units as usize], filled_blocks: 0 },
             parked: VecDeque::new(),
             next_die: 0,
         })
@@ -171,8 +183,14 @@ impl Conventional {
     pub(crate) fn gather(&mut self, lba: u64) -> Option<Vec<u32>> {
         self.invalidate(lba);
         self.map.set(lba, GATHERED);
-        self.gathered.push(lba as u32);
-        (self.gathered.len() == self.shape.program_blocks as usize).then(|| std::mem::take(&mut self.gathered))
+        self.gathering.add(lba as u32, self.shape)
+    }
+
+    /// Takes out everything that is gathered, in units that are not full.
+    pub(crate) fn take_gathered(&mut self) -> Vec<Vec<u32>> {
+        self.gathering.filled_blocks = 0;
+        let units = self.gathering.units.iter_mut().map(std::mem::take);
+        units.filter(|blocks| !blocks.is_empty()).collect()
     }
 
     /// Gives host blocks a place on the next die that has room; `None` if one has to collect first.
@@ -265,10 +283,7 @@ impl Conventional {
                 self.place_at_once(&blocks);
             }
         }
-        let rest = std::mem::take(&mut self.gathered);
-        if !rest.is_empty() {
-            self.place_at_once(&rest);
-        }
+        self.take_gathered().iter().for_each(|blocks| self.place_at_once(blocks));
     }
 
     fn place_at_once(&mut self, blocks: &[u32]) {
@@ -362,7 +377,9 @@ impl Conventional {
             if is_moved || at == GATHERED || blocks[..i].contains(lba) {
                 self.invalidate(u64::from(*lba));
             } else {
-                continue; // Deallocated, or written again, since it was gathered.
+                // Deallocated since, or gathered twice and placed with the unit that was full first: one valid place is
+                // all that matters, contents are kept by address.
+                continue;
             }
             let block = first + i as u32;
             self.map.set(u64::from(*lba), self.join(die, open.unit, block));
@@ -394,6 +411,22 @@ impl Conventional {
     fn split(&self, at: u32) -> (usize, usize, u32) {
         let (unit, block) = (at / self.shape.unit_blocks(), at % self.shape.unit_blocks());
         ((unit / self.shape.units_per_die) as usize, (unit % self.shape.units_per_die) as usize, block)
+    }
+}
+
+impl Gathering {
+    /// Adds a block; returns the program unit that it fills, if it does.
+    fn add(&mut self, lba: u32, shape: Shape) -> Option<Vec<u32>> {
+        let page = self.filled_blocks / shape.page_blocks;
+        let (turn, unit) = (page / shape.stripe_units, (page % shape.stripe_units) as usize);
+        self.units[unit].push(lba);
+        self.filled_blocks += 1;
+        let ends_page = self.filled_blocks.is_multiple_of(shape.page_blocks);
+        let is_last_turn = (turn + 1) * shape.page_blocks == shape.program_blocks;
+        if self.filled_blocks == shape.stripe_units * shape.program_blocks {
+            self.filled_blocks = 0;
+        }
+        (ends_page && is_last_turn).then(|| std::mem::take(&mut self.units[unit]))
     }
 }
 
@@ -429,6 +462,21 @@ mod tests {
         }
         assert!(ftl.wear().erases > 0);
         assert!((0..blocks).all(|lba| matches!(ftl.place(lba), BlockPlace::Flash { .. })));
+    }
+
+    #[test]
+    fn neighbouring_pages_come_to_lie_on_different_dies() {
+        let (mut ftl, _) = conventional();
+        let page_blocks = u64::from(ftl.shape.page_blocks);
+        let stripe_blocks = u64::from(ftl.shape.stripe_units * ftl.shape.program_blocks);
+        ftl.prefill(0..stripe_blocks);
+        let die_of = |lba: u64| match ftl.place(lba) {
+            BlockPlace::Flash { die, .. } => die,
+            other => panic!("block {lba} is {other:?}"),
+        };
+        let dies: Vec<u16> = (0..4).map(|page| die_of(page * page_blocks)).collect();
+        assert_eq!(dies, [0, 1, 2, 3]);
+        assert_eq!(die_of(0), die_of(page_blocks - 1), "the blocks of a page stay together");
     }
 
     #[test]

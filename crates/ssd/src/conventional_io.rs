@@ -25,12 +25,12 @@ impl Ssd {
     /// Programs what is gathered, a whole unit or not. Returns whether there was anything.
     pub(crate) fn flush_conventional(&mut self, waiter: u32) -> bool {
         let Some(conventional) = &mut self.conventional else { return false };
-        let blocks = std::mem::take(&mut conventional.gathered);
-        if blocks.is_empty() {
-            return false;
+        let units = conventional.take_gathered();
+        let is_any = !units.is_empty();
+        for blocks in units {
+            self.program_conventional(blocks, waiter);
         }
-        self.program_conventional(blocks, waiter);
-        true
+        is_any
     }
 
     fn program_conventional(&mut self, blocks: Vec<u32>, waiter: u32) {

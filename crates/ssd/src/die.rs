@@ -84,11 +84,10 @@ impl Die {
     #[inline]
     pub(crate) fn take_next(&mut self) -> Next {
         let has_work = self.suspended.is_some() || !self.work.is_empty();
-        if !has_work || self.reads_before_work > 0 {
-            if let Some(chain) = self.reads.pop_front() {
-                self.reads_before_work = self.reads_before_work.saturating_sub(1);
-                return Next::Read(chain);
-            }
+        let reads_first = !has_work || self.reads_before_work > 0;
+        if let Some(chain) = self.reads.pop_front_if(|_| reads_first) {
+            self.reads_before_work = self.reads_before_work.saturating_sub(1);
+            return Next::Read(chain);
         }
         self.reads_before_work = 0;
         if let Some((work, left)) = self.suspended.take() {

@@ -20,6 +20,8 @@ impl Ssd {
     /// Cuts the power. Each item under way is decided by `prng`, within what the drive promises.
     #[must_use]
     pub fn power_loss(mut self, prng: &mut Prng) -> Media {
+        // First, so that a zone that is taken back to being open is not closed for others that are.
+        self.zones.power_cycle();
         self.decide_management(prng);
         self.decide_overwrites(prng);
         self.decide_writes(prng);
@@ -55,6 +57,7 @@ impl Ssd {
                 if marks.changes != entry.changes || prng.chance(1, 2) || !self.zones.restore(entry.zone, &entry.before) {
                     continue;
                 }
+                self.zones.power_cycle();
                 if let Some(contents) = entry.contents {
                     self.store.put_back(entry.zone, Some(contents));
                 }
@@ -86,10 +89,8 @@ impl Ssd {
         for block in undos.iter().flat_map(|undo| &undo.blocks) {
             if prng.chance(1, 2) {
                 self.store.restore(block.zone, block.block, &block.before);
-            } else if tears {
-                if let BlockContents::Fingerprint(print) = block.before {
-                    self.store.restore(block.zone, block.block, &BlockContents::Fingerprint(print ^ 0xdead_beef));
-                }
+            } else if tears && let BlockContents::Fingerprint(print) = block.before {
+                self.store.restore(block.zone, block.block, &BlockContents::Fingerprint(print ^ 0xdead_beef));
             }
         }
     }

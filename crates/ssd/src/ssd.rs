@@ -243,12 +243,12 @@ impl Ssd {
     /// # Panics
     /// When the zone is not empty, or smaller.
     pub fn prefill(&mut self, zone: ZoneIndex, blocks: zonda_zoned::Blocks) -> Result<(), Status> {
-        if let Some(conventional) = &mut self.conventional {
-            if zone.0 < self.geometry.conventional_zone_count {
-                let first = self.geometry.zone_start(zone).0;
-                conventional.prefill(first..first + blocks.0);
-                return Ok(());
-            }
+        if let Some(conventional) = &mut self.conventional
+            && zone.0 < self.geometry.conventional_zone_count
+        {
+            let first = self.geometry.zone_start(zone).0;
+            conventional.prefill(first..first + blocks.0);
+            return Ok(());
         }
         if blocks.0 == 0 {
             return Ok(());

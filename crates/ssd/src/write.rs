@@ -272,10 +272,10 @@ impl Ssd {
         if self.bug != Some(SeededBug::EarlyAcknowledgement) {
             run.acknowledged_blocks = run.acknowledged_blocks.max(end_blocks);
         }
-        if run.writes_in_flight == 0 {
-            if let Some(finish) = run.waiting_finish.take() {
-                self.pad(zone, finish);
-            }
+        if run.writes_in_flight == 0
+            && let Some(finish) = run.waiting_finish.take()
+        {
+            self.pad(zone, finish);
         }
     }
 

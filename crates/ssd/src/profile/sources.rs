@@ -66,18 +66,18 @@ impl Sources {
         }
         let missing = keys.iter().find(|key| self.of(key).is_none());
         if let Some(key) = missing {
-            return Err(source_error(SourceError { key: key.clone(), is_unused: false }));
+            return Err(source_error(&SourceError { key: key.clone(), is_unused: false }));
         }
         let covers = |entry: &str, key: &str| key == entry || key.starts_with(&format!("{entry}."));
         let unused = self.0.keys().find(|entry| !keys.iter().any(|key| covers(entry, key)));
         match unused {
-            Some(entry) => Err(source_error(SourceError { key: entry.clone(), is_unused: true })),
+            Some(entry) => Err(source_error(&SourceError { key: entry.clone(), is_unused: true })),
             None => Ok(()),
         }
     }
 }
 
-fn source_error(error: SourceError) -> ConfigError {
+fn source_error(error: &SourceError) -> ConfigError {
     let help = if error.is_unused {
         "remove the line, or correct its key".to_owned()
     } else {
