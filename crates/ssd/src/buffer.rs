@@ -42,7 +42,14 @@ pub(crate) struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    pub(crate) fn new(capacity: u64, cap: Option<u64>, piece: u64, block: u64, admission: Admission, groups: u32) -> Self {
+    pub(crate) fn new(
+        capacity: u64,
+        cap: Option<u64>,
+        piece: u64,
+        block: u64,
+        admission: Admission,
+        groups: u32,
+    ) -> Self {
         WriteBuffer {
             capacity_bytes: capacity,
             cap_bytes: cap.unwrap_or(u64::MAX),
@@ -233,7 +240,8 @@ mod tests {
 
     #[test]
     fn first_come_lets_others_pass_a_writer_at_its_cap_and_strict_does_not() {
-        for (admission, expected) in [(Admission::FirstCome, vec![(1, 30), (3, 20)]), (Admission::Strict, vec![(1, 30)])]
+        for (admission, expected) in
+            [(Admission::FirstCome, vec![(1, 30), (3, 20)]), (Admission::Strict, vec![(1, 30)])]
         {
             let mut buffer = buffer(admission, Some(30));
             ask(&mut buffer, 1, 0, 30);

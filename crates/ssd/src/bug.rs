@@ -48,8 +48,8 @@ impl SeededBug {
         match self {
             SeededBug::ActiveLimitOffByOne => geometry.max_active_zones = more(geometry.max_active_zones),
             SeededBug::OpenLimitOffByOne => {
-                geometry.max_open_zones =
-                    more(geometry.max_open_zones).filter(|open| geometry.max_active_zones.is_none_or(|active| *open <= active));
+                geometry.max_open_zones = more(geometry.max_open_zones)
+                    .filter(|open| geometry.max_active_zones.is_none_or(|active| *open <= active));
                 geometry.max_open_zones?;
             }
             _ => return None,

@@ -2,8 +2,8 @@
 
 use zonda_zoned::zones::{WriteGrant, ZoneEffect, ZoneSnapshot};
 use zonda_zoned::{
-    Blocks, Command, Duration, Lba, LbaRange, NamespaceId, Operation, Outcome, Payload, PayloadKind, Status, ZoneAction,
-    ZoneIndex, ZoneState, ZoneTarget,
+    Blocks, Command, Duration, Lba, LbaRange, NamespaceId, Operation, Outcome, Payload, PayloadKind, Status,
+    ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
 };
 
 use crate::bug::SeededBug;

@@ -220,10 +220,12 @@ impl Conventional {
     /// `None` if collecting none would free as much as one program unit: valid blocks are moved in program units.
     pub(crate) fn victim(&self, die: usize) -> Option<(u32, u32)> {
         let place = &self.dies[die];
-        let is_open = |unit: u32| [place.open_for_host, place.open_for_gc].iter().flatten().any(|open| open.unit == unit);
-        let closed = place.units.iter().enumerate().filter(|(index, unit)| {
-            unit.contents.is_some() && unit.on_the_way.is_empty() && !is_open(*index as u32)
-        });
+        let is_open =
+            |unit: u32| [place.open_for_host, place.open_for_gc].iter().flatten().any(|open| open.unit == unit);
+        let closed =
+            place.units.iter().enumerate().filter(|(index, unit)| {
+                unit.contents.is_some() && unit.on_the_way.is_empty() && !is_open(*index as u32)
+            });
         let (index, unit) = closed.min_by_key(|(index, unit)| (unit.valid_blocks, *index))?;
         if unit.valid_blocks.div_ceil(self.shape.program_blocks) >= self.shape.unit_programs {
             return None;
@@ -293,9 +295,9 @@ impl Conventional {
                 return;
             }
             let victims = (0..self.dies.len()).filter_map(|die| Some((die, self.victim(die)?.0)));
-            let (die, victim) = victims.min_by_key(|(die, unit)| self.dies[*die].units[*unit as usize].valid_blocks).expect(
-                "flash beyond what the host sees leaves something to collect",
-            );
+            let (die, victim) = victims
+                .min_by_key(|(die, unit)| self.dies[*die].units[*unit as usize].valid_blocks)
+                .expect("flash beyond what the host sees leaves something to collect");
             for placed in self.move_valid(die, victim) {
                 self.is_programmed(die, placed.unit, placed.program);
             }
@@ -311,7 +313,8 @@ impl Conventional {
             for unit in 0..self.dies[die].units.len() {
                 self.dies[die].units[unit].on_the_way.clear();
                 let place = &self.dies[die];
-                let is_open = [place.open_for_host, place.open_for_gc].iter().flatten().any(|open| open.unit == unit as u32);
+                let is_open =
+                    [place.open_for_host, place.open_for_gc].iter().flatten().any(|open| open.unit == unit as u32);
                 let is_garbage = place.units[unit].contents.is_some() && place.units[unit].valid_blocks == 0;
                 if is_garbage && !is_open {
                     self.free(die, unit as u32);

@@ -19,7 +19,11 @@ pub(crate) enum DieState {
     /// The pages of this work are coming in over the channel.
     Loading(u32),
     /// This work runs since an instant, and has that much left from there.
-    Running { work: u32, since: Instant, left: Duration },
+    Running {
+        work: u32,
+        since: Instant,
+        left: Duration,
+    },
 }
 
 /// What a die does next.

@@ -60,8 +60,7 @@ impl Layout {
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout =
-        Layout { slots: 3, read_unit_bytes: 16, program_unit_bytes: 32, erase_unit_bytes: 64 };
+    const LAYOUT: Layout = Layout { slots: 3, read_unit_bytes: 16, program_unit_bytes: 32, erase_unit_bytes: 64 };
 
     #[test]
     fn pages_go_round_the_slots_and_fill_rows() {

@@ -40,8 +40,8 @@
 #![forbid(unsafe_code)]
 
 pub mod allocation;
-mod bug;
 mod buffer;
+mod bug;
 mod command;
 mod conventional;
 mod conventional_io;

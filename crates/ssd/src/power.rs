@@ -54,7 +54,8 @@ impl Ssd {
         for undo in undos {
             for entry in undo.zones {
                 let marks = self.zone_marks[entry.zone.as_usize()];
-                if marks.changes != entry.changes || prng.chance(1, 2) || !self.zones.restore(entry.zone, &entry.before) {
+                if marks.changes != entry.changes || prng.chance(1, 2) || !self.zones.restore(entry.zone, &entry.before)
+                {
                     continue;
                 }
                 self.zones.power_cycle();
@@ -107,12 +108,16 @@ impl Ssd {
             }
         }
         if forgets {
-            zones = (0..self.geometry.zone_count).map(ZoneIndex).filter(|zone| self.runs[zone.as_usize()].is_some()).collect();
+            zones = (0..self.geometry.zone_count)
+                .map(ZoneIndex)
+                .filter(|zone| self.runs[zone.as_usize()].is_some())
+                .collect();
         }
         for zone in zones {
             let view = self.zones.zone(zone);
             let Some(run) = &self.runs[zone.as_usize()] else { continue };
-            let is_finished = view.state == ZoneState::Full && view.write_pointer_blocks < self.geometry.zone_capacity_blocks;
+            let is_finished =
+                view.state == ZoneState::Full && view.write_pointer_blocks < self.geometry.zone_capacity_blocks;
             let is_sequential = matches!(
                 view.state,
                 ZoneState::ImplicitlyOpened | ZoneState::ExplicitlyOpened | ZoneState::Closed | ZoneState::Full

@@ -70,15 +70,8 @@ impl Ssd {
     /// A read of one page on a die starts.
     pub(crate) fn add_chain(&mut self, command: u32, die: u16, bytes: u32) {
         self.commands[command].parts += 1;
-        let chain = ReadChain {
-            command,
-            collection: NONE,
-            die,
-            pages_to_sense: 1,
-            pages_to_send: 1,
-            bytes,
-            last_bytes: bytes,
-        };
+        let chain =
+            ReadChain { command, collection: NONE, die, pages_to_sense: 1, pages_to_send: 1, bytes, last_bytes: bytes };
         let chain = self.chains.insert(chain);
         self.add_die_read(usize::from(die), chain);
     }

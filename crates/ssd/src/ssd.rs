@@ -7,8 +7,8 @@ use zonda_zoned::{
 };
 
 use crate::allocation::ZoneAllocator;
-use crate::bug::SeededBug;
 use crate::buffer::WriteBuffer;
+use crate::bug::SeededBug;
 use crate::conventional::Conventional;
 use crate::counters::{Counters, Utilisation, Wear};
 use crate::die::Die;

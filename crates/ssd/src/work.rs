@@ -91,8 +91,11 @@ impl Ssd {
 
     fn run(&mut self, die: usize, work: u32, left: zonda_zoned::Duration) {
         self.dies[die].enter(self.now, DieState::Running { work, since: self.now, left });
-        let slice_end =
-            if self.dies[die].has_reads() { self.dies[die].slice_end(self.now, self.timing.suspend_slice) } else { None };
+        let slice_end = if self.dies[die].has_reads() {
+            self.dies[die].slice_end(self.now, self.timing.suspend_slice)
+        } else {
+            None
+        };
         self.wake_die(die, slice_end.unwrap_or(self.now + left));
     }
 

@@ -3,8 +3,8 @@
 use zonda_zoned::{Duration, ZoneIndex};
 
 use crate::buffer::Waiting;
-use crate::conventional::CONVENTIONAL_GROUP;
 use crate::bug::SeededBug;
+use crate::conventional::CONVENTIONAL_GROUP;
 use crate::events::Event;
 use crate::layout::Layout;
 use crate::pending::{Cause, Kind, NONE, PendingCommand, Place, Work};

@@ -8,8 +8,8 @@ use zonda_ssd::Ssd;
 use zonda_ssd::profile::{GeometrySpec, Profile, ZrwaSpec, builtin_text};
 use zonda_zoned::reference::{CommandSource, ReferenceDevice, random_geometry};
 use zonda_zoned::{
-    Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, PayloadKind, Prng,
-    ReportFilter, ZoneIndex, ZoneState, ZoneType, ZonedDevice,
+    Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation,
+    PayloadKind, Prng, ReportFilter, ZoneIndex, ZoneState, ZoneType, ZonedDevice,
 };
 
 /// Commands in all.
@@ -193,7 +193,8 @@ impl Pair {
 
 /// A drive of this geometry, with hardware that varies.
 fn profile_of(geometry: &Geometry, prng: &mut Prng) -> Profile {
-    let mut profile = Profile::parse(builtin_text("tiny").unwrap()).unwrap();
+    let text = builtin_text("tiny").expect("tiny is built in");
+    let mut profile = Profile::parse(text).expect("built-in profiles are valid");
     let block = u64::from(geometry.block_size_bytes);
     let bytes = |blocks: Blocks| ByteSize(blocks.0 * block);
     profile.geometry = GeometrySpec {
@@ -224,7 +225,8 @@ fn profile_of(geometry: &Geometry, prng: &mut Prng) -> Profile {
     flash.suspend_slice = TimeSpan([0, 100_000][prng.below(2) as usize]);
     let capacity_blocks = geometry.zone_capacity_blocks.0;
     profile.zones.parallelism =
-        [4, 2, 1].into_iter().find(|width| capacity_blocks.is_multiple_of(*width) && prng.chance(1, 2)).unwrap_or(1) as u32;
+        [4, 2, 1].into_iter().find(|width| capacity_blocks.is_multiple_of(*width) && prng.chance(1, 2)).unwrap_or(1)
+            as u32;
     let stripe = profile.flash.program_unit.0 * u64::from(profile.zones.parallelism);
     profile.write_buffer.capacity = ByteSize(stripe + block * prng.below(8));
     profile.write_buffer.cap = (geometry.conventional_zone_count == 0 && prng.chance(1, 2)).then_some(ByteSize(stripe));

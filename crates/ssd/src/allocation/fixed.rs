@@ -172,9 +172,8 @@ mod tests {
         profile.zones.parallelism = 2;
         profile.zones.placement = Placement::RoundRobin;
         let mut allocator = FixedAllocator::new(&profile);
-        let stripes: Vec<Vec<u16>> = [5, 5, 0]
-            .map(|zone| allocator.allocate(ZoneIndex(zone)).iter().map(|die| die.0).collect())
-            .into();
+        let stripes: Vec<Vec<u16>> =
+            [5, 5, 0].map(|zone| allocator.allocate(ZoneIndex(zone)).iter().map(|die| die.0).collect()).into();
         assert_eq!(stripes, [[0, 1], [2, 3], [0, 1]]);
     }
 

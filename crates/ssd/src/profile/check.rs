@@ -1,13 +1,24 @@
 //! What a profile's numbers must be to each other.
 
-use zonda_config::{ByteSize, ConfigError};
+use zonda_config::ByteSize;
 
 use super::{CapScope, FirmwareSpec, Profile};
 use crate::limits::{CHANNELS_MAX, DIES_MAX, SERVERS_MAX};
 
-pub(super) fn check(profile: &Profile) -> Result<(), ConfigError> {
+/// A number that cannot be, and what it must be.
+#[derive(Debug)]
+pub(super) struct Mistake {
+    /// Its key, dotted.
+    pub(super) key: String,
+    pub(super) remedy: String,
+}
+
+pub(super) fn check(profile: &Profile) -> Result<(), Mistake> {
     check_sizes(profile)?;
-    profile.geometry().validate().map_err(|error| mistake(&format!("geometry.{}", error.field), &error.remedy))?;
+    profile
+        .geometry()
+        .validate()
+        .map_err(|error| mistake(&format!("geometry.{}", as_in_profile(error.field)), &as_in_profile(&error.remedy)))?;
     check_flash(profile)?;
     check_buffer(profile)?;
     check_zones(profile)?;
@@ -15,15 +26,26 @@ pub(super) fn check(profile: &Profile) -> Result<(), ConfigError> {
     check_firmware(&profile.firmware)
 }
 
-fn mistake(key: &str, remedy: &str) -> ConfigError {
-    ConfigError { message: format!("{key} {remedy}"), span: None, help: None }
+/// A geometry's fields by the names that they have in a profile.
+fn as_in_profile(text: &str) -> String {
+    let names = [
+        ("conventional_zone_count", "conventional_zones"),
+        ("zone_count", "zones"),
+        ("block_size_bytes", "block_size"),
+    ];
+    let named = names.iter().fold(text.to_owned(), |text, (field, key)| text.replace(field, key));
+    named.replace("_blocks", "")
 }
 
-fn require(holds: bool, key: &str, remedy: &str) -> Result<(), ConfigError> {
+fn mistake(key: &str, remedy: &str) -> Mistake {
+    Mistake { key: key.to_owned(), remedy: remedy.to_owned() }
+}
+
+fn require(holds: bool, key: &str, remedy: &str) -> Result<(), Mistake> {
     if holds { Ok(()) } else { Err(mistake(key, remedy)) }
 }
 
-fn check_sizes(profile: &Profile) -> Result<(), ConfigError> {
+fn check_sizes(profile: &Profile) -> Result<(), Mistake> {
     let geometry = &profile.geometry;
     let block = geometry.block_size.0;
     require((512..=65_536).contains(&block), "geometry.block_size", "must be 512 B to 64 KiB")?;
@@ -44,7 +66,7 @@ fn check_sizes(profile: &Profile) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn check_flash(profile: &Profile) -> Result<(), ConfigError> {
+fn check_flash(profile: &Profile) -> Result<(), Mistake> {
     let flash = &profile.flash;
     require((1..=CHANNELS_MAX).contains(&flash.channels), "flash.channels", "must be 1 to 256")?;
     require(flash.dies_per_channel > 0, "flash.dies_per_channel", "must be at least 1")?;
@@ -72,7 +94,7 @@ fn check_flash(profile: &Profile) -> Result<(), ConfigError> {
     require(profile.link.write_bandwidth.0 > 0, "link.write_bandwidth", "must be more than zero")
 }
 
-fn check_buffer(profile: &Profile) -> Result<(), ConfigError> {
+fn check_buffer(profile: &Profile) -> Result<(), Mistake> {
     let buffer = &profile.write_buffer;
     let stripe = profile.flash.program_unit.0 * u64::from(profile.zones.parallelism);
     let remedy = format!("must hold a program unit for each die of a zone: at least {}", ByteSize(stripe));
@@ -92,7 +114,7 @@ fn check_buffer(profile: &Profile) -> Result<(), ConfigError> {
     )
 }
 
-fn check_zones(profile: &Profile) -> Result<(), ConfigError> {
+fn check_zones(profile: &Profile) -> Result<(), Mistake> {
     let zones = &profile.zones;
     let dies = profile.dies();
     require(
@@ -108,7 +130,7 @@ fn check_zones(profile: &Profile) -> Result<(), ConfigError> {
     )
 }
 
-fn check_conventional(profile: &Profile) -> Result<(), ConfigError> {
+fn check_conventional(profile: &Profile) -> Result<(), Mistake> {
     if profile.geometry.conventional_zones == 0 {
         return Ok(());
     }
@@ -129,7 +151,7 @@ fn check_conventional(profile: &Profile) -> Result<(), ConfigError> {
     )
 }
 
-fn check_firmware(firmware: &FirmwareSpec) -> Result<(), ConfigError> {
+fn check_firmware(firmware: &FirmwareSpec) -> Result<(), Mistake> {
     let names: Vec<&str> = firmware.servers.keys().map(String::as_str).collect();
     require(
         (1..=SERVERS_MAX).contains(&names.len()) && firmware.servers.values().all(|&cores| cores > 0),

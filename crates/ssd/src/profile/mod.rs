@@ -7,6 +7,7 @@ mod bandwidth;
 mod builtin;
 mod check;
 mod firmware;
+mod locate;
 mod sources;
 mod spec;
 
@@ -51,6 +52,14 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_mistake_in_a_number_is_shown_at_its_place() {
+        let text = builtin_text("tiny").expect("tiny is built in").replace("parallelism = 4", "parallelism = 3");
+        let span = Profile::parse(&text).expect_err("three dies of four").span.expect("it has a place");
+        assert_eq!(&text[span.clone()], "3");
+        assert!(text[..span.start].ends_with("parallelism = "));
+    }
+
+    #[test]
     fn a_source_for_nothing_is_refused() {
         let error = error_of("channel = \"assumed: ONFI 4, rounded\"", "channel = \"x\"\nchanel = \"y\"");
         assert_eq!(error, "[sources] speaks of \"chanel\", which the profile does not have");
@@ -59,10 +68,28 @@ pub(crate) mod tests {
     #[test]
     fn impossible_numbers_are_refused_by_their_key() {
         for (change, to, expected) in [
+            (
+                "max_open_zones = 3",
+                "max_open_zones = 5",
+                "geometry.max_open_zones must be at most max_active_zones: an open zone is active",
+            ),
+            ("zone_size = \"2 MiB\"", "zone_size = \"1 MiB\"", "geometry.zone_capacity must be at most zone_size"),
             ("parallelism = 4", "parallelism = 3", "zones.parallelism must divide the number of dies (4)"),
-            ("program_unit = \"48 KiB\"", "program_unit = \"40 KiB\"", "flash.program_unit must be a multiple of flash.read_unit"),
-            ("zone_capacity = \"1536 KiB\"", "zone_capacity = \"1 MB\"", "geometry.zone_capacity must be a multiple of geometry.block_size (4096 B), and not zero"),
-            ("manage = { server = \"core\"", "manage = { server = \"cpu\"", "firmware.manage.server is \"cpu\", which firmware.servers does not have; it has core"),
+            (
+                "program_unit = \"48 KiB\"",
+                "program_unit = \"40 KiB\"",
+                "flash.program_unit must be a multiple of flash.read_unit",
+            ),
+            (
+                "zone_capacity = \"1536 KiB\"",
+                "zone_capacity = \"1 MB\"",
+                "geometry.zone_capacity must be a multiple of geometry.block_size (4096 B), and not zero",
+            ),
+            (
+                "manage = { server = \"core\"",
+                "manage = { server = \"cpu\"",
+                "firmware.manage.server is \"cpu\", which firmware.servers does not have; it has core",
+            ),
         ] {
             assert_eq!(error_of(change, to), expected);
         }

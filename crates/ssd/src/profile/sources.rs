@@ -66,7 +66,8 @@ impl Sources {
         }
         let missing = keys.iter().find(|key| self.of(key).is_none());
         if let Some(key) = missing {
-            return Err(source_error(&SourceError { key: key.clone(), is_unused: false }));
+            let error = source_error(&SourceError { key: key.clone(), is_unused: false });
+            return Err(ConfigError { span: super::locate::locate(text, key), ..error });
         }
         let covers = |entry: &str, key: &str| key == entry || key.starts_with(&format!("{entry}."));
         let unused = self.0.keys().find(|entry| !keys.iter().any(|key| covers(entry, key)));

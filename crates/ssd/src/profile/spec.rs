@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use zonda_config::{ByteSize, ConfigError, TimeSpan};
 use zonda_zoned::{Blocks, Geometry, ZrwaGeometry};
 
-use super::{Bandwidth, FirmwareSpec, Sources, check};
+use super::{Bandwidth, FirmwareSpec, Sources, check, locate};
 use crate::service_time::{BySize, ServiceTimeSpec};
 
 /// One drive: its namespace, its hardware and its firmware.
@@ -245,7 +245,10 @@ impl Profile {
     /// The first mistake, at its place in the text where it has one.
     pub fn parse(text: &str) -> Result<Profile, ConfigError> {
         let profile: Profile = zonda_config::parse(text)?;
-        check::check(&profile)?;
+        check::check(&profile).map_err(|mistake| {
+            let span = locate::locate(text, &mistake.key);
+            ConfigError { message: format!("{} {}", mistake.key, mistake.remedy), span, help: None }
+        })?;
         profile.sources.check(text)?;
         Ok(profile)
     }
