@@ -1,5 +1,7 @@
 //! TOML into any type, and errors into words for people.
 
+use std::ops::Range;
+
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 
@@ -41,8 +43,18 @@ fn explain(text: &str, error: &toml::de::Error) -> ConfigError {
     };
     let reworded = reword(error.message(), &place);
     // An error about the file as a whole, such as a key missing at its top, covers it all: that is no place to show.
+    let span = span.map(|span| with_a_character(text, span));
     let span = span.filter(|span| !span.is_empty() && (*span != (0..text.len()) || !reworded.is_missing));
     ConfigError { span, ..reworded.error }
+}
+
+/// A place between two characters, as the parser gives it for something that is missing, is shown at the one before it.
+fn with_a_character(text: &str, span: Range<usize>) -> Range<usize> {
+    if !span.is_empty() {
+        return span;
+    }
+    let before = text[..span.start].char_indices().next_back().map_or(0, |(at, _)| at);
+    before..span.end
 }
 
 /// Looks for the value that covers exactly the bytes of an error, and remembers how it is reached. The innermost one
@@ -255,5 +267,12 @@ mod tests {
                 prop_assert!(text.get(span.clone()).is_some(), "{span:?} of {text:?}");
             }
         }
+    }
+
+    #[test]
+    fn something_missing_is_shown_at_what_stands_before_it() {
+        let text = "seed = 1\nname =\n";
+        let span = parse::<File>(text).expect_err("there is no value").span.expect("it has a place");
+        assert!(text[..span.end].contains("name"), "{span:?}");
     }
 }

@@ -1,0 +1,120 @@
+//! A whole file: a drive and what is done to it.
+
+use serde::Deserialize;
+use zonda_config::{ConfigError, Spanned, parse_with};
+use zonda_workload::{JobSpec, Plan, Progress, RunSpec, Runner};
+use zonda_zoned::{Instant, NamespaceId, Prng, ZoneType};
+
+use crate::{Drive, DriveSpec, DriveSummary, ExperimentResult, StackError};
+
+/// Version of the layout of [`ExperimentResult`].
+const RESULT_FORMAT: u32 = 1;
+
+/// A drive and a load that fit each other: everything that can be wrong has been looked for.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    drive: Drive,
+    run: RunSpec,
+    jobs: Vec<Spanned<JobSpec>>,
+    plan: Plan,
+}
+
+/// The file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    drive: Option<DriveSpec>,
+    #[serde(default)]
+    run: RunSpec,
+    #[serde(default)]
+    job: Vec<Spanned<JobSpec>>,
+}
+
+impl Experiment {
+    /// Reads a file. A profile that the file names by a path is read through `read_file`, which returns the profile's
+    /// text, or says in a few words why it cannot.
+    ///
+    /// # Errors
+    /// The first mistake: in the text, in a profile, in what the jobs ask of the drive.
+    pub fn parse(text: &str, read_file: &dyn Fn(&str) -> Result<String, String>) -> Result<Experiment, StackError> {
+        let must_contain = "an experiment is a table [drive] with a line like profile = \"zn540\", and at least one table \
+                            [[job]] with a line like operation = \"append\"";
+        let file: File = parse_with(text, must_contain)?;
+        let Some(drive) = file.drive else {
+            let error = ConfigError::new("there is no table [drive]");
+            return Err(error.help("add [drive] with a line like profile = \"zn540\"").into());
+        };
+        let drive = drive.check(read_file)?;
+        let plan = Plan::new(&file.run, &file.job, drive.geometry())?;
+        let experiment = Experiment { drive, run: file.run, jobs: file.job, plan };
+        experiment.prefill_fits()?;
+        Ok(experiment)
+    }
+
+    /// The same experiment with another seed.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Experiment {
+        self.run.seed = seed;
+        self.plan = Plan::new(&self.run, &self.jobs, self.drive.geometry()).expect("only the seed is another");
+        self
+    }
+
+    /// The drive.
+    #[must_use]
+    pub fn drive(&self) -> &Drive {
+        &self.drive
+    }
+
+    /// The load.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Carries it out, in virtual time from zero. The end of each sample interval is told to `progress`.
+    #[must_use]
+    pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> ExperimentResult {
+        let prng = Prng::new(self.run.seed);
+        let prefill = self.plan.prefill();
+        let drive = self.drive.power_on(&prng, &prefill);
+        let mut drive = drive.expect("the zones to be partly written were counted when the file was read");
+        let runner = Runner::new(self.plan.clone(), self.drive.keeps(), NamespaceId::FIRST);
+        if !self.drive.has_layers() {
+            // The type of the drive is known here, so that its calls are compiled into the loop.
+            let run = runner.run(&mut drive, Instant::ZERO, progress);
+            return ExperimentResult {
+                format: RESULT_FORMAT,
+                run,
+                drive: DriveSummary::of(&drive),
+                layers: Vec::new(),
+            };
+        }
+        let mut stack = self.drive.stack(drive, &prng);
+        let run = runner.run(&mut stack, Instant::ZERO, progress);
+        ExperimentResult {
+            format: RESULT_FORMAT,
+            run,
+            drive: DriveSummary::of(stack.drive()),
+            layers: stack.layer_results(),
+        }
+    }
+
+    /// The jobs are checked one by one; all of them together must not leave too many zones partly written either.
+    fn prefill_fits(&self) -> Result<(), ConfigError> {
+        let geometry = self.drive.geometry();
+        let Some(max) = geometry.max_active_zones else { return Ok(()) };
+        let prefill = self.plan.prefill();
+        let partly = prefill.iter().filter(|(zone, blocks)| {
+            geometry.zone_type(*zone) == ZoneType::SequentialWriteRequired && *blocks < geometry.zone_capacity_blocks
+        });
+        let active = partly.count();
+        if active <= max as usize {
+            return Ok(());
+        }
+        let message = format!(
+            "the jobs together ask for {active} zones that are partly written before the run, and the drive allows {max} \
+             active zones"
+        );
+        Err(ConfigError::new(message).help("write prefill = true or false in some of the jobs, or use fewer zones"))
+    }
+}

@@ -1,0 +1,64 @@
+//! A drive, what lies around it and what is done to it, described as data and carried out.
+//!
+//! One TOML file holds an experiment: `[drive]` names a profile, changes numbers of it and puts layers around the drive
+//! ([`DriveSpec`]); `[run]` and `[[job]]` are the load, as in `zonda-workload`. [`Experiment::parse`] checks all of it, so
+//! that [`Experiment::run`] cannot fail: it builds the drive, fills zones, runs the load in virtual time and returns an
+//! [`ExperimentResult`]. The same file and seed give the same result. `docs/guide/stacks.md` is the reference.
+//!
+//! What is absent: files (the caller hands in the text, and a way to get at profiles), clocks, printing, and stacks of
+//! several drives.
+//!
+//! ```
+//! use zonda_stack::{Experiment, no_files};
+//!
+//! let text = r#"
+//! [drive]
+//! profile = "tiny"
+//! set = { "write_buffer.capacity" = "2 MiB" }
+//!
+//! [[drive.layer]]
+//! kind = "delay"
+//! fixed = "10 us"
+//!
+//! [[job]]
+//! operation = "append"
+//! zones = "0..2"
+//! block_size = "16 KiB"
+//! "#;
+//! let experiment = Experiment::parse(text, &no_files).expect("the file is right");
+//! let result = experiment.run(&mut |_| {});
+//! assert_eq!(result.drive.counters.host_write_bytes, 2 * 1536 * 1024, "two zones are full");
+//!
+//! let error = Experiment::parse("[drive]\nprofile = \"tinny\"\n", &no_files).expect_err("there is no such profile");
+//! assert!(error.error.help.expect("a remedy").starts_with("did you mean \"tiny\"?"));
+//! ```
+#![forbid(unsafe_code)]
+
+mod build;
+mod drive;
+mod error;
+mod experiment;
+mod layer;
+mod result;
+mod set;
+
+pub use build::Stack;
+pub use drive::{Drive, DriveSpec, FoundProfile, PayloadSpec, find_profile, no_files};
+pub use error::{ErrorSource, StackError};
+pub use experiment::Experiment;
+pub use layer::{FaultSpec, LayerKind, LayerSpec, WhenSpec};
+pub use result::{DriveSummary, ExperimentResult, LayerResult, OperationCount, StateCount, ZoneRange};
+
+/// Named bounds of stacks.
+pub mod limits {
+    /// Layers around one drive.
+    pub const LAYERS_MAX: usize = 64;
+    /// Zones of a drive: ten times those of the largest zoned drives.
+    pub const ZONES_MAX: u64 = 1 << 20;
+    /// Erase units in a zone.
+    pub const ZONE_UNITS_MAX: u64 = 1 << 22;
+    /// Blocks of all conventional zones: each has an entry in a map.
+    pub const MAPPED_BLOCKS_MAX: u64 = 1 << 28;
+    /// Events that a trace layer can keep.
+    pub const TRACE_EVENTS_MAX: u32 = 1 << 20;
+}
