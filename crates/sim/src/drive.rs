@@ -1,0 +1,244 @@
+//! The drive of a world: a small profile that no vendor sells.
+//!
+//! It is written as the text of a profile and read back, so that it passes every check a profile from a file does, and
+//! so that a drive on which something failed can be printed and kept.
+
+use std::fmt::Write;
+
+use zonda_zoned::reference::random_geometry;
+use zonda_zoned::{Geometry, PayloadKind, Prng};
+
+use crate::options::{Options, Part};
+
+/// Sources of the numbers, as every profile must have them.
+const SOURCES: &str = "\
+[sources]
+geometry = \"drawn\"
+flash = \"drawn\"
+channel = \"drawn\"
+link = \"drawn\"
+firmware = \"drawn\"
+write_buffer = \"drawn\"
+zones = \"drawn\"
+conventional = \"drawn\"
+";
+
+/// What a drive of the world keeps of payloads: mostly fingerprints, sometimes bytes, seldom nothing.
+pub(crate) fn draw_payload_kind(prng: &mut Prng, options: &Options) -> PayloadKind {
+    match prng.below(12) {
+        0 | 1 if options.has(Part::Bytes) => PayloadKind::Bytes,
+        2 => PayloadKind::None,
+        _ => PayloadKind::Fingerprints,
+    }
+}
+
+/// The text of a drive's profile.
+pub(crate) fn draw_profile(root: &Prng, keeps: PayloadKind, options: &Options) -> String {
+    let geometry = draw_geometry(&mut root.fork("geometry"), keeps, options);
+    let mut text = String::from("name = \"drawn\"\ntitle = \"A drive of the simulator\"\ndescription = \"Drawn.\"\n\n");
+    write_geometry(&mut text, &geometry).expect("a string takes what is written to it");
+    let shape = Shape::draw(&mut root.fork("shape"), &geometry);
+    write_flash(&mut text, &shape, &mut root.fork("flash")).expect("a string takes what is written to it");
+    write_firmware(&mut text, &mut root.fork("firmware")).expect("a string takes what is written to it");
+    write_buffer(&mut text, &shape, &geometry, &mut root.fork("buffer")).expect("a string takes what is written to it");
+    text + SOURCES
+}
+
+/// A geometry with every option a namespace can have, less those that are left out.
+fn draw_geometry(prng: &mut Prng, keeps: PayloadKind, options: &Options) -> Geometry {
+    let mut geometry = random_geometry(prng);
+    if keeps == PayloadKind::Bytes {
+        geometry.block_size_bytes = 512; // The bytes are made and compared one by one.
+    }
+    if !options.has(Part::Zrwa) {
+        geometry.zrwa = None;
+    }
+    if !options.has(Part::Conventional) {
+        geometry.zone_count -= geometry.conventional_zone_count;
+        geometry.conventional_zone_count = 0;
+    }
+    geometry
+}
+
+fn write_geometry(text: &mut String, geometry: &Geometry) -> std::fmt::Result {
+    let block = u64::from(geometry.block_size_bytes);
+    writeln!(text, "[geometry]\nblock_size = \"{block} B\"\nmetadata_bytes = {}", geometry.metadata_bytes)?;
+    for (key, blocks) in [
+        ("zone_size", geometry.zone_size_blocks),
+        ("zone_capacity", geometry.zone_capacity_blocks),
+        ("max_transfer", geometry.max_transfer_blocks),
+        ("max_append", geometry.max_append_blocks),
+    ] {
+        writeln!(text, "{key} = \"{} B\"", blocks.0 * block)?;
+    }
+    writeln!(text, "zones = {}\nconventional_zones = {}", geometry.zone_count, geometry.conventional_zone_count)?;
+    for (key, limit) in [("max_active_zones", geometry.max_active_zones), ("max_open_zones", geometry.max_open_zones)] {
+        if let Some(limit) = limit {
+            writeln!(text, "{key} = {limit}")?;
+        }
+    }
+    writeln!(text, "read_across_zones = {}", geometry.read_across_zones)?;
+    writeln!(text, "descriptor_extension_bytes = {}", geometry.descriptor_extension_bytes)?;
+    if let Some(zrwa) = &geometry.zrwa {
+        writeln!(
+            text,
+            "zrwa = {{ size = \"{} B\", flush_granularity = \"{} B\", resources = {}, explicit_flush = {} }}",
+            zrwa.size_blocks.0 * block,
+            zrwa.flush_granularity_blocks.0 * block,
+            zrwa.resources,
+            zrwa.explicit_flush
+        )?;
+    }
+    writeln!(text)
+}
+
+/// Sizes of the flash, which the zones must fit.
+struct Shape {
+    parallelism: u64,
+    dies: u64,
+    read_unit_bytes: u64,
+    program_unit_bytes: u64,
+    erase_unit_bytes: u64,
+}
+
+impl Shape {
+    fn draw(prng: &mut Prng, geometry: &Geometry) -> Shape {
+        let capacity = geometry.zone_capacity_blocks.0;
+        let parallelism = divisor(prng, capacity, 4);
+        let read_unit = divisor(prng, capacity / parallelism, 4) * u64::from(geometry.block_size_bytes);
+        let program_unit = read_unit * (1 + prng.below(4));
+        // A unit of one program could not be collected with any gain.
+        let erase_programs = (1 + prng.below(6)).max(1 + u64::from(geometry.conventional_zone_count.min(1)));
+        Shape {
+            parallelism,
+            dies: parallelism * (1 + prng.below(3)),
+            read_unit_bytes: read_unit,
+            program_unit_bytes: program_unit,
+            erase_unit_bytes: program_unit * erase_programs,
+        }
+    }
+
+    /// The least a write buffer can hold: a program unit for each die of a zone.
+    fn stripe_bytes(&self) -> u64 {
+        self.program_unit_bytes * self.parallelism
+    }
+}
+
+fn write_flash(text: &mut String, shape: &Shape, prng: &mut Prng) -> std::fmt::Result {
+    let channels = divisor(prng, shape.dies, shape.dies);
+    writeln!(text, "[flash]\nchannels = {channels}\ndies_per_channel = {}", shape.dies / channels)?;
+    writeln!(text, "read_unit = \"{} B\"", shape.read_unit_bytes)?;
+    writeln!(text, "program_unit = \"{} B\"", shape.program_unit_bytes)?;
+    writeln!(text, "erase_unit = \"{} B\"", shape.erase_unit_bytes)?;
+    writeln!(text, "read = [{{ time = {} }}]", law(prng, 50_000))?;
+    writeln!(text, "program = {}", law(prng, 500_000))?;
+    writeln!(text, "erase = {}", law(prng, 3_000_000))?;
+    writeln!(text, "cache_read = {}", prng.chance(1, 2))?;
+    if prng.chance(1, 2) {
+        let slice_ns = one_of(prng, &[1_000, 50_000, 200_000]);
+        writeln!(text, "suspend_slice = \"{slice_ns} ns\"")?;
+    }
+    let mut bandwidth = || format!("{} MiB/s", one_of(prng, &[1, 40, 800, 3_200]));
+    writeln!(text, "\n[channel]\nbandwidth = \"{}\"", bandwidth())?;
+    writeln!(text, "\n[link]\nread_bandwidth = \"{}\"\nwrite_bandwidth = \"{}\"\n", bandwidth(), bandwidth())
+}
+
+fn write_firmware(text: &mut String, prng: &mut Prng) -> std::fmt::Result {
+    let servers: &[&str] = if prng.chance(1, 2) { &["core"] } else { &["core", "other"] };
+    let cores: Vec<String> = servers.iter().map(|name| format!("{name} = {}", 1 + prng.below(3))).collect();
+    writeln!(text, "[firmware]\nservers = {{ {} }}", cores.join(", "))?;
+    for key in ["read", "write", "append", "manage", "finish"] {
+        let server = servers[prng.below(servers.len() as u64) as usize];
+        let mut parts = format!("server = \"{server}\"");
+        for part in ["serial", "parallel"] {
+            if prng.chance(3, 4) {
+                let mean = one_of(prng, &[500, 5_000, 50_000]);
+                parts += &format!(", {part} = [{{ time = {} }}]", law(prng, mean));
+            }
+        }
+        writeln!(text, "{key} = {{ {parts} }}")?;
+    }
+    let server = servers[prng.below(servers.len() as u64) as usize];
+    let mut reset = format!("server = \"{server}\", serial = {}, parallel = {}", law(prng, 40_000), law(prng, 100_000));
+    for (key, time_ns) in [("serial_whole_zone", 100_000), ("serial_partly_written", 40_000), ("piece", 20_000)] {
+        if prng.chance(1, 2) {
+            reset += &format!(", {key} = \"{time_ns} ns\"");
+        }
+    }
+    writeln!(text, "reset = {{ {reset} }}")?;
+    writeln!(text, "zone_open_extra = \"{} ns\"\n", one_of(prng, &[0, 10_000]))
+}
+
+fn write_buffer(text: &mut String, shape: &Shape, geometry: &Geometry, prng: &mut Prng) -> std::fmt::Result {
+    let stripe = shape.stripe_bytes();
+    let block = u64::from(geometry.block_size_bytes);
+    let capacity = stripe * one_of(prng, &[1, 1, 1, 2, 3, 16]) + block * prng.below(4);
+    writeln!(text, "[write_buffer]\ncapacity = \"{capacity} B\"")?;
+    if geometry.conventional_zone_count == 0 && prng.chance(1, 2) {
+        writeln!(text, "cap = \"{} B\"", stripe + block * prng.below((capacity - stripe) / block + 1))?;
+        if shape.parallelism == 1 && prng.chance(1, 2) {
+            writeln!(text, "cap_scope = \"die\"")?;
+        }
+    }
+    let admission = ["first-come", "strict", "round-robin"][prng.below(3) as usize];
+    writeln!(text, "admission = \"{admission}\"\nearly_completion = {}\n", prng.chance(2, 3))?;
+    let placement = if prng.chance(1, 2) { "by-index" } else { "round-robin" };
+    writeln!(text, "[zones]\nallocation = \"fixed\"")?;
+    writeln!(text, "parallelism = {}\nplacement = \"{placement}\"\n", shape.parallelism)?;
+    let (percent, low) = (one_of(prng, &[5, 25, 100]), 2 + prng.below(3));
+    writeln!(text, "[conventional]\nover_provisioning_percent = {percent}\ngc_low_units = {low}\n")
+}
+
+/// A law for a service time of about `mean_ns`: constant, uniform, exponential, with two speeds, or with rare long
+/// delays.
+fn law(prng: &mut Prng, mean_ns: u64) -> String {
+    match prng.below(6) {
+        0 => format!("{{ base = \"{mean_ns} ns\", uniform = \"{} ns\" }}", mean_ns / 4),
+        1 => format!("{{ exponential = \"{mean_ns} ns\" }}"),
+        2 => format!("{{ base = \"{0} ns\", exponential = \"{0} ns\" }}", mean_ns / 2),
+        3 => format!("{{ base = \"{mean_ns} ns\", extra = \"{mean_ns} ns\", extra_chance = 0.3 }}"),
+        4 => format!("{{ base = \"{mean_ns} ns\", rare = \"{} ns\", rare_chance = 0.02 }}", mean_ns * 100),
+        _ => format!("{{ base = \"{mean_ns} ns\" }}"),
+    }
+}
+
+/// A divisor of `number` that is at most `most`.
+fn divisor(prng: &mut Prng, number: u64, most: u64) -> u64 {
+    let divisors: Vec<u64> = (1..=most.min(number)).filter(|candidate| number.is_multiple_of(*candidate)).collect();
+    one_of(prng, &divisors)
+}
+
+pub(crate) fn one_of(prng: &mut Prng, items: &[u64]) -> u64 {
+    *prng.pick(items).expect("there is something to choose from")
+}
+
+#[cfg(test)]
+mod tests {
+    use zonda_ssd::profile::Profile;
+
+    use super::*;
+
+    #[test]
+    fn every_drawn_drive_passes_the_checks_of_a_profile() {
+        for seed in 0..300 {
+            let mut root = Prng::new(seed);
+            let keeps = draw_payload_kind(&mut root, &Options::default());
+            let text = draw_profile(&root, keeps, &Options::default());
+            Profile::parse(&text).unwrap_or_else(|error| panic!("seed {seed}: {error:?}\n{text}"));
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_not_drawn_and_shifts_nothing_else() {
+        let options = Options { without: [Part::Zrwa].into(), ..Options::default() };
+        for seed in 0..50 {
+            let root = Prng::new(seed);
+            let keeps = PayloadKind::Fingerprints;
+            let lines = |options: &Options| {
+                let text = draw_profile(&root, keeps, options);
+                text.lines().filter(|line| !line.starts_with("zrwa")).map(str::to_owned).collect::<Vec<String>>()
+            };
+            assert_eq!(lines(&options), lines(&Options::default()));
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The simulation tester: one seed, one world, one verdict.
+//!
+//! A 64-bit seed makes a world: a small drive that no vendor sells, layers over it, a host with a mix of commands, and
+//! what goes wrong. The run holds every completion against the oracle, cuts the power at any event, and decides by books
+//! of its own whether what came back may come back. Faults stay within the promise of the drive, so that every loss is a
+//! bug. Every run is made twice, and both must be the same.
+//!
+//! ```
+//! use zonda_sim::{Options, run};
+//!
+//! let options = Options::default();
+//! let outcome = run(7, &options);
+//! assert!(outcome.is_good(), "{}", outcome.verdict(&options));
+//! ```
+#![forbid(unsafe_code)]
+
+mod bugbase;
+mod check;
+mod drive;
+mod hash;
+mod ledger;
+mod load;
+mod options;
+mod outcome;
+mod power;
+mod run;
+mod shrink;
+mod simulate;
+mod stack;
+mod story;
+mod survey;
+mod world;
+
+pub use bugbase::BugbaseEntry;
+pub use options::{Mode, Options, Part, UnknownName, bug_by_name, bug_name};
+pub use outcome::{Failure, FailureKind, Outcome};
+pub use shrink::{Shrunk, shrink};
+pub use simulate::{drive_profile, run, story};

@@ -1,0 +1,78 @@
+//! Running a seed: twice, and with a story if somebody wants to read it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use zonda_zoned::Instant;
+
+use crate::options::Options;
+use crate::outcome::{Failure, FailureKind, Outcome};
+use crate::run::Run;
+use crate::story::{Teller, compose};
+use crate::survey::Trouble;
+use crate::world::World;
+
+/// Runs a seed's world, twice, and says how it ended.
+///
+/// A failed assertion below is a failure of the run; what it prints on its way is the caller's to silence.
+#[must_use]
+pub fn run(seed: u64, options: &Options) -> Outcome {
+    let world = World::new(seed, options);
+    let (first, _) = run_once(seed, &world, options, Teller::default());
+    let (second, _) = run_once(seed, &world, options, Teller::default());
+    if first == second {
+        return first;
+    }
+    let message = format!(
+        "two runs differ: hashes {:016x} and {:016x}, {} and {} events, {} and {}",
+        first.hash,
+        second.hash,
+        first.events,
+        second.events,
+        ended(&first),
+        ended(&second)
+    );
+    let at = Instant(first.virtual_time.0);
+    let failure = Failure { kind: FailureKind::NotRepeatable, message, at, zone: None, tail: Vec::new() };
+    Outcome { failure: Some(failure), ..first }
+}
+
+/// Tells the run of a seed: its world, the events of note, and how it ended.
+#[must_use]
+pub fn story(seed: u64, options: &Options) -> String {
+    let world = World::new(seed, options);
+    let (outcome, lines) = run_once(seed, &world, options, Teller::listening());
+    compose(&world, options, &outcome, &lines)
+}
+
+/// The drive of a seed's world, as the text of a profile.
+#[must_use]
+pub fn drive_profile(seed: u64, options: &Options) -> String {
+    World::new(seed, options).profile_text
+}
+
+/// Runs a world once; shrinking needs no more.
+pub(crate) fn run_once(seed: u64, world: &World, options: &Options, teller: Teller) -> (Outcome, Vec<String>) {
+    let mut run = Run::new(world, options, teller);
+    let result = catch_unwind(AssertUnwindSafe(|| run.run()));
+    let trouble = match result {
+        Ok(Ok(())) => None,
+        Ok(Err(trouble)) => Some(trouble),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+            Some(Trouble::new(FailureKind::Panic, None, text.unwrap_or("without a word").to_owned()))
+        }
+    };
+    let failure = trouble.map(|Trouble { kind, message, zone }| Failure {
+        kind,
+        message,
+        at: run.now,
+        tail: run.teller.tail(zone),
+        zone,
+    });
+    let outcome = Outcome { failure, ..run.outcome(seed) };
+    (outcome, std::mem::take(&mut run.teller.lines))
+}
+
+fn ended(outcome: &Outcome) -> &'static str {
+    outcome.failure.as_ref().map_or("good", |failure| failure.kind.name())
+}

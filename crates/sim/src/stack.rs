@@ -1,0 +1,65 @@
+//! The stack over the drive, built of a world's layers, and taken down when the power goes.
+
+use zonda_layers::{Delay, Fault, FaultEffect, FaultRule, Shared, Slice, Trace};
+use zonda_ssd::Ssd;
+use zonda_zoned::{Command, CompletionQueue, Instant, QueueFull, ZonedDevice};
+
+use crate::world::{Layer, World};
+
+type Device = Box<dyn ZonedDevice>;
+
+/// The layers over a drive, with a hand on the layer of faults.
+pub(crate) struct Stack {
+    top: Device,
+    fault: Option<(Shared<Fault<Device>>, Vec<FaultRule>)>,
+}
+
+impl Stack {
+    /// Builds the layers. `life` counts how often power has come on: each life has its own randomness.
+    pub(crate) fn new(world: &World, drive: &Shared<Ssd>, life: u64) -> Stack {
+        let mut top: Device = Box::new(drive.clone());
+        let mut fault = None;
+        for (place, layer) in world.layers.iter().enumerate() {
+            let prng = world.root.fork(&format!("layer/{place}/{life}"));
+            top = match layer {
+                Layer::Slice(config) => Box::new(Slice::new(top, *config).expect("the slice was checked")),
+                Layer::Delay(rules) => Box::new(Delay::new(top, rules.clone(), prng)),
+                Layer::Trace => Box::new(Trace::with_capacity(top, 0)),
+                Layer::Fault(rules) => {
+                    let shared = Shared::new(Fault::new(top, rules.clone(), prng));
+                    fault = Some((shared.clone(), rules.clone()));
+                    Box::new(shared)
+                }
+            };
+        }
+        Stack { top, fault }
+    }
+
+    /// Submits a command, and says which fault struck it.
+    pub(crate) fn submit(&mut self, now: Instant, command: Command) -> Result<Option<FaultEffect>, QueueFull> {
+        let before = self.struck();
+        self.top.submit(now, command)?;
+        let after = self.struck();
+        let struck = before.iter().zip(&after).position(|(before, after)| before != after);
+        Ok(struck.map(|rule| self.fault.as_ref().expect("a rule has struck").1[rule].effect))
+    }
+
+    pub(crate) fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        self.top.poll(now, completions);
+    }
+
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        self.top.next_wakeup()
+    }
+
+    /// The host gives up on commands that got lost; returns how many there were.
+    pub(crate) fn abort_dropped(&mut self, now: Instant) -> usize {
+        self.fault.as_ref().map_or(0, |(fault, _)| fault.with_inner_mut(|fault| fault.abort_dropped(now)))
+    }
+
+    /// How often each rule of the layer of faults has struck.
+    fn struck(&self) -> Vec<u64> {
+        let Some((fault, _)) = &self.fault else { return Vec::new() };
+        fault.with_inner(|fault| fault.counters().iter().map(|counters| counters.struck).collect())
+    }
+}
