@@ -1,0 +1,155 @@
+//! `zonda drive`: the profiles, and all that stands in one.
+
+mod derived;
+mod values;
+
+use clap::Subcommand;
+use serde::Serialize;
+use zonda_ssd::profile::{Profile, builtin_names, builtin_text};
+use zonda_stack::find_profile;
+
+use crate::errors::Failure;
+use crate::output::{Screen, print, print_json};
+use crate::table::Table;
+use crate::{files, units};
+use derived::Derived;
+use values::Value;
+
+const SHOW_EXAMPLES: &str = "Examples:
+  zonda drive show zn540
+  zonda drive show ./mine.toml     checks a profile of your own
+  zonda drive show tiny --json | jq '.values[] | select(.is_fitted)'";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DriveCommand {
+    /// Lists the built-in drives
+    #[command(after_long_help = "Example:\n  zonda drive profiles")]
+    Profiles {
+        /// Prints one JSON object, and nothing else
+        #[arg(long)]
+        json: bool,
+    },
+    /// Shows every number of a drive, and where it comes from
+    ///
+    /// A profile is a TOML file with a source for each number; docs/guide/drives.md explains the keys. Any of them can be
+    /// changed for one run in [drive.set] of a job file.
+    #[command(after_long_help = SHOW_EXAMPLES)]
+    Show {
+        /// A built-in profile, or the path of a file that ends in .toml
+        profile: String,
+        /// Prints one JSON object, and nothing else
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(crate) fn run(command: &DriveCommand) -> Result<(), Failure> {
+    match command {
+        DriveCommand::Profiles { json } => profiles(*json),
+        DriveCommand::Show { profile, json } => show(profile, *json),
+    }
+}
+
+/// A line of the list.
+#[derive(Serialize)]
+struct Entry {
+    name: String,
+    title: String,
+    capacity_bytes: u64,
+    zones: u32,
+    zone_capacity_bytes: u64,
+    conventional_zones: u32,
+    dies: u32,
+    max_active_zones: Option<u32>,
+}
+
+impl Entry {
+    fn of(profile: &Profile) -> Entry {
+        let geometry = profile.geometry();
+        Entry {
+            name: profile.name.clone(),
+            title: profile.title.clone(),
+            capacity_bytes: geometry.zone_capacity_bytes() * u64::from(geometry.zone_count),
+            zones: geometry.zone_count,
+            zone_capacity_bytes: geometry.zone_capacity_bytes(),
+            conventional_zones: geometry.conventional_zone_count,
+            dies: profile.dies(),
+            max_active_zones: geometry.max_active_zones,
+        }
+    }
+}
+
+fn profiles(json: bool) -> Result<(), Failure> {
+    let texts = builtin_names().filter_map(builtin_text);
+    let entries = texts.map(|text| Entry::of(&Profile::parse(text).expect("built-in profiles are right")));
+    let entries: Vec<Entry> = entries.collect();
+    if json {
+        #[derive(Serialize)]
+        struct Profiles {
+            profiles: Vec<Entry>,
+        }
+        return print_json(&Profiles { profiles: entries });
+    }
+    let mut table = Table::new(&["name", ">capacity", ">zones", ">of", ">dies", ">active", "title"]);
+    for entry in entries {
+        table.row(&[
+            entry.name,
+            units::bytes(entry.capacity_bytes),
+            units::count(u64::from(entry.zones)),
+            units::bytes(entry.zone_capacity_bytes),
+            entry.dies.to_string(),
+            entry.max_active_zones.map_or_else(|| "any".to_owned(), |zones| units::count(u64::from(zones))),
+            entry.title,
+        ]);
+    }
+    let hint = "zonda drive show NAME has every number of a drive, and where it comes from";
+    print(&format!("{}\n{hint}\n", table.render(Screen::of_stdout(), 0)))
+}
+
+/// Everything about one profile.
+#[derive(Serialize)]
+struct Sheet {
+    name: String,
+    title: String,
+    description: String,
+    derived: Derived,
+    values: Vec<Value>,
+}
+
+fn show(name: &str, json: bool) -> Result<(), Failure> {
+    let found = find_profile(name, &files::profile_reader("-"))
+        .map_err(|error| Failure::input(error.message, error.help.unwrap_or_default()))?;
+    let profile = found.parse().map_err(|error| Failure::in_experiment(&error, name, &found.text))?;
+    let sheet = Sheet {
+        name: profile.name.clone(),
+        title: profile.title.clone(),
+        description: profile.description.clone(),
+        derived: Derived::of(&profile),
+        values: values::of(&found.text, &profile.sources),
+    };
+    if json { print_json(&sheet) } else { print(&text_of(&sheet, Screen::of_stdout())) }
+}
+
+fn text_of(sheet: &Sheet, screen: Screen) -> String {
+    let mut text = format!("{}: {}\n", screen.bold(&sheet.name), sheet.title);
+    text += &screen.paragraph(&sheet.description, 0);
+    text += &format!("\n{}\n", screen.bold("Derived from the numbers below"));
+    for (name, figure) in sheet.derived.lines() {
+        text += &format!("  {name:<24} {figure}\n");
+    }
+    for group in sheet.values.chunk_by(|left, right| left.group() == right.group()) {
+        text += &format!("\n{}\n", screen.bold(&format!("[{}]", group[0].group())));
+        let mut table = Table::new(&["key", "value", "source"]);
+        for value in group {
+            table.row(&[value.name(), &value.value, &value.source]);
+        }
+        text += &table.render(screen, 2);
+    }
+    let fitted = sheet.values.iter().filter(|value| value.is_fitted).count();
+    let note = format!(
+        "{fitted} of {} numbers were fitted: chosen so that the model meets a measurement. What follows from them is no \
+         prediction.",
+        sheet.values.len()
+    );
+    text + "\n" + &screen.paragraph(&note, 0)
+}

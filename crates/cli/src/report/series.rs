@@ -1,0 +1,102 @@
+//! The time series of a run, thinned out to what a chart can show.
+
+use zonda_workload::{JobResult, JobSample, RunResult, Sample};
+
+/// Points of a line in a chart: fewer where there are many lines, which would hide each other.
+fn points_max(lines: usize) -> usize {
+    match lines {
+        0..=3 => 200,
+        4..=5 => 120,
+        _ => 60,
+    }
+}
+
+/// A time series in which neighbouring intervals are merged.
+pub(super) struct Thinned {
+    /// The intervals.
+    pub(super) samples: Vec<Sample>,
+    /// How many of the run's intervals one of these stands for.
+    pub(super) merged: usize,
+}
+
+/// A line as pieces without a gap, each point a time in nanoseconds and a value.
+pub(super) type Pieces = Vec<Vec<(f64, f64)>>;
+
+impl Thinned {
+    /// The series of `run` as a chart of so many lines can show it.
+    pub(super) fn of(run: &RunResult, lines: usize) -> Thinned {
+        let merged = run.series.len().div_ceil(points_max(lines)).max(1);
+        let mut samples: Vec<Sample> = run.series.chunks(merged).map(merge).collect();
+        // A rate over the few nanoseconds that are left at the end would be a spike that means nothing.
+        if let [.., before, last] = &samples[..]
+            && last.length_ns < before.length_ns / 2
+        {
+            let both = merge(&samples[samples.len() - 2..]);
+            samples.truncate(samples.len() - 2);
+            samples.push(both);
+        }
+        Thinned { samples, merged }
+    }
+
+    /// When the series ends.
+    pub(super) fn end_ns(&self) -> u64 {
+        self.samples.last().map_or(0, |last| last.start_ns + last.length_ns)
+    }
+
+    /// What `of` counts of the jobs `indexes`, in a second, over the time in which one of them ran. Each interval is a
+    /// point in its middle.
+    pub(super) fn rate(&self, jobs: &[JobResult], indexes: &[usize], of: fn(&JobSample) -> u64) -> Pieces {
+        self.pieces(|sample| {
+            let end_ns = sample.start_ns + sample.length_ns;
+            let ran = |index: &&usize| jobs[**index].started_ns < end_ns && jobs[**index].ended_ns > sample.start_ns;
+            let has_run = sample.length_ns > 0 && indexes.iter().any(|index| ran(&index));
+            let total: u64 = indexes.iter().map(|index| of(&sample.jobs[*index])).sum();
+            has_run.then(|| total as f64 * 1e9 / sample.length_ns as f64)
+        })
+    }
+
+    /// A latency of a job, with a gap where nothing completed.
+    pub(super) fn latency(&self, index: usize, of: fn(&JobSample) -> u64) -> Pieces {
+        self.pieces(|sample| {
+            let job = &sample.jobs[index];
+            (job.operations > 0).then(|| of(job) as f64)
+        })
+    }
+
+    fn pieces(&self, value: impl Fn(&Sample) -> Option<f64>) -> Pieces {
+        let mut pieces = vec![Vec::new()];
+        for sample in &self.samples {
+            match value(sample) {
+                Some(value) => {
+                    let middle = sample.start_ns as f64 + sample.length_ns as f64 / 2.0;
+                    pieces.last_mut().expect("there is always a piece").push((middle, value));
+                }
+                None => pieces.push(Vec::new()),
+            }
+        }
+        pieces.retain(|piece| !piece.is_empty());
+        pieces
+    }
+}
+
+/// Neighbouring intervals as one. The mean latency is exact; the p99 of the whole is at most the highest of the parts,
+/// and that is taken.
+fn merge(samples: &[Sample]) -> Sample {
+    let jobs = (0..samples[0].jobs.len()).map(|index| {
+        let parts = || samples.iter().map(|sample| &sample.jobs[index]);
+        let operations: u64 = parts().map(|part| part.operations).sum();
+        let latency_ns: u128 = parts().map(|part| u128::from(part.mean_latency_ns) * u128::from(part.operations)).sum();
+        JobSample {
+            operations,
+            bytes: parts().map(|part| part.bytes).sum(),
+            errors: parts().map(|part| part.errors).sum(),
+            mean_latency_ns: (latency_ns / u128::from(operations.max(1))) as u64,
+            p99_latency_ns: parts().map(|part| part.p99_latency_ns).max().unwrap_or(0),
+        }
+    });
+    Sample {
+        start_ns: samples[0].start_ns,
+        length_ns: samples.iter().map(|sample| sample.length_ns).sum(),
+        jobs: jobs.collect(),
+    }
+}

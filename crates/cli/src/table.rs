@@ -1,0 +1,89 @@
+//! Tables as they look everywhere: a line under the header, nothing around.
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, ContentLineStyle, LineStyle, TableStyle};
+
+use crate::output::Screen;
+
+const STYLE: TableStyle = TableStyle::new()
+    .header_lines(ContentLineStyle::none().junction(' '))
+    .header_separator(LineStyle::none().fill('-').junction(' '))
+    .content_lines(ContentLineStyle::none().junction(' '));
+
+/// A table under construction.
+pub(crate) struct Table {
+    inner: comfy_table::Table,
+    numbers: Vec<bool>,
+}
+
+impl Table {
+    /// A table with these columns; those that begin with `>` hold numbers and are aligned to the right.
+    pub(crate) fn new(columns: &[&str]) -> Table {
+        let mut inner = comfy_table::Table::new();
+        inner.load_style(STYLE);
+        inner.force_no_tty();
+        let numbers: Vec<bool> = columns.iter().map(|column| column.starts_with('>')).collect();
+        let header = columns.iter().zip(&numbers).map(|(name, number)| cell(name.trim_start_matches('>'), *number));
+        inner.set_header(header.collect::<Vec<_>>());
+        inner.column_iter_mut().for_each(|column| {
+            column.set_padding((0, 1));
+        });
+        Table { inner, numbers }
+    }
+
+    /// Adds a line.
+    pub(crate) fn row<S: AsRef<str>>(&mut self, cells: &[S]) {
+        assert_eq!(cells.len(), self.numbers.len(), "a line has a cell for each column");
+        let cells = cells.iter().zip(&self.numbers).map(|(text, number)| cell(text.as_ref(), *number));
+        self.inner.add_row(cells.collect::<Vec<_>>());
+    }
+
+    /// Whether there is no line.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
+    /// The table behind `indent` spaces; cells are broken where the screen is too narrow.
+    pub(crate) fn render(mut self, screen: Screen, indent: usize) -> String {
+        self.inner.set_content_arrangement(ContentArrangement::Dynamic);
+        self.inner.set_width(screen.width.saturating_sub(indent as u16));
+        self.into_lines(indent)
+    }
+
+    /// The table as wide as it is.
+    pub(crate) fn render_wide(self, indent: usize) -> String {
+        self.into_lines(indent)
+    }
+
+    fn into_lines(self, indent: usize) -> String {
+        let margin = " ".repeat(indent);
+        let lines = self.inner.lines();
+        lines.map(|line| format!("{margin}{}\n", line.trim_end())).collect()
+    }
+}
+
+fn cell(text: &str, is_number: bool) -> Cell {
+    Cell::new(text).set_alignment(if is_number { CellAlignment::Right } else { CellAlignment::Left })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_to_the_right_and_words_to_the_left() {
+        let mut table = Table::new(&["job", ">operations"]);
+        table.row(&["reader", "7"]);
+        table.row(&["a", "1,000"]);
+        let lines = ["job     operations", "------- -----------", "reader           7", "a            1,000"];
+        assert_eq!(table.render_wide(0).lines().collect::<Vec<_>>(), lines);
+    }
+
+    #[test]
+    fn a_cell_that_is_too_long_for_the_screen_is_broken() {
+        let mut table = Table::new(&["key", "source"]);
+        table.row(&["k", &"word ".repeat(30)]);
+        let screen = Screen { width: 60, colour: false };
+        let text = table.render(screen, 2);
+        assert!(text.lines().count() > 3 && text.lines().all(|line| line.chars().count() <= 60), "{text}");
+    }
+}

@@ -1,0 +1,82 @@
+//! Numbers for people.
+
+use zonda_zoned::Duration;
+
+/// Bytes in three significant digits: `412 B`, `4.00 KiB`, `1.05 GiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1023.5 {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{} {}", digits(value), UNITS[unit])
+}
+
+/// MiB in a second, without the unit.
+pub(crate) fn mib_per_second(bytes_per_second: f64) -> String {
+    digits(bytes_per_second / f64::from(1 << 20))
+}
+
+/// A number in three significant digits, four and more with separators.
+pub(crate) fn digits(value: f64) -> String {
+    match value {
+        _ if value < 9.995 => format!("{value:.2}"),
+        _ if value < 99.95 => format!("{value:.1}"),
+        _ => count(value.round() as u64),
+    }
+}
+
+/// A count with a comma between thousands.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A share in percent.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+/// Nanoseconds as a time.
+pub(crate) fn time(nanoseconds: u64) -> String {
+    Duration(nanoseconds).to_string()
+}
+
+/// A count and its noun: `1 zone`, `2 zones`.
+pub(crate) fn counted(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_three_digits_in_the_unit_that_suits_them() {
+        let shown: Vec<String> = [0, 1023, 1024, 4096, 1_048_000, 77 << 20, 3_974_430 << 20].map(bytes).into();
+        assert_eq!(shown, ["0 B", "1023 B", "1.00 KiB", "4.00 KiB", "1,023 KiB", "77.0 MiB", "3.79 TiB"]);
+    }
+
+    #[test]
+    fn counts_are_grouped_by_thousands() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!((counted(1, "zone"), counted(0, "zone")), ("1 zone".to_owned(), "0 zones".to_owned()));
+    }
+
+    #[test]
+    fn numbers_do_not_pretend_to_be_more_exact_than_three_digits() {
+        assert_eq!([0.0, 1.234, 12.34, 99.96, 1153.4].map(digits), ["0.00", "1.23", "12.3", "100", "1,153"]);
+    }
+}

@@ -1,0 +1,203 @@
+//! The zones of a drive as a picture: a cell for a zone, or for several where there are many.
+//!
+//! A cell is as high as its zones are written, and has the colour of their state. Without colours the list of states
+//! below the picture tells which is which.
+
+use zonda_stack::{DriveSummary, ZoneRange};
+
+use crate::output::Screen;
+use crate::units;
+
+/// Lines of the picture.
+const LINES_MAX: usize = 12;
+/// Cells in a line, at most.
+const COLUMNS_MAX: usize = 64;
+/// Columns of the list of states, at most.
+const LIST_WIDTH_MAX: u16 = 100;
+/// Columns that are kept for the number of ranges that are not listed.
+const MORE_WIDTH: usize = 26;
+/// Heights of a cell, from hardly anything to all.
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// States with their colours (ECMA-48), the most remarkable first: a cell of several zones shows the first it has.
+const STATES: [(&str, &str); 8] = [
+    ("offline", "31"),
+    ("read only", "35"),
+    ("explicitly opened", "92"),
+    ("implicitly opened", "32"),
+    ("closed", "33"),
+    ("full", "34"),
+    ("conventional", "36"),
+    ("empty", "2"),
+];
+const EMPTY: usize = STATES.len() - 1;
+
+/// One zone, or several that share a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Cell {
+    state: usize,
+    written: f64,
+}
+
+/// The picture and the list of states below it.
+pub(crate) fn draw(drive: &DriveSummary, screen: Screen) -> String {
+    let zones: Vec<Cell> = drive
+        .zones
+        .iter()
+        .flat_map(|range| std::iter::repeat_n(cell_of(range, drive.zone_capacity_blocks), range.count as usize))
+        .collect();
+    let label_width = units::count(zones.len() as u64).len() + 4;
+    let columns = columns_in(usize::from(screen.width) - label_width);
+    // A drive of which only the beginning is used is shown up to the end of the line in which the use ends.
+    let used = zones.iter().rposition(|zone| zone.state != EMPTY).map_or(0, |last| last + 1);
+    let shown = used.next_multiple_of(columns).clamp(columns.min(zones.len()), zones.len());
+    let zones_in_cell = shown.div_ceil(columns * LINES_MAX).next_power_of_two();
+    let mut text = format!("  {}\n", caption(zones_in_cell));
+    let cells: Vec<Cell> = zones[..shown].chunks(zones_in_cell).map(merged).collect();
+    for (line, cells) in cells.chunks(columns).enumerate() {
+        let first = units::count((line * columns * zones_in_cell) as u64);
+        text += &format!("{first:>label_width$} {}\n", line_of(cells, screen));
+    }
+    if shown < zones.len() {
+        let rest = units::counted((zones.len() - shown) as u64, "more empty zone");
+        text += &format!("{:>label_width$} and {rest}\n", "");
+    }
+    text + "\n" + &list(drive, screen)
+}
+
+fn caption(zones_in_cell: usize) -> String {
+    match zones_in_cell {
+        1 => "each cell is a zone, as high as the host has written it".to_owned(),
+        zones => format!("each cell is {zones} zones, as high as they are written"),
+    }
+}
+
+/// As many as fit, a power of two.
+fn columns_in(width: usize) -> usize {
+    let fitting = width.clamp(8, COLUMNS_MAX);
+    if fitting.is_power_of_two() { fitting } else { fitting.next_power_of_two() / 2 }
+}
+
+fn cell_of(range: &ZoneRange, capacity_blocks: u64) -> Cell {
+    let state = STATES.iter().position(|(state, _)| *state == range.state).unwrap_or(EMPTY);
+    Cell { state, written: range.written_blocks as f64 / capacity_blocks.max(1) as f64 }
+}
+
+fn merged(zones: &[Cell]) -> Cell {
+    let state = zones.iter().map(|zone| zone.state).min().unwrap_or(EMPTY);
+    Cell { state, written: zones.iter().map(|zone| zone.written).sum::<f64>() / zones.len() as f64 }
+}
+
+fn line_of(cells: &[Cell], screen: Screen) -> String {
+    let alike = cells.chunk_by(|left, right| left.state == right.state);
+    alike.map(|run| screen.styled(STATES[run[0].state].1, &run.iter().map(symbol).collect::<String>())).collect()
+}
+
+fn symbol(cell: &Cell) -> char {
+    match STATES[cell.state].0 {
+        "offline" => '×',
+        _ if cell.written <= 0.0 && cell.state == EMPTY => '·',
+        _ if cell.written <= 0.0 => '_',
+        _ => HEIGHTS[((cell.written * HEIGHTS.len() as f64).ceil() as usize).clamp(1, HEIGHTS.len()) - 1],
+    }
+}
+
+/// The states that occur, how many zones are in each, and which.
+fn list(drive: &DriveSummary, screen: Screen) -> String {
+    let width = drive.zones_by_state.iter().map(|count| units::count(u64::from(count.zones)).len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (state, colour) in STATES {
+        let Some(count) = drive.zones_by_state.iter().find(|count| count.state == state) else { continue };
+        let sample = screen.styled(colour, if state == "empty" { "·" } else { "█" });
+        let number = units::count(u64::from(count.zones));
+        let left = usize::from(screen.width.min(LIST_WIDTH_MAX)).saturating_sub(25 + width);
+        text += &format!("  {sample} {state:<18} {number:>width$}  {}\n", ranges(drive, state, left));
+    }
+    text
+}
+
+/// The zones in a state, as in a job file: the end is left out.
+fn ranges(drive: &DriveSummary, state: &str, width: usize) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for range in drive.zones.iter().filter(|range| range.state == state) {
+        let end = range.first + range.count;
+        match ranges.last_mut() {
+            Some(last) if last.1 == range.first => last.1 = end,
+            _ => ranges.push((range.first, end)),
+        }
+    }
+    let mut text = String::new();
+    for (index, &(first, end)) in ranges.iter().enumerate() {
+        let range = if end - first == 1 { first.to_string() } else { format!("{first}..{end}") };
+        let reserved = if index + 1 < ranges.len() { MORE_WIDTH } else { 2 };
+        if index > 0 && text.len() + range.len() + reserved > width {
+            let more = units::counted((ranges.len() - index) as u64, "more range");
+            return format!("{text}, and {more}");
+        }
+        text += if index > 0 { ", " } else { "" };
+        text += &range;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zonda_ssd::Ssd;
+    use zonda_ssd::profile::{Profile, builtin_text};
+    use zonda_zoned::{Blocks, PayloadKind, Prng, ZoneIndex};
+
+    const PLAIN: Screen = Screen { width: 100, colour: false };
+
+    fn drive(profile: &str, filled: &[(u32, u64)]) -> DriveSummary {
+        let profile = Profile::parse(builtin_text(profile).unwrap()).unwrap();
+        let mut ssd = Ssd::new(&profile, PayloadKind::None, &Prng::new(1));
+        for &(zone, percent) in filled {
+            ssd.prefill(ZoneIndex(zone), Blocks(profile.geometry().zone_capacity_blocks.0 * percent / 100)).unwrap();
+        }
+        DriveSummary::of(&ssd)
+    }
+
+    #[test]
+    fn each_zone_of_a_small_drive_has_a_cell_as_high_as_it_is_written() {
+        let map = draw(&drive("tiny", &[(0, 100), (1, 50), (2, 1)]), PLAIN);
+        assert!(map.contains("  each cell is a zone, as high as the host has written it\n"), "{map}");
+        assert!(map.contains(" 0 █▄▁·············\n"), "{map}");
+        assert!(map.contains("  █ full                1  0\n"), "{map}");
+        assert!(map.contains("  █ closed              2  1..3\n"), "{map}");
+        assert!(map.contains("  · empty              13  3..16\n"), "{map}");
+    }
+
+    #[test]
+    fn a_large_drive_that_is_hardly_used_is_shown_as_far_as_it_is_used() {
+        let map = draw(&drive("ezns-small", &[(0, 100), (70, 100)]), PLAIN);
+        assert!(map.contains(" 64 ······█···"), "{map}");
+        assert!(map.contains("and 40,576 more empty zones\n"), "{map}");
+    }
+
+    #[test]
+    fn a_large_drive_fits_twelve_lines_with_several_zones_in_a_cell() {
+        let map = draw(&drive("ezns-small", &[(40_703, 100)]), PLAIN);
+        assert!(map.contains("each cell is 64 zones"), "{map}");
+        let lines = map.lines().skip(1).take_while(|line| !line.is_empty());
+        assert!(lines.count() <= LINES_MAX, "{map}");
+    }
+
+    #[test]
+    fn a_cell_of_several_zones_has_the_state_that_is_most_remarkable() {
+        let full = Cell { state: 5, written: 1.0 };
+        let empty = Cell { state: EMPTY, written: 0.0 };
+        let offline = Cell { state: 0, written: 0.0 };
+        assert_eq!(merged(&[full, empty]), Cell { state: 5, written: 0.5 });
+        assert_eq!(symbol(&merged(&[full, offline])), '×');
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_screen() {
+        let scattered: Vec<(u32, u64)> = (0..200).map(|zone| (zone * 200 + 7, 100)).collect();
+        for width in [60, 80, 200] {
+            let map = draw(&drive("ezns-small", &scattered), Screen { width, colour: false });
+            assert!(map.contains("more ranges"), "{map}");
+            assert!(map.lines().all(|line| line.chars().count() <= usize::from(width)), "{width}\n{map}");
+        }
+    }
+}

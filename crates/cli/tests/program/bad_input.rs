@@ -1,0 +1,149 @@
+//! Every bad input is answered with code 2, its place and the remedy.
+
+use std::process::{Command, Stdio};
+
+use super::{assert_golden, file, root, scratch, zonda, zonda_with_input};
+
+const DRIVE: &str = "[drive]\nprofile = \"tiny\"\n";
+
+/// The message about a job file, which must be refused.
+fn refusal(job: &str) -> String {
+    let ran = zonda_with_input(&["bench", "-"], job);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{job}");
+    assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
+    ran.stderr
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let ran = zonda(arguments);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{arguments:?}");
+    assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
+    ran.stderr
+}
+
+fn assert_says(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "\"{part}\" is not in:\n{message}");
+    }
+}
+
+#[test]
+fn an_unknown_profile_is_told_at_its_place_with_the_nearest() {
+    let message = refusal("[drive]\nprofile = \"zn504\"\n[[job]]\noperation = \"read\"\n");
+    assert_says(&message, &["there is no profile \"zn504\"", "<stdin>:2:11", "did you mean \"zn540\"?"]);
+    assert_says(&refused(&["drive", "show", "zn504"]), &["there is no profile \"zn504\"", "did you mean \"zn540\"?"]);
+}
+
+#[test]
+fn a_misspelt_key_is_underlined() {
+    let message = refusal(&format!("{DRIVE}\n[[job]]\noperation = \"randread\"\nquedepth = 4\noperations = 10\n"));
+    assert_golden("misspelt_key.txt", &message);
+    assert_says(&message, &["unknown key \"quedepth\"", "<stdin>:6:1", "^^^^^^^^", "did you mean \"queue_depth\"?"]);
+}
+
+#[test]
+fn a_misspelt_key_of_the_profile_is_underlined() {
+    let message =
+        refusal(&format!("{DRIVE}[drive.set]\n\"write_buffer.capasity\" = \"2 MiB\"\n[[job]]\noperation = \"read\"\n"));
+    assert_says(
+        &message,
+        &["no key \"write_buffer.capasity\"", "<stdin>:4:1", "did you mean \"write_buffer.capacity\"?"],
+    );
+}
+
+#[test]
+fn a_zone_out_of_range_says_which_there_are() {
+    let message = refusal(&format!("{DRIVE}[[job]]\noperation = \"read\"\nzones = \"10..20\"\n"));
+    assert_says(&message, &["there is no zone 16", "<stdin>:5:9", "zones 0..16 can be used"]);
+}
+
+#[test]
+fn a_block_size_that_does_not_divide_says_of_what_it_must_be_a_multiple() {
+    let message = refusal(&format!("{DRIVE}[[job]]\noperation = \"read\"\nblock_size = \"5 kB\"\n"));
+    assert_says(&message, &["not made of whole blocks", "<stdin>:5:14", "a multiple of the drive's block, \"4 KiB\""]);
+}
+
+#[test]
+fn an_empty_file_says_what_it_must_contain() {
+    assert_says(&refusal(""), &["there is nothing in this file", "--> <stdin>", "[drive]", "[[job]]"]);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_says_why() {
+    let directory = scratch("unreadable");
+    let missing = directory.join("none.toml");
+    let missing = missing.to_str().unwrap();
+    assert_says(
+        &refused(&["bench", missing]),
+        &[missing, "there is no such file", "help: see whether the name is right"],
+    );
+    let directory_path = directory.to_str().unwrap();
+    assert_says(&refused(&["bench", directory_path]), &["it is a directory", "write the name of a file in it"]);
+    let binary = file(&directory, "binary.toml", [b'a', b'\n', 0xff, 0xfe]);
+    assert_says(&refused(&["bench", &binary]), &["it is not UTF-8 text, from byte 2 (line 2) on"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_without_permission_says_so() {
+    use std::os::unix::fs::PermissionsExt;
+    let locked = file(&scratch("locked"), "locked.toml", DRIVE);
+    std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o000)).unwrap();
+    if std::fs::read(&locked).is_ok() {
+        return; // The superuser may read everything.
+    }
+    assert_says(&refused(&["bench", &locked]), &["permission denied", "make the file readable"]);
+}
+
+#[test]
+fn a_mistake_in_a_profile_of_ones_own_points_into_that_file() {
+    let directory = scratch("own_profile");
+    let text = zonda_ssd::profile::builtin_text("tiny").unwrap();
+    file(&directory, "mine.toml", text.replace("zones = 16", "zoness = 16"));
+    let job = file(&directory, "job.toml", "[drive]\nprofile = \"mine.toml\"\n[[job]]\noperation = \"read\"\n");
+    let line = 1 + text.lines().position(|line| line == "zones = 16").unwrap();
+    let place = format!("mine.toml:{line}:1");
+    assert_says(&refused(&["bench", &job]), &["unknown key \"zoness\"", &place, "did you mean \"zones\"?"]);
+    let profile = directory.join("mine.toml");
+    assert_says(&refused(&["drive", "show", profile.to_str().unwrap()]), &["unknown key \"zoness\"", &place]);
+    let job = file(&directory, "job.toml", "[drive]\nprofile = \"none.toml\"\n[[job]]\noperation = \"read\"\n");
+    assert_says(&refused(&["bench", &job]), &["\"none.toml\" cannot be read: there is no such file", "job.toml:2:11"]);
+}
+
+#[test]
+fn a_profile_is_looked_for_beside_the_job_file() {
+    let directory = scratch("beside");
+    file(&directory, "mine.toml", zonda_ssd::profile::builtin_text("tiny").unwrap());
+    let job =
+        file(&directory, "job.toml", "[drive]\nprofile = \"mine.toml\"\n[[job]]\noperation = \"read\"\nzones = 0\n");
+    assert_eq!(zonda(&["bench", &job, "--quiet"]).code, Some(0));
+}
+
+#[test]
+fn a_directory_for_results_that_cannot_be_made_is_told_before_the_run() {
+    let occupied = file(&scratch("occupied"), "file", "");
+    let message = refused(&["bench", "examples/append.toml", "--out", &occupied]);
+    assert_says(&message, &["cannot be made", "a directory in which you may write"]);
+}
+
+#[test]
+fn usage_that_makes_no_sense_is_refused() {
+    assert_says(&refused(&["sim", "--seeds", "0"]), &["--seeds", "0 is not in 1.."]);
+    assert_says(&refused(&["sim", "--threads", "0"]), &["--threads", "0 is not in 1.."]);
+    assert_says(&refused(&["sim", "--lite", "--swarm"]), &["cannot be used with"]);
+    assert_says(&refused(&["sim", "7", "--seeds", "3"]), &["cannot be used with"]);
+    assert_says(&refused(&["sim", "--bug", "typo"]), &["invalid value 'typo'", "lost-wakeup"]);
+    assert_says(&refused(&["sim", "--first", "18446744073709551615"]), &["more than there are", "a smaller --first"]);
+    assert_says(&refused(&["bench"]), &["JOB.toml", "Usage: zonda bench"]);
+    assert_says(&refused(&["bnech"]), &["unrecognized subcommand 'bnech'", "'bench'"]);
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zonda"));
+    command.args(["bench", "examples/tour.toml", "--json", "--quiet"]).current_dir(root());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+}

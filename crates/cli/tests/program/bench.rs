@@ -1,0 +1,129 @@
+//! `zonda bench` and `zonda demo`.
+
+use super::{assert_golden, file, json_of, output_of, scratch, zonda};
+
+/// A little of everything on a drive that one can see whole.
+const TINY: &str = r#"
+[drive]
+profile = "tiny"
+
+[[drive.layer]]
+kind = "fault"
+status = "unrecovered read error"
+operations = ["read"]
+when = { every = 100 }
+
+[[drive.layer]]
+kind = "trace"
+events = 10
+
+[[job]]
+name = "log, and more"
+operation = "append"
+block_size = "16 KiB"
+workers = 2
+zones = "0..3"
+
+[[job]]
+operation = "write"
+block_size = "64 KiB"
+zones = "3..5"
+finish_at = 0.4
+
+[[job]]
+name = "reader"
+operation = "randread"
+queue_depth = 4
+zones = "8..12"
+operations = 2000
+
+[[job]]
+operation = "reset"
+zones = "14..16"
+"#;
+
+#[test]
+fn the_figures_of_a_small_run() {
+    let job = file(&scratch("small"), "tiny.toml", TINY);
+    assert_golden("bench_tiny.txt", &output_of(&["bench", &job]));
+    assert_golden("bench_tiny_wide.txt", &output_of(&["bench", &job, "--wide"]));
+}
+
+#[test]
+fn two_runs_are_the_same_and_another_seed_makes_another() {
+    let job = file(&scratch("twice"), "tiny.toml", TINY);
+    let run = |seed: &str| output_of(&["bench", &job, "--json", "--seed", seed]);
+    assert_eq!(run("1"), output_of(&["bench", &job, "--json"]));
+    assert_ne!(run("1"), run("2"));
+}
+
+#[test]
+fn results_are_written_to_a_directory() {
+    let directory = scratch("results");
+    let job = file(&directory, "tiny.toml", TINY);
+    let out = directory.join("a/b");
+    let output = output_of(&["bench", &job, "--out", out.to_str().unwrap()]);
+    assert!(output.contains("report.html"), "{output}");
+    let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(read("job.toml"), TINY);
+    assert!(read("report.html").to_lowercase().starts_with("<!doctype html>"));
+    let result: serde_json::Value = serde_json::from_str(&read("result.json")).unwrap();
+    assert_eq!(result, json_of(&["bench", &job, "--json"]));
+    assert_eq!(read("trace.txt").lines().count(), 10);
+
+    let series = read("series.csv");
+    let mut lines = series.lines();
+    assert_eq!(lines.next(), Some("start_ns,length_ns,job,operations,bytes,errors,mean_latency_ns,p99_latency_ns"));
+    assert!(lines.next().unwrap().starts_with("0,10000000,\"log, and more\","), "{series}");
+    let zones = read("zones.csv");
+    let mut lines = zones.lines();
+    assert_eq!(lines.next(), Some("zone,state,written_blocks,written_bytes"));
+    assert_eq!(lines.next(), Some("0,full,384,1572864"));
+    assert_eq!(lines.count(), 15);
+}
+
+#[test]
+fn a_run_that_is_read_by_no_terminal_has_no_colours() {
+    let job = file(&scratch("plain"), "tiny.toml", TINY);
+    let ran = zonda(&["bench", &job]);
+    assert!(!ran.stdout.contains('\u{1b}') && !ran.stderr.contains('\u{1b}'));
+}
+
+#[test]
+fn verbose_says_how_fast_the_simulation_ran() {
+    let job = file(&scratch("verbose"), "tiny.toml", TINY);
+    assert!(output_of(&["bench", &job, "--verbose"]).contains("Simulated "));
+}
+
+#[test]
+fn the_demo_tells_its_story_and_writes_a_report() {
+    let out = scratch("demo");
+    let output = output_of(&["demo", "--quiet", "--out", out.to_str().unwrap()]);
+    for part in ["Eight writers append", "write amplification", "each cell is a zone", "latency of", "report.html"] {
+        assert!(output.contains(part), "\"{part}\" is not in:\n{output}");
+    }
+    assert!(out.join("report.html").exists() && out.join("tour.toml").exists());
+}
+
+#[test]
+fn a_job_that_gives_up_fails_the_run() {
+    let job = r#"
+        [drive]
+        profile = "tiny"
+        [[drive.layer]]
+        kind = "fault"
+        status = "write fault"
+        operations = ["write"]
+        when = { every = 1 }
+        [[job]]
+        operation = "write"
+        zones = "0..1"
+        block_size = "4 KiB"
+        on_full = "reset"
+        time = "10 s"
+    "#;
+    let job = file(&scratch("gives-up"), "job.toml", job);
+    let ran = zonda(&["bench", &job]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stdout.contains("FAILED"), "{}", ran.stdout);
+}

@@ -1,0 +1,83 @@
+//! The program as its users meet it: started, read and judged from outside.
+
+mod bad_input;
+mod bench;
+mod drive;
+mod examples;
+mod sim;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What a command left.
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs `zonda` from the root of the workspace.
+fn zonda(arguments: &[&str]) -> Ran {
+    zonda_with_input(arguments, "")
+}
+
+/// Runs `zonda` with this on its standard input.
+fn zonda_with_input(arguments: &[&str], input: &str) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zonda"));
+    command.args(arguments).current_dir(root()).env_remove("NO_COLOR");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    // A program that fails before it reads closes its end: that is its right.
+    let _ = child.stdin.take().expect("the input is a pipe").write_all(input.as_bytes());
+    let output = child.wait_with_output().expect("the program ends");
+    Ran {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("output is UTF-8"),
+        stderr: String::from_utf8(output.stderr).expect("messages are UTF-8"),
+    }
+}
+
+/// Runs `zonda`, which must succeed, and returns its output.
+fn output_of(arguments: &[&str]) -> String {
+    let ran = zonda(arguments);
+    assert_eq!(ran.code, Some(0), "{arguments:?}: {}", ran.stderr);
+    ran.stdout
+}
+
+fn json_of(arguments: &[&str]) -> serde_json::Value {
+    let output = output_of(arguments);
+    assert_eq!(output.lines().count(), 1, "one object, and nothing else");
+    serde_json::from_str(&output).unwrap_or_else(|error| panic!("{arguments:?}: {error}\n{output}"))
+}
+
+/// The root of the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A directory for the files of one test, empty.
+fn scratch(test: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory).expect("the scratch directory can be made");
+    directory
+}
+
+/// Writes a file for one test, and returns its path.
+fn file(directory: &Path, name: &str, contents: impl AsRef<[u8]>) -> String {
+    let path = directory.join(name);
+    std::fs::write(&path, contents).expect("the file can be written");
+    path.to_str().expect("the path is UTF-8").to_owned()
+}
+
+/// Holds a text against `tests/golden/NAME`, or writes it there if `ZONDA_UPDATE_GOLDEN` is set.
+fn assert_golden(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("ZONDA_UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, text).expect("the golden file can be written");
+        return;
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(text, golden, "{name} differs; ZONDA_UPDATE_GOLDEN=1 writes it anew");
+}

@@ -1,0 +1,49 @@
+//! `zonda sim`.
+
+use super::{json_of, output_of, scratch, zonda};
+
+#[test]
+fn a_batch_is_summed_up_and_does_not_depend_on_the_number_of_threads() {
+    let batch = |threads: &str| {
+        json_of(&["sim", "--lite", "--seeds", "12", "--first", "5", "--threads", threads, "--json", "--quiet"])
+    };
+    let summary = batch("1");
+    assert_eq!((&summary["seeds"], &summary["good"], &summary["first"]), (&12.into(), &12.into(), &5.into()));
+    assert!(summary["commands"].as_u64().unwrap() > 100);
+    assert_eq!(summary, batch("3"));
+}
+
+#[test]
+fn a_seed_is_replayed_with_its_story() {
+    let story = output_of(&["sim", "3", "--lite"]);
+    assert!(story.starts_with("Seed 3"), "{story}");
+    assert_eq!(story, output_of(&["sim", "3", "--lite"]));
+}
+
+#[test]
+fn a_planted_bug_is_found_and_told_with_the_command_that_replays_it() {
+    let arguments = ["sim", "--lite", "--seeds", "20", "--bug", "reset-keeps-contents", "--quiet"];
+    let ran = zonda(&arguments);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
+    let replay = ran.stdout.lines().find_map(|line| line.trim().strip_prefix("replay with: zonda "));
+    let replay: Vec<&str> = replay.expect("there is a command to replay").split(' ').collect();
+    let again = zonda(&replay);
+    assert_eq!(again.code, Some(1), "{}", again.stdout);
+}
+
+#[test]
+fn a_failure_is_made_small_and_written_down() {
+    let out = scratch("bugbase");
+    let ran = zonda(&["sim", "0", "--bug", "reset-keeps-contents", "--shrink", "--out", out.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("The same failure with "), "{}", ran.stdout);
+    let entry = std::fs::read_to_string(out.join("reset-keeps-contents-0.toml")).unwrap();
+    let entry = zonda_sim::BugbaseEntry::parse(&entry).unwrap();
+    assert_eq!(entry.check(), Ok(()));
+}
+
+#[test]
+fn a_good_seed_has_nothing_to_shrink() {
+    assert!(output_of(&["sim", "3", "--lite", "--shrink"]).contains("nothing to shrink"));
+}
