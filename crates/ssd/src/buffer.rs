@@ -22,6 +22,16 @@ pub(crate) struct Admitted {
     pub(crate) bytes: u64,
 }
 
+/// Who waits for room that will never come back by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stuck {
+    Nobody,
+    /// Writes of one group, at its cap.
+    Group(u32),
+    /// All of them.
+    All,
+}
+
 /// Room for writes.
 #[derive(Debug)]
 pub(crate) struct WriteBuffer {
@@ -35,6 +45,10 @@ pub(crate) struct WriteBuffer {
     used_by_group: Vec<u64>,
     /// Of the used bytes, those on their way in or in a program that will end: room that will come back by itself.
     returning_bytes: u64,
+    /// The same for each group, where there is a cap.
+    returning_by_group: Vec<u64>,
+    /// A group found waiting at its cap, none of which will come back by itself.
+    stuck_group: Option<u32>,
     queue: VecDeque<Waiting>,
     /// With [`Admission::RoundRobin`]: a queue for each group, and the group whose turn was last.
     queues: BTreeMap<u32, VecDeque<Waiting>>,
@@ -59,6 +73,8 @@ impl WriteBuffer {
             used_bytes: 0,
             used_by_group: vec![0; if cap.is_some() { groups as usize } else { 0 }],
             returning_bytes: 0,
+            returning_by_group: vec![0; if cap.is_some() { groups as usize } else { 0 }],
+            stuck_group: None,
             queue: VecDeque::new(),
             queues: BTreeMap::new(),
             last_group: 0,
@@ -77,9 +93,19 @@ impl WriteBuffer {
         !self.queue.is_empty() || !self.queues.is_empty()
     }
 
+    /// Whether the latest write of this group to ask for room still waits, or part of it.
+    pub(crate) fn keeps_waiting(&self, command: u32, group: u32) -> bool {
+        let queue = match self.admission {
+            Admission::RoundRobin => self.queues.get(&group),
+            Admission::FirstCome | Admission::Strict => Some(&self.queue),
+        };
+        queue.and_then(VecDeque::back).is_some_and(|last| last.command == command)
+    }
+
     /// Lets one piece in, if there is room for one that may go first.
     #[inline]
     pub(crate) fn next_admitted(&mut self) -> Option<Admitted> {
+        self.stuck_group = None;
         match self.admission {
             Admission::FirstCome => self.admit_first_with_room(),
             Admission::Strict => self.admit_at(0),
@@ -96,28 +122,39 @@ impl WriteBuffer {
     }
 
     /// Data have arrived and now wait for their unit to fill: their room does not come back by itself.
-    pub(crate) fn hold(&mut self, bytes: u64) {
+    pub(crate) fn hold(&mut self, group: u32, bytes: u64) {
         self.returning_bytes -= bytes;
+        if let Some(returning) = self.returning_by_group.get_mut(group as usize) {
+            *returning -= bytes;
+        }
     }
 
     /// Held data are to be programmed: their room will come back.
-    pub(crate) fn will_return(&mut self, bytes: u64) {
+    pub(crate) fn will_return(&mut self, group: u32, bytes: u64) {
         self.returning_bytes += bytes;
+        if let Some(returning) = self.returning_by_group.get_mut(group as usize) {
+            *returning += bytes;
+        }
     }
 
     /// A program has ended.
     #[inline]
     pub(crate) fn give_back(&mut self, group: u32, bytes: u64) {
-        self.returning_bytes -= bytes;
+        self.hold(group, bytes);
         self.used_bytes -= bytes;
         if let Some(used) = self.used_by_group.get_mut(group as usize) {
             *used -= bytes;
         }
     }
 
-    /// Whether writes wait for room that will never come back by itself.
-    pub(crate) fn is_stuck(&self) -> bool {
-        self.is_waited_for() && self.returning_bytes == 0
+    /// Writes that wait for room that will never come back by itself, after nobody was let in.
+    pub(crate) fn stuck(&self) -> Stuck {
+        match self.stuck_group {
+            _ if !self.is_waited_for() => Stuck::Nobody,
+            _ if self.returning_bytes == 0 => Stuck::All,
+            Some(group) => Stuck::Group(group),
+            None => Stuck::Nobody,
+        }
     }
 
     pub(crate) fn used_bytes(&self) -> u64 {
@@ -126,9 +163,12 @@ impl WriteBuffer {
 
     fn room_for(&self, waiting: &Waiting) -> u64 {
         let group_used = self.used_by_group.get(waiting.group as usize).copied().unwrap_or(0);
+        let returning = self.returning_by_group.get(waiting.group as usize).copied().unwrap_or(self.returning_bytes);
         let room = (self.capacity_bytes.saturating_sub(self.used_bytes)).min(self.cap_bytes.saturating_sub(group_used));
         let room = room - room % self.block_bytes;
-        let least = if self.returning_bytes == 0 { self.block_bytes } else { self.piece_bytes.min(waiting.left_bytes) };
+        // Where no more room will come back by itself, whatever is left has to do.
+        let is_last = self.returning_bytes == 0 || (returning == 0 && group_used + self.piece_bytes > self.cap_bytes);
+        let least = if is_last { self.block_bytes } else { self.piece_bytes.min(waiting.left_bytes) };
         if room >= least { room.min(waiting.left_bytes) } else { 0 }
     }
 
@@ -150,9 +190,19 @@ impl WriteBuffer {
             if group_used + self.piece_bytes <= self.cap_bytes {
                 return None; // Held up by the buffer as a whole: nobody passes.
             }
+            self.note_if_stuck(waiting.group);
             held_groups.push(waiting.group);
         }
         None
+    }
+
+    /// A group waits at its cap.
+    fn note_if_stuck(&mut self, group: u32) {
+        let is_capped =
+            self.used_by_group.get(group as usize).is_some_and(|used| used + self.piece_bytes > self.cap_bytes);
+        if is_capped && self.returning_by_group[group as usize] == 0 && self.used_bytes < self.capacity_bytes {
+            self.stuck_group = Some(group);
+        }
     }
 
     fn admit_at(&mut self, index: usize) -> Option<Admitted> {
@@ -178,6 +228,7 @@ impl WriteBuffer {
             let waiting = *queue.front().expect("an empty queue is removed");
             let bytes = self.room_for(&waiting).min(self.piece_bytes);
             if bytes == 0 {
+                self.note_if_stuck(group);
                 continue;
             }
             let queue = self.queues.get_mut(&group).expect("the group was listed");
@@ -197,7 +248,7 @@ impl WriteBuffer {
 
     fn let_in(&mut self, waiting: Waiting, bytes: u64) -> Admitted {
         self.take(waiting.group, bytes);
-        self.returning_bytes += bytes;
+        self.will_return(waiting.group, bytes);
         Admitted { command: waiting.command, bytes }
     }
 
@@ -205,6 +256,9 @@ impl WriteBuffer {
         assert!(self.returning_bytes <= self.used_bytes, "room that comes back is room in use");
         let grouped: u64 = self.used_by_group.iter().sum();
         assert!(self.used_by_group.is_empty() || grouped == self.used_bytes, "each byte in use belongs to a group");
+        let returning: u64 = self.returning_by_group.iter().sum();
+        let is_whole = self.used_by_group.is_empty() || returning == self.returning_bytes;
+        assert!(is_whole, "each byte that comes back belongs to a group");
     }
 }
 
@@ -277,10 +331,22 @@ mod tests {
         ask(&mut buffer, 1, 0, 100);
         assert_eq!(admitted(&mut buffer), [(1, 100)]);
         ask(&mut buffer, 2, 1, 10);
-        assert!(!buffer.is_stuck(), "the data are still on their way in");
-        buffer.hold(100);
-        assert!(buffer.is_stuck());
-        buffer.will_return(40);
-        assert!(!buffer.is_stuck());
+        assert_eq!(buffer.stuck(), Stuck::Nobody, "the data are still on their way in");
+        buffer.hold(0, 100);
+        assert_eq!(buffer.stuck(), Stuck::All);
+        buffer.will_return(0, 40);
+        assert_eq!(buffer.stuck(), Stuck::Nobody);
+    }
+
+    #[test]
+    fn a_group_at_its_cap_with_data_that_wait_for_more_is_stuck_whatever_others_do() {
+        let mut buffer = buffer(Admission::FirstCome, Some(30));
+        ask(&mut buffer, 1, 0, 30);
+        ask(&mut buffer, 2, 1, 30);
+        assert_eq!(admitted(&mut buffer), [(1, 30), (2, 30)]);
+        ask(&mut buffer, 3, 0, 10);
+        assert_eq!((admitted(&mut buffer), buffer.stuck()), (vec![], Stuck::Nobody));
+        buffer.hold(0, 30);
+        assert_eq!((admitted(&mut buffer), buffer.stuck()), (vec![], Stuck::Group(0)));
     }
 }

@@ -1,4 +1,4 @@
-//! Taking a command: its effect on zones and contents, at once; then its way through the firmware.
+//! Taking a command: its effect on zones and contents, at once.
 
 use zonda_zoned::zones::{WriteGrant, ZoneEffect, ZoneSnapshot};
 use zonda_zoned::{
@@ -7,7 +7,6 @@ use zonda_zoned::{
 };
 
 use crate::bug::SeededBug;
-use crate::events::Event;
 use crate::pending::{BlockUndo, CommandFlags, Kind, PendingCommand, Undo, ZoneUndo};
 use crate::ssd::Ssd;
 
@@ -119,8 +118,9 @@ impl Ssd {
         pending.zone = zone;
         pending.offset_bytes = grant.offset_blocks.bytes(self.geometry.block_size_bytes);
         pending.bytes = blocks.bytes(self.geometry.block_size_bytes);
-        pending.flags.opens_zone = grant.opened || grant.offset_blocks == Blocks::ZERO;
         pending.flags.is_conventional = zone.0 < self.geometry.conventional_zone_count;
+        let is_first = grant.offset_blocks == Blocks::ZERO && !pending.flags.is_conventional;
+        pending.flags.opens_zone = grant.opened || is_first;
         self.counters.host_write_bytes += pending.bytes;
         if grant.overwrites {
             self.keep_overwritten(grant.start, blocks, pending);
@@ -154,8 +154,8 @@ impl Ssd {
         }
         let mut undo = Box::new(Undo::default());
         for (zone, first, count) in pieces_by_zone(self.geometry.zone_size_blocks, start, blocks) {
+            self.settle_earlier_overwrites(zone, first, count);
             for block in first..first + count {
-                self.settle_earlier_overwrites(zone, block);
                 let before = self.store.save(zone, block).expect("a store that keeps payloads saves blocks");
                 undo.blocks.push(BlockUndo { zone, block, before });
             }
@@ -164,17 +164,25 @@ impl Ssd {
         pending.undo = Some(undo);
     }
 
-    /// An earlier write to this block that is still under way can no longer be taken back: its contents are what the
+    /// An earlier write to these blocks that is still under way can no longer be taken back: its contents are what the
     /// later write's undoing leads to.
-    fn settle_earlier_overwrites(&mut self, zone: ZoneIndex, block: u64) {
+    fn settle_earlier_overwrites(&mut self, zone: ZoneIndex, first: u64, count: u64) {
         if self.overwrites_in_flight == 0 {
             return;
         }
+        let (from, to) = ((zone, first), (zone, first + count));
         let mut emptied = 0;
         for command in self.commands.values_mut() {
             let Some(undo) = &mut command.undo else { continue };
+            // Blocks are in order: most commands are out of reach at a glance.
+            let (lowest, highest) = (undo.blocks.first(), undo.blocks.last());
+            let is_near = lowest.is_some_and(|kept| (kept.zone, kept.block) < to)
+                && highest.is_some_and(|kept| (kept.zone, kept.block) >= from);
+            if !is_near {
+                continue;
+            }
             let before = undo.blocks.len();
-            undo.blocks.retain(|kept| (kept.zone, kept.block) != (zone, block));
+            undo.blocks.retain(|kept| !(from..to).contains(&(kept.zone, kept.block)));
             emptied += u32::from(before > 0 && undo.blocks.is_empty());
         }
         self.overwrites_in_flight -= emptied;
@@ -184,8 +192,8 @@ impl Ssd {
         for range in ranges {
             for (zone, first, count) in pieces_by_zone(self.geometry.zone_size_blocks, range.start, range.blocks) {
                 self.zone_marks[zone.as_usize()].changes += 1;
+                self.settle_earlier_overwrites(zone, first, count);
                 for block in first..first + count {
-                    self.settle_earlier_overwrites(zone, block);
                     self.store.zero(zone, block);
                 }
             }
@@ -311,84 +319,6 @@ impl Ssd {
             cost += reset.serial_partly_written;
         }
         cost
-    }
-
-    fn enter_firmware(&mut self, index: u32) {
-        let command = &self.commands[index];
-        let (kind, server) = (command.kind, self.timing.server(command.kind));
-        let is_passed_by = kind != Kind::Reset && self.timing.opcode(kind).is_parallel_only;
-        if is_passed_by && self.firmware[server].is_free() {
-            return self.after_firmware(index);
-        }
-        if let Some(starting) = self.firmware[server].arrive(index) {
-            self.start_firmware(server, starting);
-        }
-    }
-
-    fn start_firmware(&mut self, server: usize, index: u32) {
-        let (timing, command) = (&self.timing, &mut self.commands[index]);
-        let time = if command.kind == Kind::Reset {
-            let piece = timing.reset.piece;
-            let time = if piece == Duration::ZERO { command.serial_left } else { command.serial_left.min(piece) };
-            command.serial_left = command.serial_left - time;
-            time
-        } else {
-            let extra = if command.flags.opens_zone { timing.zone_open_extra } else { Duration::ZERO };
-            timing.opcode(command.kind).serial.draw(command.bytes, &mut self.prngs.firmware) + extra
-        };
-        let end = crate::station::serve(&mut self.firmware[server], self.now, time);
-        self.events.schedule(end, Event::FirmwareEnd(index));
-    }
-
-    pub(crate) fn on_firmware_end(&mut self, index: u32) {
-        let command = &self.commands[index];
-        let server = self.timing.server(command.kind);
-        let goes_on = command.kind == Kind::Reset && command.serial_left > Duration::ZERO;
-        if let Some(next) = self.firmware[server].depart() {
-            self.start_firmware(server, next);
-        }
-        if !goes_on {
-            return self.after_firmware(index);
-        }
-        // The rest of a reset's work queues behind whoever waits.
-        if let Some(starting) = self.firmware[server].arrive(index) {
-            self.start_firmware(server, starting);
-        }
-    }
-
-    fn after_firmware(&mut self, index: u32) {
-        let kind = self.commands[index].kind;
-        if matches!(kind, Kind::Write | Kind::Append | Kind::WriteZeroes) {
-            return self.ask_for_room(index);
-        }
-        let time = self.parallel_time(index);
-        if kind == Kind::Short && self.commands[index].committed_bytes > 0 {
-            self.commit(index);
-        }
-        if time > Duration::ZERO {
-            self.events.schedule(self.now + time, Event::CommandTimer(index));
-        } else {
-            self.on_command_timer(index);
-        }
-    }
-
-    /// Draws the time a command takes beside all others.
-    pub(crate) fn parallel_time(&mut self, index: u32) -> Duration {
-        let command = &self.commands[index];
-        let (kind, bytes) = (command.kind, command.bytes);
-        let prng = &mut self.prngs.firmware;
-        match kind {
-            Kind::Reset => self.timing.reset.parallel.draw(prng),
-            _ => self.timing.opcode(kind).parallel.draw(bytes, prng),
-        }
-    }
-
-    pub(crate) fn on_command_timer(&mut self, index: u32) {
-        match self.commands[index].kind {
-            Kind::Read => self.start_read(index),
-            Kind::Finish => self.start_finish(index),
-            Kind::Short | Kind::Reset | Kind::Write | Kind::Append | Kind::WriteZeroes => self.complete(index),
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::ssd::Ssd;
 impl Ssd {
     /// Blocks of a conventional write are in the buffer.
     pub(crate) fn arrive_conventional(&mut self, index: u32, bytes: u64, waiter: u32) {
-        self.buffer.hold(bytes);
+        self.buffer.hold(CONVENTIONAL_GROUP, bytes);
         let block_bytes = self.timing.block_bytes;
         let command = &self.commands[index];
         let zone_start = self.geometry.zone_start(command.zone).0;
@@ -34,7 +34,7 @@ impl Ssd {
     }
 
     fn program_conventional(&mut self, blocks: Vec<u32>, waiter: u32) {
-        self.buffer.will_return(blocks.len() as u64 * self.timing.block_bytes);
+        self.buffer.will_return(CONVENTIONAL_GROUP, blocks.len() as u64 * self.timing.block_bytes);
         if waiter != NONE {
             self.commands[waiter].parts += 1;
         }
@@ -69,6 +69,7 @@ impl Ssd {
             die: placed.die,
             place: Place::Conventional { unit: placed.unit, program: placed.program },
             host_bytes,
+            spilled_bytes: 0,
             pad_bytes: if cause == Cause::Host { self.timing.program_unit_bytes - host_bytes } else { 0 },
             pages_to_load,
             group: CONVENTIONAL_GROUP,
@@ -132,6 +133,7 @@ impl Ssd {
             pages_to_sense: pages,
             pages_to_send: pages,
             bytes: read_unit,
+            between_bytes: pages.saturating_sub(2) * read_unit,
             last_bytes: read_unit,
         };
         let chain = self.chains.insert(chain);

@@ -2,7 +2,8 @@
 //!
 //! Reads that wait when a program or erase starts, ends or reaches the end of a slice are served first, all of them;
 //! those that come while these are served wait for the next slice. So neither starves the other: a busy die alternates
-//! between the reads at hand and a slice of work.
+//! between the reads at hand and a slice of work. A unit whose data are coming in over the channel has begun: its register
+//! is taken, and reads that come then wait for the end of its first slice.
 
 use std::collections::VecDeque;
 
@@ -51,7 +52,7 @@ pub(crate) struct Die {
     /// Reads that go before the work at hand.
     reads_before_work: usize,
     busy_since: Option<Instant>,
-    pub(crate) busy: Duration,
+    busy: Duration,
 }
 
 impl Die {
@@ -125,6 +126,11 @@ impl Die {
             (Some(_), _) => {}
         }
         self.state = state;
+    }
+
+    /// Busy time up to `now`, what is under way included.
+    pub(crate) fn busy_until(&self, now: Instant) -> Duration {
+        self.busy_since.map_or(self.busy, |since| self.busy + (now - since))
     }
 
     /// The end of the slice that is running at `now`, if it comes before the work's own end and reads may use it.

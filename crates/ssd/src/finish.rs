@@ -67,7 +67,7 @@ impl Ssd {
             run.committed_blocks = view.written_blocks.0;
             let group = self.group_of_zone(zone);
             self.buffer.take(group, left_bytes);
-            self.buffer.will_return(left_bytes);
+            self.buffer.will_return(group, left_bytes);
             self.arrive_in_zone(zone, left_bytes, NONE);
         }
     }
@@ -88,7 +88,7 @@ impl Ssd {
         let written = run.layout.bytes_on_slot(from_bytes, slot).max(row_start);
         let pad_bytes = run.layout.bytes_on_slot(until_bytes, slot).min(row_end).saturating_sub(written);
         let host_bytes = u64::from(std::mem::take(&mut run.held_bytes[at]));
-        self.buffer.will_return(host_bytes);
+        self.buffer.will_return(self.group_of_zone(zone), host_bytes);
         self.program_zone(zone, slot, row, Cause::Padding, host_bytes, pad_bytes, NONE, index);
     }
 

@@ -49,6 +49,7 @@ mod counters;
 mod die;
 mod events;
 mod finish;
+mod firmware;
 mod layout;
 mod map;
 mod media;

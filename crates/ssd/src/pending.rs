@@ -94,6 +94,9 @@ pub(crate) struct BlockUndo {
     pub(crate) before: BlockContents,
 }
 
+/// What every block's size is a multiple of.
+const SMALLEST_BLOCK_BYTES: u32 = 512;
+
 /// Pages of one command on one die, sensed one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadChain {
@@ -104,23 +107,53 @@ pub(crate) struct ReadChain {
     pub(crate) die: u16,
     pub(crate) pages_to_sense: u32,
     pub(crate) pages_to_send: u32,
-    /// Bytes wanted of the page at hand, of the last page, and of those between.
+    /// Bytes wanted of the page at hand, of the pages between it and the last together, and of the last.
     pub(crate) bytes: u32,
+    pub(crate) between_bytes: u32,
     pub(crate) last_bytes: u32,
 }
 
 impl ReadChain {
+    pub(crate) fn of_one_page(command: u32, die: u16, bytes: u32) -> ReadChain {
+        ReadChain {
+            command,
+            collection: NONE,
+            die,
+            pages_to_sense: 1,
+            pages_to_send: 1,
+            bytes,
+            between_bytes: 0,
+            last_bytes: bytes,
+        }
+    }
+
     /// Bytes wanted of the page at hand.
     #[inline]
     pub(crate) fn page_bytes(&self) -> u32 {
         if self.pages_to_sense == 1 { self.last_bytes } else { self.bytes }
     }
 
-    /// The page at hand is up; those between the first and the last are wanted whole.
+    /// The page at hand is up. Of those between it and the last, each is taken to be wanted alike: whole pages in a
+    /// zone; of scattered blocks of a conventional zone, their sum is right.
     #[inline]
-    pub(crate) fn page_is_sensed(&mut self, whole_page_bytes: u32) {
+    pub(crate) fn page_is_sensed(&mut self) {
         self.pages_to_sense -= 1;
-        self.bytes = whole_page_bytes;
+        if self.pages_to_sense > 1 {
+            let share = self.between_bytes / (self.pages_to_sense - 1);
+            self.bytes = share - share % SMALLEST_BLOCK_BYTES;
+            self.between_bytes -= self.bytes;
+        }
+    }
+
+    /// One page more is wanted, before any is sensed.
+    #[inline]
+    pub(crate) fn add_page(&mut self, bytes: u32) {
+        if self.pages_to_sense > 1 {
+            self.between_bytes += self.last_bytes;
+        }
+        self.pages_to_sense += 1;
+        self.pages_to_send += 1;
+        self.last_bytes = bytes;
     }
 }
 
@@ -155,6 +188,8 @@ pub(crate) struct Work {
     pub(crate) place: Place,
     /// Bytes of host data, whose room in the buffer comes back.
     pub(crate) host_bytes: u64,
+    /// Bytes of host data that were spilled before, and gave their room back then.
+    pub(crate) spilled_bytes: u64,
     pub(crate) pad_bytes: u64,
     pub(crate) pages_to_load: u32,
     /// Group of the buffer's cap.

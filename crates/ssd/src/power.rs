@@ -58,7 +58,9 @@ impl Ssd {
                 {
                     continue;
                 }
-                self.zones.power_cycle();
+                if self.zones.zone(entry.zone).state.is_open() {
+                    self.zones.power_cycle();
+                }
                 if let Some(contents) = entry.contents {
                     self.store.put_back(entry.zone, Some(contents));
                 }

@@ -70,9 +70,7 @@ impl Ssd {
     /// A read of one page on a die starts.
     pub(crate) fn add_chain(&mut self, command: u32, die: u16, bytes: u32) {
         self.commands[command].parts += 1;
-        let chain =
-            ReadChain { command, collection: NONE, die, pages_to_sense: 1, pages_to_send: 1, bytes, last_bytes: bytes };
-        let chain = self.chains.insert(chain);
+        let chain = self.chains.insert(ReadChain::of_one_page(command, die, bytes));
         self.add_die_read(usize::from(die), chain);
     }
 
@@ -81,22 +79,10 @@ impl Ssd {
         self.commands[command].parts += 1;
         let chain = self.chain_on_die[usize::from(die)];
         if chain == NONE {
-            let chain = ReadChain {
-                command,
-                collection: NONE,
-                die,
-                pages_to_sense: 1,
-                pages_to_send: 1,
-                bytes,
-                last_bytes: bytes,
-            };
-            self.chain_on_die[usize::from(die)] = self.chains.insert(chain);
+            self.chain_on_die[usize::from(die)] = self.chains.insert(ReadChain::of_one_page(command, die, bytes));
             used.push(die);
         } else {
-            let chain = &mut self.chains[chain];
-            chain.pages_to_sense += 1;
-            chain.pages_to_send += 1;
-            chain.last_bytes = bytes;
+            self.chains[chain].add_page(bytes);
         }
     }
 

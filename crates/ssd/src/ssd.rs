@@ -180,7 +180,7 @@ impl Ssd {
     #[must_use]
     pub fn utilisation(&self) -> Utilisation {
         Utilisation {
-            die_busy_ns: self.dies.iter().map(|die| Utilisation::of(die.busy)).collect(),
+            die_busy_ns: self.dies.iter().map(|die| Utilisation::of(die.busy_until(self.now))).collect(),
             channel_busy_ns: self.channels.iter().map(|channel| Utilisation::of(channel.busy)).collect(),
             link_out_busy_ns: Utilisation::of(self.link_out.busy),
             link_in_busy_ns: Utilisation::of(self.link_in.busy),
@@ -248,7 +248,7 @@ impl Ssd {
         {
             let first = self.geometry.zone_start(zone).0;
             conventional.prefill(first..first + blocks.0);
-            return Ok(());
+            return self.zones.set_written(zone, blocks);
         }
         if blocks.0 == 0 {
             return Ok(());

@@ -40,6 +40,7 @@ impl Ssd {
             die,
             place,
             host_bytes: 0,
+            spilled_bytes: 0,
             pad_bytes: 0,
             pages_to_load: 0,
             group: 0,
@@ -120,7 +121,7 @@ impl Ssd {
     fn on_sensed(&mut self, die: usize, index: u32) {
         let chain = &mut self.chains[index];
         let bytes = chain.page_bytes();
-        chain.page_is_sensed(self.timing.read_unit_bytes as u32);
+        chain.page_is_sensed();
         // The page's successor queues behind the reads that wait, before the die is free again. With a cache register
         // the die is free for others at once, but the command's own next page comes when this one has left.
         if chain.pages_to_sense > 0 && !self.timing.cache_read {
@@ -165,7 +166,7 @@ impl Ssd {
         self.counters.programs += 1;
         match work.cause {
             Cause::Spill => self.counters.programmed_spill_bytes += work.host_bytes,
-            _ => self.counters.programmed_host_bytes += work.host_bytes,
+            _ => self.counters.programmed_host_bytes += work.host_bytes + work.spilled_bytes,
         }
         self.counters.programmed_padding_bytes += work.pad_bytes;
         match work.place {

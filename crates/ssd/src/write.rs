@@ -2,7 +2,7 @@
 
 use zonda_zoned::{Duration, ZoneIndex};
 
-use crate::buffer::Waiting;
+use crate::buffer::{Stuck, Waiting};
 use crate::bug::SeededBug;
 use crate::conventional::CONVENTIONAL_GROUP;
 use crate::events::Event;
@@ -36,7 +36,7 @@ impl Ssd {
         self.commands[index].buffer_group = waiting.group;
         self.buffer.ask(waiting);
         self.admit();
-        self.counters.buffer_waits += u64::from(self.buffer.is_waited_for());
+        self.counters.buffer_waits += u64::from(self.buffer.keeps_waiting(index, waiting.group));
     }
 
     /// Lets in whoever has room; if nobody ever will, makes some.
@@ -45,7 +45,12 @@ impl Ssd {
             while let Some(admitted) = self.buffer.next_admitted() {
                 self.start_transfer(admitted.command, admitted.bytes);
             }
-            if !self.buffer.is_stuck() || !self.spill() {
+            let spilled = match self.buffer.stuck() {
+                Stuck::Nobody => false,
+                Stuck::All => self.spill(None),
+                Stuck::Group(group) => self.spill(Some(group)),
+            };
+            if !spilled {
                 return;
             }
         }
@@ -134,10 +139,12 @@ impl Ssd {
     pub(crate) fn commit(&mut self, index: u32) {
         let command = &self.commands[index];
         let (zone, bytes, generation) = (command.zone, command.committed_bytes, command.generation);
-        if self.zone_marks[zone.as_usize()].generation == generation {
+        // A finish that has overtaken the commit has taken these data along.
+        let is_sealed = self.runs[zone.as_usize()].as_ref().is_some_and(|run| run.is_sealed);
+        if self.zone_marks[zone.as_usize()].generation == generation && !is_sealed {
             let group = self.group_of_zone(zone);
             self.buffer.take(group, bytes);
-            self.buffer.will_return(bytes);
+            self.buffer.will_return(group, bytes);
             self.arrive_in_zone(zone, bytes, NONE);
         }
     }
@@ -151,7 +158,7 @@ impl Ssd {
 
     /// Data of a zone are held until their program unit is full, then programmed. `waiter` ends no earlier than that.
     pub(crate) fn arrive_in_zone(&mut self, zone: ZoneIndex, bytes: u64, waiter: u32) {
-        self.buffer.hold(bytes);
+        self.buffer.hold(self.group_of_zone(zone), bytes);
         let read_unit = self.timing.read_unit_bytes;
         let units_per_row = self.timing.program_unit_bytes / read_unit;
         let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is written has its run");
@@ -172,8 +179,8 @@ impl Ssd {
                 self.program_held(zone, slot, row, Cause::Host, waiter);
             }
         }
-        if end == self.timing.zone_capacity_bytes {
-            // The last rows of a zone may be shorter than a program unit.
+        if end == self.timing.zone_capacity_bytes || self.runs_at(zone).is_sealed {
+            // The last rows of a zone may be shorter than a program unit, and a read-only zone's never fill.
             self.flush_held(zone, Cause::Host, waiter);
         }
     }
@@ -186,7 +193,7 @@ impl Ssd {
     pub(crate) fn program_held(&mut self, zone: ZoneIndex, slot: u16, row: u32, cause: Cause, waiter: u32) {
         let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is written has its run");
         let host_bytes = u64::from(std::mem::take(&mut run.held_bytes[usize::from(slot)]));
-        self.buffer.will_return(host_bytes);
+        self.buffer.will_return(self.group_of_zone(zone), host_bytes);
         self.program_zone(zone, slot, row, cause, host_bytes, 0, waiter, NONE);
     }
 
@@ -194,7 +201,7 @@ impl Ssd {
     pub(crate) fn flush_held(&mut self, zone: ZoneIndex, cause: Cause, waiter: u32) {
         for slot in 0..self.runs_at(zone).stripe.len() {
             let run = self.runs_at(zone);
-            if run.held_bytes[slot] > 0 {
+            if run.held_bytes[slot] > 0 || (run.spilled_bytes[slot] > 0 && cause != Cause::Spill) {
                 let slot = slot as u16;
                 let bytes_on_slot = run.layout.bytes_on_slot(run.arrived_bytes, slot);
                 let row = ((bytes_on_slot - 1) / self.timing.program_unit_bytes) as u32;
@@ -219,6 +226,13 @@ impl Ssd {
         let (generation, group) = (self.zone_marks[zone.as_usize()].generation, self.group_of_zone(zone));
         let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is programmed has its run");
         run.unit_is_on_its_way(slot, row);
+        let spilled = &mut run.spilled_bytes[usize::from(slot)];
+        let spilled_bytes = if cause == Cause::Spill {
+            *spilled += host_bytes as u32;
+            0
+        } else {
+            u64::from(std::mem::take(spilled))
+        };
         let (die, erase_unit) = (run.stripe[usize::from(slot)].0, run.layout.erase_unit_of_row(row));
         let unit = crate::allocation::UnitOfZone { slot, row: erase_unit };
         if cause != Cause::Spill && self.allocator.program(zone, unit) {
@@ -232,8 +246,9 @@ impl Ssd {
             die,
             place: Place::Zone { zone, generation, slot, row },
             host_bytes,
+            spilled_bytes,
             pad_bytes,
-            pages_to_load: host_bytes.div_ceil(self.timing.read_unit_bytes) as u32,
+            pages_to_load: (host_bytes + spilled_bytes).div_ceil(self.timing.read_unit_bytes) as u32,
             group,
             command: waiter,
             padding,
@@ -242,18 +257,19 @@ impl Ssd {
     }
 
     /// The buffer is full of data that wait for more, and more cannot come in: they are programmed to a backup area
-    /// (single-level cells, as a rule), and will be programmed again with the rest of their unit. Returns whether there
-    /// was anything.
-    fn spill(&mut self) -> bool {
+    /// (single-level cells, as a rule), and will be programmed again with the rest of their unit. Where only a group is
+    /// at its cap, its data alone. Returns whether there was anything.
+    fn spill(&mut self, group: Option<u32>) -> bool {
         let mut spilled = false;
-        for zone in 0..self.runs.len() {
-            let holds = self.runs[zone].as_ref().is_some_and(|run| run.held_bytes.iter().any(|bytes| *bytes > 0));
-            if holds {
-                self.flush_held(ZoneIndex(zone as u32), Cause::Spill, NONE);
+        for zone in (0..self.runs.len() as u32).map(ZoneIndex) {
+            let Some(run) = &self.runs[zone.as_usize()] else { continue };
+            let holds = run.held_bytes.iter().any(|bytes| *bytes > 0);
+            if holds && group.is_none_or(|group| self.group_of_zone(zone) == group) {
+                self.flush_held(zone, Cause::Spill, NONE);
                 spilled = true;
             }
         }
-        self.flush_conventional(NONE) || spilled
+        (group.is_none() && self.flush_conventional(NONE)) || spilled
     }
 
     /// A write has been acknowledged.
@@ -286,7 +302,7 @@ impl Ssd {
         self.allocator.reset(zone);
         let Some(run) = self.runs[zone.as_usize()].take() else { return };
         let held: u64 = run.held_bytes.iter().map(|bytes| u64::from(*bytes)).sum();
-        self.buffer.will_return(held);
+        self.buffer.will_return(group, held);
         self.buffer.give_back(group, held);
         if let Some(finish) = run.waiting_finish {
             self.end_part(finish);

@@ -13,6 +13,8 @@ pub(crate) struct ZoneRun {
     pub(crate) arrived_bytes: u64,
     /// Of each slot, bytes in the buffer that wait for their program unit to fill.
     pub(crate) held_bytes: Box<[u32]>,
+    /// Of each slot, bytes of that unit that have been spilled, and will be programmed again with the rest of it.
+    pub(crate) spilled_bytes: Box<[u32]>,
     /// Program units between buffer and flash: they are still read from the buffer.
     pub(crate) on_the_way: Vec<(u32, u16)>,
     /// Writes taken and not yet completed.
@@ -29,11 +31,12 @@ pub(crate) struct ZoneRun {
 
 impl ZoneRun {
     pub(crate) fn new(stripe: Stripe, layout: Layout) -> ZoneRun {
-        let held_bytes = vec![0; stripe.len()].into();
+        let held_bytes: Box<[u32]> = vec![0; stripe.len()].into();
         ZoneRun {
             stripe,
             layout,
             arrived_bytes: 0,
+            spilled_bytes: held_bytes.clone(),
             held_bytes,
             on_the_way: Vec::new(),
             writes_in_flight: 0,

@@ -1,6 +1,6 @@
 //! A drive with constant service times, and a hand that submits and watches.
 
-#![allow(dead_code, reason = "each test file uses a part of this")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,12 @@ fn law(text: &str) -> BySize {
     struct Holder {
         law: BySize,
     }
-    toml::from_str::<Holder>(text).unwrap().law
+    toml::from_str::<Holder>(text).expect("a law in TOML").law
+}
+
+/// The built-in `tiny` as it is.
+pub fn tiny() -> Profile {
+    Profile::parse(builtin_text("tiny").expect("tiny is built in")).expect("and valid")
 }
 
 /// The built-in `tiny` with constant times: 40 us to sense 4 KiB and 50 us a page of 16 KiB, 16 us to send a page over
@@ -47,7 +52,7 @@ fn law(text: &str) -> BySize {
 /// of the core and 5 us beside, a write 2 and 5, an append 3 and 5. Zone `z` lies on die `z % 4` alone, die `d` is on
 /// channel `d % 2`; the buffer has no cap.
 pub fn drive_of_constants() -> Profile {
-    let mut profile = Profile::parse(builtin_text("tiny").unwrap()).unwrap();
+    let mut profile = tiny();
     let flash = &mut profile.flash;
     flash.read = law("law = [{ up_to = \"4 KiB\", time = { base = \"40 us\" } }, { time = { base = \"50 us\" } }]");
     flash.program = constant(600);
@@ -158,7 +163,7 @@ impl Rig {
     }
 
     pub fn prefill(&mut self, zone: u32, blocks: u64) {
-        self.drive.prefill(ZoneIndex(zone), Blocks(blocks)).unwrap();
+        self.drive.prefill(ZoneIndex(zone), Blocks(blocks)).expect("there is an active resource for it");
     }
 
     /// Handles one instant; false when nothing is under way.

@@ -1,0 +1,93 @@
+//! Firmware: what a command costs before and beside its data.
+//!
+//! A command first occupies a core of its server for its serial time, behind those that came before it; then it takes its
+//! parallel time beside all others. A reset's serial time is worked off in pieces, each behind whoever waits.
+
+use zonda_zoned::Duration;
+
+use crate::events::Event;
+use crate::pending::Kind;
+use crate::ssd::Ssd;
+use crate::station::serve;
+
+impl Ssd {
+    /// A command that was taken goes to its firmware server.
+    pub(crate) fn enter_firmware(&mut self, index: u32) {
+        let command = &self.commands[index];
+        let (kind, server) = (command.kind, self.timing.server(command.kind));
+        let pays_to_open = command.flags.opens_zone && self.timing.zone_open_extra > Duration::ZERO;
+        let is_passed_by = kind != Kind::Reset && !pays_to_open && self.timing.opcode(kind).is_parallel_only;
+        if is_passed_by && self.firmware[server].is_free() {
+            return self.after_firmware(index);
+        }
+        if let Some(starting) = self.firmware[server].arrive(index) {
+            self.start_firmware(server, starting);
+        }
+    }
+
+    fn start_firmware(&mut self, server: usize, index: u32) {
+        let (timing, command) = (&self.timing, &mut self.commands[index]);
+        let time = if command.kind == Kind::Reset {
+            let piece = timing.reset.piece;
+            let time = if piece == Duration::ZERO { command.serial_left } else { command.serial_left.min(piece) };
+            command.serial_left = command.serial_left - time;
+            time
+        } else {
+            let extra = if command.flags.opens_zone { timing.zone_open_extra } else { Duration::ZERO };
+            timing.opcode(command.kind).serial.draw(command.bytes, &mut self.prngs.firmware) + extra
+        };
+        let end = serve(&mut self.firmware[server], self.now, time);
+        self.events.schedule(end, Event::FirmwareEnd(index));
+    }
+
+    pub(crate) fn on_firmware_end(&mut self, index: u32) {
+        let command = &self.commands[index];
+        let server = self.timing.server(command.kind);
+        let goes_on = command.kind == Kind::Reset && command.serial_left > Duration::ZERO;
+        if let Some(next) = self.firmware[server].depart() {
+            self.start_firmware(server, next);
+        }
+        if !goes_on {
+            return self.after_firmware(index);
+        }
+        // The rest of a reset's work queues behind whoever waits.
+        if let Some(starting) = self.firmware[server].arrive(index) {
+            self.start_firmware(server, starting);
+        }
+    }
+
+    fn after_firmware(&mut self, index: u32) {
+        let kind = self.commands[index].kind;
+        if matches!(kind, Kind::Write | Kind::Append | Kind::WriteZeroes) {
+            return self.ask_for_room(index);
+        }
+        let time = self.parallel_time(index);
+        if kind == Kind::Short && self.commands[index].committed_bytes > 0 {
+            self.commit(index);
+        }
+        if time > Duration::ZERO {
+            self.events.schedule(self.now + time, Event::CommandTimer(index));
+        } else {
+            self.on_command_timer(index);
+        }
+    }
+
+    /// Draws the time a command takes beside all others.
+    pub(crate) fn parallel_time(&mut self, index: u32) -> Duration {
+        let command = &self.commands[index];
+        let (kind, bytes) = (command.kind, command.bytes);
+        let prng = &mut self.prngs.firmware;
+        match kind {
+            Kind::Reset => self.timing.reset.parallel.draw(prng),
+            _ => self.timing.opcode(kind).parallel.draw(bytes, prng),
+        }
+    }
+
+    pub(crate) fn on_command_timer(&mut self, index: u32) {
+        match self.commands[index].kind {
+            Kind::Read => self.start_read(index),
+            Kind::Finish => self.start_finish(index),
+            Kind::Short | Kind::Reset | Kind::Write | Kind::Append | Kind::WriteZeroes => self.complete(index),
+        }
+    }
+}
