@@ -95,7 +95,10 @@ fn main() {
         println!("{}", serde_json::to_string_pretty(&figures).expect("figures are plain numbers"));
         return;
     }
-    println!("{:<42} {:>12} {:>12} {:>12} {:>11}", "requests a CPU second (median)", "model", "null", "heap", "model/heap");
+    println!(
+        "{:<42} {:>12} {:>12} {:>12} {:>11}",
+        "requests a CPU second (median)", "model", "null", "heap", "model/heap"
+    );
     for row in &figures {
         println!(
             "{:<42} {:>12.0} {:>12.0} {:>12.0} {:>11.2}",

@@ -30,7 +30,9 @@ fn check_purity(root: &Path, name: &str, findings: &mut Vec<String>) {
         findings.push(format!("rooms: crates/{name}/src/lib.rs lacks #![forbid(unsafe_code)]"));
     }
     let lints = std::fs::read_to_string(folder.join("clippy.toml")).unwrap_or_default();
-    for forbidden in ["std::time::Instant", "std::collections::HashMap", "std::thread::spawn", "std::fs::File", "std::env::var"] {
+    for forbidden in
+        ["std::time::Instant", "std::collections::HashMap", "std::thread::spawn", "std::fs::File", "std::env::var"]
+    {
         if !lints.contains(forbidden) {
             findings.push(format!("rooms: crates/{name}/clippy.toml does not forbid {forbidden}"));
         }
