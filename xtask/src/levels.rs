@@ -13,8 +13,7 @@ const LEVELS: &[(&str, u32, &[&str])] = &[
     ("zonda-layers", 1, &[]),
     ("zonda-workload", 1, &[]),
     ("zonda-stack", 2, &[]),
-    // The tester attacks whole stacks.
-    ("zonda-sim", 2, &["zonda-stack"]),
+    ("zonda-sim", 2, &[]),
     ("zonda-cli", 4, &[]),
     ("zonda-bench", 4, &[]),
     ("xtask", 4, &[]),
