@@ -20,7 +20,7 @@ Runs examples/tour.toml on a simulated drive, which takes a second, says in a fe
 report to look at.";
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "Examples:\n  zonda demo\n  zonda demo --out /tmp/tour")]
+#[command(after_long_help = "Examples:\n  zonda demo\n  zonda demo --out out/tour")]
 pub(crate) struct DemoArgs {
     /// Where report.html goes
     #[arg(long, value_name = "DIR", default_value = "zonda-demo")]
