@@ -275,4 +275,15 @@ mod tests {
         let span = parse::<File>(text).expect_err("there is no value").span.expect("it has a place");
         assert!(text[..span.end].contains("name"), "{span:?}");
     }
+
+    #[test]
+    fn a_number_beyond_all_types_is_too_large_and_shows_no_type_of_ours() {
+        #[derive(Debug, Deserialize)]
+        struct Seeded {
+            #[expect(dead_code, reason = "only read")]
+            seed: u64,
+        }
+        let error = parse::<Seeded>("seed = 99999999999999999999\n").expect_err("no seed is so large");
+        assert!(error.message.ends_with("cannot be as large as 99999999999999999999"), "{}", error.message);
+    }
 }

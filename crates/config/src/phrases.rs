@@ -49,6 +49,10 @@ pub(crate) fn reword(message: &str, place: &Place) -> Reworded {
     }
     let wrong = ["invalid type: ", "invalid value: "].iter().find_map(|prefix| message.strip_prefix(prefix));
     if let Some((got, expected)) = wrong.and_then(|rest| rest.rsplit_once(", expected ")) {
+        if got.contains("as i128") || got.contains("as u128") {
+            let name = place.name().unwrap_or_else(|| "this".to_owned());
+            return found(ConfigError::new(format!("{name} cannot be as large as {}", finding(got))));
+        }
         let name = place.name().unwrap_or_else(|| "this".to_owned());
         let ranged = message.starts_with("invalid value: ");
         return found(ConfigError::new(format!(
@@ -108,7 +112,10 @@ fn finding(got: &str) -> String {
         return format!("the text {text}");
     }
     match got.split_once('`') {
-        Some(("integer " | "boolean " | "floating point ", value)) => value.trim_end_matches('`').to_owned(),
+        Some(("integer " | "boolean " | "floating point ", value)) => {
+            // Numbers of more than 64 bits come as: integer `123` as i128.
+            value.split('`').next().unwrap_or(value).to_owned()
+        }
         _ => got.to_owned(),
     }
 }

@@ -111,17 +111,22 @@ fn shape(profile: &Profile) -> Shape {
     let (flash, block) = (&profile.flash, profile.geometry.block_size.0);
     let host_bytes = u64::from(profile.geometry.conventional_zones) * profile.geometry.zone_size.0;
     let percent = 100 + u64::from(profile.conventional.over_provisioning_percent);
-    let bytes_per_die = (host_bytes / 100 * percent).div_ceil(u64::from(profile.dies()));
-    // Collecting a unit gains at least one program unit or is not done: that much of each unit may be lost.
+    // What does not fit is refused by the check of the profile, which asks for the number of blocks.
+    let as_count = |units: u64| u32::try_from(units).unwrap_or(u32::MAX);
+    let bytes_per_die = |percent: u64| ((host_bytes / 100).saturating_mul(percent)).div_ceil(u64::from(profile.dies()));
+    // Collecting a unit gains at least one program unit or is not done: so much of each unit may be lost to data that
+    // are no longer valid, and the collector needs units of its own. Usually over-provisioning covers both.
     let useful_unit_bytes = flash.erase_unit.0 - flash.program_unit.0;
     let spare_units = profile.conventional.gc_low_units + 2;
+    let needed_units = as_count(bytes_per_die(100).div_ceil(useful_unit_bytes.max(1))).saturating_add(spare_units);
+    let provided_units = as_count(bytes_per_die(percent).div_ceil(flash.erase_unit.0));
     Shape {
         page_blocks: (flash.read_unit.0 / block) as u32,
         program_blocks: (flash.program_unit.0 / block) as u32,
         // Without early completion each command is programmed as it comes: a wide stripe would only scatter it.
         stripe_units: if profile.write_buffer.early_completion { profile.zones.parallelism } else { 1 },
         unit_programs: (flash.erase_unit.0 / flash.program_unit.0) as u32,
-        units_per_die: bytes_per_die.div_ceil(useful_unit_bytes.max(1)) as u32 + spare_units,
+        units_per_die: needed_units.max(provided_units),
         gc_low_units: profile.conventional.gc_low_units as usize,
     }
 }

@@ -78,6 +78,12 @@ pub mod limits {
     pub const COMMANDS_MAX: usize = 65_536;
     /// Dies of a drive.
     pub const DIES_MAX: u32 = 4_096;
+    /// The longest time in a profile: an hour. What no flash takes is a slip of the pen.
+    pub const SERVICE_TIME_MAX_NS: u64 = 3600 * 1_000_000_000;
+    /// The least bandwidth of a channel or link. Less is a slip of the pen, and would stretch a run over years.
+    pub const BANDWIDTH_MIN: u64 = 1 << 10;
+    /// Erase units that each die of a conventional drive may keep free.
+    pub const GC_LOW_UNITS_MAX: u32 = 1 << 10;
     /// Channels of a drive.
     pub const CHANNELS_MAX: u32 = 256;
     /// Firmware servers of a drive.

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use zonda_config::TimeSpan;
 use zonda_zoned::{Duration, Prng};
 
+use crate::limits::SERVICE_TIME_MAX_NS;
+
 /// A law for a service time, as it stands in a profile. All parts are optional and add up.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -83,10 +85,16 @@ impl ServiceTimeSpec {
 
     pub(crate) fn mistake(&self) -> Option<&'static str> {
         let is_share = |chance: f64| (0.0..=1.0).contains(&chance);
-        if self.uniform.0 > self.base.0 {
-            Some("uniform must be at most base: a time cannot be negative")
+        let is_half = |time: TimeSpan, chance: f64| (time.0 > 0) != (chance > 0.0);
+        let parts = [self.base, self.uniform, self.exponential, self.extra, self.rare];
+        if parts.iter().any(|part| part.0 > SERVICE_TIME_MAX_NS) {
+            Some("must be made of times of at most an hour")
+        } else if self.uniform.0 > self.base.0 {
+            Some("must have a uniform of at most its base: a time cannot be negative")
         } else if !is_share(self.extra_chance) || !is_share(self.rare_chance) {
-            Some("a chance must be from 0 to 1")
+            Some("must have chances from 0 to 1")
+        } else if is_half(self.extra, self.extra_chance) || is_half(self.rare, self.rare_chance) {
+            Some("must have both or neither of extra and extra_chance, and of rare and rare_chance")
         } else {
             None
         }
@@ -104,10 +112,10 @@ impl BySize {
         let (last, before) = self.0.split_last()?;
         let limits: Vec<u64> = before.iter().filter_map(|class| class.up_to.map(|size| size.0)).collect();
         if last.up_to.is_some() {
-            return Some("the last entry must have no up_to: it is for all larger sizes");
+            return Some("must have no up_to in its last entry, which is for all larger sizes");
         }
         if limits.len() != before.len() || !limits.is_sorted_by(|a, b| a < b) {
-            return Some("every entry but the last needs an up_to, in rising order");
+            return Some("must have an up_to in every entry but the last, in rising order");
         }
         self.0.iter().find_map(|class| class.time.mistake())
     }
@@ -116,6 +124,7 @@ impl BySize {
 impl ServiceTime {
     pub(crate) fn new(spec: &ServiceTimeSpec) -> ServiceTime {
         let threshold = |chance: f64| (chance * 2f64.powi(64)) as u64;
+        assert!(spec.mistake().is_none(), "the profile was checked: its laws can be drawn from");
         ServiceTime {
             base_ns: spec.base.0 - spec.uniform.0,
             uniform_ns: spec.uniform.0 * 2,

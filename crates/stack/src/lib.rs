@@ -52,13 +52,15 @@ pub use result::{DriveSummary, ExperimentResult, LayerResult, OperationCount, St
 /// Named bounds of stacks.
 pub mod limits {
     /// Layers around one drive.
-    pub const LAYERS_MAX: usize = 64;
+    pub const LAYERS_MAX: usize = 16;
     /// Zones of a drive: ten times those of the largest zoned drives.
     pub const ZONES_MAX: u64 = 1 << 20;
     /// Erase units in a zone.
     pub const ZONE_UNITS_MAX: u64 = 1 << 22;
     /// Blocks of all conventional zones: each has an entry in a map.
     pub const MAPPED_BLOCKS_MAX: u64 = 1 << 28;
-    /// Events that a trace layer can keep.
-    pub const TRACE_EVENTS_MAX: u32 = 1 << 20;
+    /// Events that a trace layer can keep: with as many layers as are allowed, some hundred megabytes.
+    pub const TRACE_EVENTS_MAX: u32 = 1 << 18;
+    /// Names in a dotted key of a profile.
+    pub const KEY_NAMES_MAX: usize = 8;
 }

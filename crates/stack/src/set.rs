@@ -10,6 +10,8 @@ use toml::{Table, Value};
 use zonda_config::{ConfigError, Spanned, did_you_mean};
 use zonda_ssd::profile::Profile;
 
+use crate::limits::KEY_NAMES_MAX;
+
 /// Where a changed number comes from.
 const SOURCE: &str = "set in the job file";
 /// The keys of a profile that are not numbers, and need no source.
@@ -56,6 +58,10 @@ fn flatten(set: &BTreeMap<Spanned<String>, Spanned<Value>>) -> Result<Vec<Settin
     let mut settings = Vec::new();
     for (key, value) in set {
         flatten_into(key.get_ref().clone(), value.get_ref().clone(), (key.span(), value.span()), &mut settings);
+    }
+    if let Some(endless) = settings.iter().find(|setting| setting.key.split('.').count() > KEY_NAMES_MAX) {
+        let error = endless.at_key("no key of a profile has so many names".to_owned());
+        return Err(error.help("zonda drive show PROFILE lists the keys that there are"));
     }
     settings.sort_by_key(|setting| setting.key_span.start);
     for (index, setting) in settings.iter().enumerate() {

@@ -146,7 +146,7 @@ fn a_mistake_in_a_layer_is_told_at_its_place() {
             "\"write falt\"",
             "did you mean \"write fault\"?",
         ),
-        ("kind = \"trace\"\nevents = 9999999", "9999999 events are too many", "9999999", "write 0 to 1048576"),
+        ("kind = \"trace\"\nevents = 9999999", "9999999 events are too many", "9999999", "write 0 to 262144"),
         ("kind = \"slice\"", "this layer does not say how many zones it shows", "[[drive.layer]]", "count = 16"),
         (
             "kind = \"slice\"\nfirst = 10\ncount = 7",
@@ -201,6 +201,14 @@ fn a_drive_that_no_memory_holds_is_refused() {
         "geometry",
         "",
     );
+}
+
+#[test]
+fn a_key_of_endless_length_is_refused_like_any_other() {
+    let key = ["a"; 30_000].join(".");
+    let (message, _, help) = mistake(&format!("[drive.set]\n\"{key}\" = 1"));
+    assert_eq!(message, "no key of a profile has so many names");
+    assert!(help.contains("drive show"), "{help}");
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Points in time and spans of time, in whole nanoseconds.
 //!
+//! Sums end at the end of time, 584 years after the start, rather than wrap: a load or a profile with absurd times comes to
+//! rest there. Differences that would be negative are bugs, and panic.
+//!
 //! Nobody below level 3 asks what time it is: an [`Instant`] is handed in with every event. In simulation it counts from
 //! the start of the run, in production from the start of the process.
 
@@ -74,13 +77,13 @@ impl Duration {
 impl Add<Duration> for Instant {
     type Output = Instant;
     fn add(self, span: Duration) -> Instant {
-        Instant(self.0 + span.0)
+        Instant(self.0.saturating_add(span.0))
     }
 }
 
 impl AddAssign<Duration> for Instant {
     fn add_assign(&mut self, span: Duration) {
-        self.0 += span.0;
+        self.0 = self.0.saturating_add(span.0);
     }
 }
 
@@ -94,13 +97,13 @@ impl Sub<Instant> for Instant {
 impl Add for Duration {
     type Output = Duration;
     fn add(self, other: Duration) -> Duration {
-        Duration(self.0 + other.0)
+        Duration(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Duration {
     fn add_assign(&mut self, other: Duration) {
-        self.0 += other.0;
+        self.0 = self.0.saturating_add(other.0);
     }
 }
 
@@ -114,7 +117,7 @@ impl Sub for Duration {
 impl Mul<u64> for Duration {
     type Output = Duration;
     fn mul(self, times: u64) -> Duration {
-        Duration(self.0 * times)
+        Duration(self.0.saturating_mul(times))
     }
 }
 
@@ -147,6 +150,16 @@ mod tests {
         let printed: Vec<String> =
             [0, 412, 9_994, 93_100, 2_278_000, 1_500_000_000].map(|ns| Duration(ns).to_string()).into();
         assert_eq!(printed, ["0 ns", "412 ns", "9.99 us", "93.1 us", "2.28 ms", "1.50 s"]);
+    }
+
+    #[test]
+    fn sums_end_at_the_end_of_time() {
+        let end = Instant(u64::MAX);
+        assert_eq!(Instant(u64::MAX - 1) + Duration(5), end);
+        assert_eq!(
+            (Duration(u64::MAX) + Duration(1), Duration(1 << 40) * (1 << 40)),
+            (Duration(u64::MAX), Duration(u64::MAX))
+        );
     }
 
     #[test]

@@ -95,10 +95,13 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     verdict
 }
 
-/// A job that gave up because nothing it did succeeded has failed, and the run with it.
+/// A job that gave up after errors has failed, and one of which nothing succeeded; and the run with it.
 fn verdict(result: &ExperimentResult) -> Result<(), Failure> {
-    let gave_up = result.run.jobs.iter().any(|job| matches!(job.ended_by, EndReason::Errors { .. }));
-    if gave_up { Err(Failure::Run) } else { Ok(()) }
+    let has_failed = result.run.jobs.iter().any(|job| {
+        let gave_up = matches!(job.ended_by, EndReason::Errors { .. });
+        gave_up || (job.kinds.is_empty() && !job.errors.is_empty())
+    });
+    if has_failed { Err(Failure::Run) } else { Ok(()) }
 }
 
 /// Runs an experiment and shows how far it has come.

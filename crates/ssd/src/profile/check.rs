@@ -3,7 +3,7 @@
 use zonda_config::ByteSize;
 
 use super::{CapScope, FirmwareSpec, Profile};
-use crate::limits::{CHANNELS_MAX, DIES_MAX, SERVERS_MAX};
+use crate::limits::{BANDWIDTH_MIN, CHANNELS_MAX, DIES_MAX, GC_LOW_UNITS_MAX, SERVERS_MAX, SERVICE_TIME_MAX_NS};
 
 /// A number that cannot be, and what it must be.
 #[derive(Debug)]
@@ -23,7 +23,8 @@ pub(super) fn check(profile: &Profile) -> Result<(), Mistake> {
     check_buffer(profile)?;
     check_zones(profile)?;
     check_conventional(profile)?;
-    check_firmware(&profile.firmware)
+    check_firmware(&profile.firmware)?;
+    check_times(profile)
 }
 
 /// A geometry's fields by the names that they have in a profile.
@@ -81,17 +82,9 @@ fn check_flash(profile: &Profile) -> Result<(), Mistake> {
         "flash.erase_unit",
         "must be a multiple of flash.program_unit",
     )?;
-    for (key, law) in [("flash.program", &flash.program), ("flash.erase", &flash.erase)] {
-        if let Some(remedy) = law.mistake() {
-            return Err(mistake(key, remedy));
-        }
-    }
-    if let Some(remedy) = flash.read.mistake() {
-        return Err(mistake("flash.read", remedy));
-    }
-    require(profile.channel.bandwidth.0 > 0, "channel.bandwidth", "must be more than zero")?;
-    require(profile.link.read_bandwidth.0 > 0, "link.read_bandwidth", "must be more than zero")?;
-    require(profile.link.write_bandwidth.0 > 0, "link.write_bandwidth", "must be more than zero")
+    require(profile.channel.bandwidth.0 >= BANDWIDTH_MIN, "channel.bandwidth", "must be at least 1 KiB/s")?;
+    require(profile.link.read_bandwidth.0 >= BANDWIDTH_MIN, "link.read_bandwidth", "must be at least 1 KiB/s")?;
+    require(profile.link.write_bandwidth.0 >= BANDWIDTH_MIN, "link.write_bandwidth", "must be at least 1 KiB/s")
 }
 
 fn check_buffer(profile: &Profile) -> Result<(), Mistake> {
@@ -135,9 +128,14 @@ fn check_conventional(profile: &Profile) -> Result<(), Mistake> {
         return Ok(());
     }
     require(
-        profile.conventional.gc_low_units >= 2,
+        (2..=GC_LOW_UNITS_MAX).contains(&profile.conventional.gc_low_units),
         "conventional.gc_low_units",
-        "must be at least 2: one unit is kept for the collector itself",
+        "must be 2 to 1024: one unit is kept for the collector itself",
+    )?;
+    require(
+        profile.conventional.over_provisioning_percent <= 1_000,
+        "conventional.over_provisioning_percent",
+        "must be at most 1000",
     )?;
     require(
         profile.flash.erase_unit.0 >= 2 * profile.flash.program_unit.0,
@@ -171,17 +169,52 @@ fn check_firmware(firmware: &FirmwareSpec) -> Result<(), Mistake> {
         let remedy = format!("is \"{server}\", which firmware.servers does not have; it has {}", names.join(", "));
         require(firmware.servers.contains_key(server), &format!("{key}.server"), &remedy)?;
     }
-    for (key, spec) in users {
-        let laws = [(&spec.serial, "serial"), (&spec.parallel, "parallel")];
-        for (law, part) in laws {
-            if let Some(remedy) = law.mistake() {
-                return Err(mistake(&format!("{key}.{part}"), remedy));
-            }
+    Ok(())
+}
+
+/// Every law and every plain time of a profile.
+fn check_times(profile: &Profile) -> Result<(), Mistake> {
+    let (flash, channel, link, firmware) = (&profile.flash, &profile.channel, &profile.link, &profile.firmware);
+    let reset = &firmware.reset;
+    let laws = [
+        ("flash.program", &flash.program),
+        ("flash.erase", &flash.erase),
+        ("firmware.reset.serial", &reset.serial),
+        ("firmware.reset.parallel", &reset.parallel),
+    ];
+    let laws_by_size = [
+        ("flash.read", &flash.read),
+        ("channel.read_overhead", &channel.read_overhead),
+        ("firmware.read.serial", &firmware.read.serial),
+        ("firmware.read.parallel", &firmware.read.parallel),
+        ("firmware.write.serial", &firmware.write.serial),
+        ("firmware.write.parallel", &firmware.write.parallel),
+        ("firmware.append.serial", &firmware.append.serial),
+        ("firmware.append.parallel", &firmware.append.parallel),
+        ("firmware.manage.serial", &firmware.manage.serial),
+        ("firmware.manage.parallel", &firmware.manage.parallel),
+        ("firmware.finish.serial", &firmware.finish.serial),
+        ("firmware.finish.parallel", &firmware.finish.parallel),
+    ];
+    let times = [
+        ("flash.suspend_slice", flash.suspend_slice),
+        ("channel.write_overhead", channel.write_overhead),
+        ("link.read_overhead", link.read_overhead),
+        ("link.write_overhead", link.write_overhead),
+        ("firmware.zone_open_extra", firmware.zone_open_extra),
+        ("firmware.reset.serial_whole_zone", reset.serial_whole_zone),
+        ("firmware.reset.serial_partly_written", reset.serial_partly_written),
+        ("firmware.reset.piece", reset.piece),
+    ];
+    let of_laws = laws.iter().map(|(key, law)| (*key, law.mistake()));
+    let of_laws_by_size = laws_by_size.iter().map(|(key, law)| (*key, law.mistake()));
+    for (key, found) in of_laws.chain(of_laws_by_size) {
+        if let Some(remedy) = found {
+            return Err(mistake(key, remedy));
         }
     }
-    let reset = &firmware.reset;
-    match reset.serial.mistake().or(reset.parallel.mistake()) {
-        Some(remedy) => Err(mistake("firmware.reset", remedy)),
-        None => Ok(()),
+    for (key, time) in times {
+        require(time.0 <= SERVICE_TIME_MAX_NS, key, "must be at most an hour")?;
     }
+    Ok(())
 }

@@ -52,6 +52,33 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn laws_and_times_are_checked_wherever_they_stand() {
+        let erase = "erase = { base = \"3 ms\" }";
+        for (change, to, expected) in [
+            (
+                erase,
+                "erase = { base = \"2 min\", uniform = \"3 min\" }",
+                "flash.erase must have a uniform of at most its base: a time cannot be negative",
+            ),
+            (
+                erase,
+                "erase = { base = \"3 ms\", extra = \"1 ms\" }",
+                "flash.erase must have both or neither of extra and extra_chance, and of rare and rare_chance",
+            ),
+            (erase, "erase = { base = \"5000 h\" }", "flash.erase must be made of times of at most an hour"),
+            (
+                "[link]",
+                "read_overhead = [{ time = { uniform = \"50 us\" } }]\n[link]",
+                "channel.read_overhead must have a uniform of at most its base: a time cannot be negative",
+            ),
+            ("[link]", "[link]\nread_overhead = \"8760 h\"", "link.read_overhead must be at most an hour"),
+            ("bandwidth = \"800 MiB/s\"", "bandwidth = \"1 B/s\"", "channel.bandwidth must be at least 1 KiB/s"),
+        ] {
+            assert_eq!(error_of(change, to), expected);
+        }
+    }
+
+    #[test]
     fn a_mistake_in_a_number_is_shown_at_its_place() {
         let text = builtin_text("tiny").expect("tiny is built in").replace("parallelism = 4", "parallelism = 3");
         let span = Profile::parse(&text).expect_err("three dies of four").span.expect("it has a place");

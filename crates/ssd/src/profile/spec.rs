@@ -224,7 +224,7 @@ pub enum Placement {
 
 /// How conventional zones are kept: a page-mapped translation layer.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct ConventionalSpec {
     /// Flash beyond what the host sees, in percent of it.
     pub over_provisioning_percent: u32,
