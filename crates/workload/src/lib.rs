@@ -62,9 +62,14 @@ pub mod limits {
     pub const STRIPE_PARTS_MAX: u64 = 256;
     /// Samples in a time series; the run goes on when they are used up, the series does not.
     pub const SAMPLES_MAX: u64 = 100_000;
+    /// Samples in a time series times jobs: the series ends here if that comes before [`SAMPLES_MAX`].
+    pub const JOB_SAMPLES_MAX: u64 = 1_000_000;
     /// Nanoseconds of any time in a job file: a year, so that no sum of them overflows.
     pub const TIME_MAX_NS: u64 = 365 * 24 * 3600 * 1_000_000_000;
-    /// Errors in a row, with no success between, after which a job gives up.
+    /// Nanoseconds of virtual time that a run may take: 100 years. No request is issued from then on.
+    pub const VIRTUAL_TIME_MAX_NS: u64 = 100 * TIME_MAX_NS;
+    const _: () = assert!(2 * TIME_MAX_NS < VIRTUAL_TIME_MAX_NS && VIRTUAL_TIME_MAX_NS < u64::MAX / 4);
+    /// Errors of one kind of command of a job in a row, with no success of that kind between, after which the job gives up.
     pub const CONSECUTIVE_ERRORS_MAX: u32 = 1000;
     /// Completions at one instant after which a job that only time ends gives up: on such a device time does not pass.
     pub const STANDSTILL_COMPLETIONS_MAX: u32 = 1 << 20;

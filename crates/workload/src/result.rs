@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 use zonda_zoned::{Geometry, Lba, Operation, Status, ZoneAction, ZoneIndex, ZoneTarget};
 
 use crate::LatencySummary;
+use crate::limits::{CONSECUTIVE_ERRORS_MAX, VIRTUAL_TIME_MAX_NS};
 
 /// What a run measured. Times are in virtual time and count from the start of the run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,7 +23,8 @@ pub struct RunResult {
     pub jobs: Vec<JobResult>,
     /// The time series, from the start of the run (ramp included) to the end of its last job.
     pub series: Vec<Sample>,
-    /// Whether the series ends early, at [`crate::limits::SAMPLES_MAX`] samples.
+    /// Whether the series ends early, at [`crate::limits::SAMPLES_MAX`] samples, or [`crate::limits::JOB_SAMPLES_MAX`]
+    /// samples times jobs.
     pub series_is_cut: bool,
 }
 
@@ -36,7 +38,7 @@ pub struct JobResult {
     pub operation: &'static str,
     /// When it started.
     pub started_ns: u64,
-    /// When it ended: at its time limit, or with its last completion.
+    /// When it ended: at its time limit or that of virtual time, or with its last completion.
     pub ended_ns: u64,
     /// How long it was measured.
     pub measured_ns: u64,
@@ -137,7 +139,7 @@ pub enum EndReason {
     ZonesDone,
     /// It came to a full zone, with `on_full = "stop"`.
     ZoneFull,
-    /// [`crate::limits::CONSECUTIVE_ERRORS_MAX`] commands in a row failed.
+    /// [`crate::limits::CONSECUTIVE_ERRORS_MAX`] commands of one kind in a row failed.
     Errors {
         /// The last one with this.
         #[serde(serialize_with = "in_words")]
@@ -146,6 +148,8 @@ pub enum EndReason {
     /// The device completed [`crate::limits::STANDSTILL_COMPLETIONS_MAX`] commands at one instant, and only time would
     /// have ended the job.
     TimeStoodStill,
+    /// The run had taken [`crate::limits::VIRTUAL_TIME_MAX_NS`].
+    ClockEnd,
 }
 
 fn in_words<S: Serializer>(status: &Status, serializer: S) -> Result<S::Ok, S::Error> {
@@ -221,6 +225,9 @@ impl fmt::Display for RequestKind {
     }
 }
 
+// The words below name these numbers.
+const _: () = assert!(CONSECUTIVE_ERRORS_MAX == 1000 && VIRTUAL_TIME_MAX_NS == 100 * 365 * 24 * 3600 * 1_000_000_000);
+
 impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -229,8 +236,9 @@ impl fmt::Display for EndReason {
             EndReason::Operations => f.pad("all operations issued"),
             EndReason::ZonesDone => f.pad("through with its zones"),
             EndReason::ZoneFull => f.pad("a zone is full"),
-            EndReason::Errors { status } => f.pad(&format!("every command failed, the last with: {status}")),
+            EndReason::Errors { status } => f.pad(&format!("1,000 commands in a row failed, the last with: {status}")),
             EndReason::TimeStoodStill => f.pad("no time passes on this device"),
+            EndReason::ClockEnd => f.pad("virtual time ends after 100 years"),
         }
     }
 }

@@ -123,10 +123,10 @@ impl Plan {
             (None, None) => SAMPLE_WITHOUT_TIME,
         };
         if let (Some(place), Some(limit)) = (&run.sample, limit)
-            && limit.0 / sample.0 > SAMPLES_MAX
+            && limit.0.div_ceil(sample.0) > SAMPLES_MAX
         {
             let least = TimeSpan(limit.0.div_ceil(SAMPLES_MAX));
-            let message = format!("this makes {} samples", limit.0 / sample.0);
+            let message = format!("this makes {} samples", limit.0.div_ceil(sample.0));
             return Err(ConfigError::at(place, message)
                 .help(format!("write at least \"{least}\": at most {SAMPLES_MAX} samples")));
         }

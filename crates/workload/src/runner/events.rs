@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use zonda_zoned::{CommandId, Duration, Instant, Status};
 
 use super::flights::Striped;
+use super::job::later;
 use super::{Progress, Run, Timer};
 use crate::limits::{CONSECUTIVE_ERRORS_MAX, STANDSTILL_COMPLETIONS_MAX};
 use crate::{EndReason, RequestKind};
@@ -80,10 +81,10 @@ impl Run {
             _ => {}
         }
         if status.is_success() {
-            self.jobs[job as usize].errors_in_row = 0;
+            self.jobs[job as usize].errors_in_row[kind as usize] = 0;
         } else {
             self.recorder.error(self.now, job, kind, status);
-            let errors_in_row = &mut self.jobs[job as usize].errors_in_row;
+            let errors_in_row = &mut self.jobs[job as usize].errors_in_row[kind as usize];
             *errors_in_row += 1;
             if *errors_in_row >= CONSECUTIVE_ERRORS_MAX {
                 self.stop(job, EndReason::Errors { status });
@@ -123,7 +124,8 @@ impl Run {
             self.workers[worker as usize].outstanding -= 1;
             self.make_ready(worker);
         } else {
-            let rested = self.now + think_time;
+            // No rest outlasts virtual time: the worker must see its end.
+            let rested = later(self.now, think_time).min(self.clock_end);
             self.workers[worker as usize].rests.push_back(rested);
             self.arm(worker, rested);
         }

@@ -27,7 +27,8 @@ impl Run {
                 return;
             }
             if self.now >= job.until {
-                self.stop(job_index, EndReason::Time);
+                let reason = job.reason_at_until();
+                self.stop(job_index, reason);
                 continue;
             }
             if worker.partial.is_none() {
@@ -119,6 +120,9 @@ impl Run {
             }
         };
         let is_counted_in_zone = kind != RequestKind::Read && job.plan.writes_forward();
+        if is_counted_in_zone {
+            job.issued_forward_bytes += blocks * self.block_size_bytes;
+        }
         let flight = Flight {
             worker: index,
             kind,

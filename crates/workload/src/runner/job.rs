@@ -3,12 +3,19 @@
 use std::ops::Range;
 
 use zonda_config::Rate;
-use zonda_zoned::Instant;
+use zonda_zoned::{Duration, Instant};
 
-use crate::EndReason;
 use crate::plan::JobPlan;
+use crate::{EndReason, RequestKind};
 
 const NANOSECONDS_PER_SECOND: u128 = 1_000_000_000;
+
+/// A time after another, or the last that there is. A run ends long before that, see
+/// [`crate::limits::VIRTUAL_TIME_MAX_NS`].
+#[inline]
+pub(super) fn later(at: Instant, span: Duration) -> Instant {
+    Instant(at.0.saturating_add(span.0))
+}
 
 /// A job under way.
 pub(super) struct Job {
@@ -17,27 +24,48 @@ pub(super) struct Job {
     pub(super) workers: Range<u32>,
     pub(super) workers_issuing: u32,
     pub(super) starts: Instant,
-    /// Nothing is issued or counted from here on; far away without a time limit.
+    /// Nothing is issued or counted from here on; the end of virtual time without a time limit.
     pub(super) until: Instant,
     pub(super) issued_operations: u64,
     pub(super) issued_bytes: u64,
-    pub(super) errors_in_row: u32,
+    /// Bytes of writes and appends that go from the start of a zone to its end, issued so far.
+    pub(super) issued_forward_bytes: u64,
+    /// By [`RequestKind`].
+    pub(super) errors_in_row: [u32; RequestKind::ALL.len()],
+    zone_work: Option<ZoneWork>,
     pub(super) last_completion: Instant,
     /// Why it issues nothing more.
     pub(super) stopped: Option<EndReason>,
 }
 
+/// What a job that ends when it is through with its zones has to do in them, as far as is known at the start.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ZoneWork {
+    ReadBytes(u64),
+    WriteBytes(u64),
+    Commands(u64),
+}
+
 impl Job {
-    pub(super) fn new(plan: JobPlan, started: Instant, workers: Range<u32>) -> Job {
-        let starts = started + plan.start;
+    /// A job without a time limit ends at `clock_end`.
+    pub(super) fn new(
+        plan: JobPlan,
+        started: Instant,
+        clock_end: Instant,
+        workers: Range<u32>,
+        zone_work: Option<ZoneWork>,
+    ) -> Job {
+        let starts = later(started, plan.start);
         Job {
             workers_issuing: workers.len() as u32,
             workers,
             starts,
-            until: plan.end.map_or(Instant(u64::MAX), |end| started + end),
+            until: plan.end.map_or(clock_end, |end| later(started, end)),
             issued_operations: 0,
             issued_bytes: 0,
-            errors_in_row: 0,
+            issued_forward_bytes: 0,
+            errors_in_row: [0; RequestKind::ALL.len()],
+            zone_work,
             last_completion: starts,
             stopped: None,
             plan,
@@ -64,18 +92,38 @@ impl Job {
         Some(Instant(self.starts.0.saturating_add(u64::try_from(nanoseconds).unwrap_or(u64::MAX))))
     }
 
-    /// The share of its counted limits that is issued; `None` without such a limit.
-    pub(super) fn fraction(&self) -> Option<f64> {
-        let of = |issued: u64, limit: Option<u64>| limit.map(|limit| issued as f64 / limit as f64);
-        let shares = [of(self.issued_operations, self.plan.operations), of(self.issued_bytes, self.plan.bytes)];
+    /// Why it ends at `until`.
+    pub(super) fn reason_at_until(&self) -> EndReason {
+        if self.plan.end.is_some() { EndReason::Time } else { EndReason::ClockEnd }
+    }
+
+    /// The share of its limits that is behind it at `now`, in time, in what is issued, and by estimate in its zones;
+    /// `None` without any.
+    pub(super) fn fraction(&self, now: Instant) -> Option<f64> {
+        if self.stopped.is_some() {
+            return Some(1.0);
+        }
+        let of = |done: u64, limit: Option<u64>| limit.map(|limit| done as f64 / limit.max(1) as f64);
+        let (done_in_zones, work_in_zones) = match self.zone_work {
+            None => (0, None),
+            Some(ZoneWork::ReadBytes(bytes)) => (self.issued_bytes, Some(bytes)),
+            Some(ZoneWork::WriteBytes(bytes)) => (self.issued_forward_bytes, Some(bytes)),
+            Some(ZoneWork::Commands(commands)) => (self.issued_operations, Some(commands)),
+        };
+        let shares = [
+            of(now.since(self.starts).0, self.plan.end.map(|_| self.until.since(self.starts).0)),
+            of(self.issued_operations, self.plan.operations),
+            of(self.issued_bytes, self.plan.bytes),
+            of(done_in_zones, work_in_zones),
+        ];
         shares.into_iter().flatten().reduce(f64::max)
     }
 
-    /// Why and when it ended: at its time limit, or with its last completion.
+    /// Why and when it ended: at its time limit or that of virtual time, or with its last completion.
     pub(super) fn end(&self) -> (EndReason, Instant) {
         let reason = self.stopped.expect("a run is over when all its jobs have stopped");
         match reason {
-            EndReason::Time => (reason, self.until),
+            EndReason::Time | EndReason::ClockEnd => (reason, self.until),
             _ => (reason, self.last_completion.min(self.until)),
         }
     }

@@ -8,6 +8,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use zonda_zoned::{CompletionQueue, Duration, Instant, NamespaceId, PayloadKind, Prng, ZonedDevice};
 
+use crate::limits::VIRTUAL_TIME_MAX_NS;
 use crate::plan::JobPlan;
 use crate::{JobResult, Plan, RunResult};
 
@@ -24,7 +25,7 @@ mod writer;
 mod zones;
 
 use flights::Flights;
-use job::Job;
+use job::{Job, later};
 use payloads::Payloads;
 use record::Recorder;
 use worker::Worker;
@@ -44,7 +45,8 @@ pub struct Progress {
     pub operations: u64,
     /// Bytes they moved.
     pub bytes: u64,
-    /// The share of the run that is over, 0.0 to 1.0, where time or counts tell.
+    /// The share of the run that is over, 0.0 to 1.0, where time, counts or zones tell. What is left to do in zones is an
+    /// estimate.
     pub fraction: Option<f64>,
 }
 
@@ -64,6 +66,8 @@ struct Run {
     namespace: NamespaceId,
     block_size_bytes: u64,
     started: Instant,
+    /// Nothing is issued from here on.
+    clock_end: Instant,
     now: Instant,
     jobs: Vec<Job>,
     jobs_issuing: usize,
@@ -103,7 +107,8 @@ impl Runner {
     /// sample interval is told to `progress`.
     ///
     /// A job on a device that answers without any time passing, and that nothing but time would end, ends with
-    /// [`crate::EndReason::TimeStoodStill`].
+    /// [`crate::EndReason::TimeStoodStill`]. One that is still running [`crate::limits::VIRTUAL_TIME_MAX_NS`] after `start`
+    /// ends with [`crate::EndReason::ClockEnd`].
     ///
     /// # Panics
     /// When the namespace has another geometry than the plan was made for, or the device breaks its contract: it loses a
@@ -147,7 +152,8 @@ impl Run {
         let Runner { mut plan, keeps, namespace } = runner;
         let root = Prng::new(plan.seed);
         let zones = ZoneViews::new(&plan.geometry, &plan.prefill());
-        let planned_end = plan.time.map_or(Instant(u64::MAX), |time| started + time);
+        let clock_end = later(started, Duration(VIRTUAL_TIME_MAX_NS));
+        let planned_end = plan.time.map_or(clock_end, |time| later(started, time));
         let plans = std::mem::take(&mut plan.jobs);
         let largest = plans.iter().map(|job| job.part_blocks).max().unwrap_or(1);
         let mut run = Run {
@@ -157,6 +163,7 @@ impl Run {
             plan,
             namespace,
             started,
+            clock_end,
             now: started,
             jobs: Vec::new(),
             jobs_issuing: plans.len(),
@@ -184,8 +191,9 @@ impl Run {
             let prng = root.fork(&format!("workload/{}/{copy}", plan.name));
             self.workers.push(Worker::new(index, &plan, zones, prng, &self.zones));
         }
-        let job = Job::new(plan, self.started, first..self.workers.len() as u32);
-        self.recorder.add_job(job.starts.max(self.started + self.plan.ramp), job.until);
+        let work = worker::zone_work(&plan, &self.workers[first as usize..], &self.zones, self.block_size_bytes);
+        let job = Job::new(plan, self.started, self.clock_end, first..self.workers.len() as u32, work);
+        self.recorder.add_job(job.starts.max(later(self.started, self.plan.ramp)), job.until);
         for worker in job.workers.clone() {
             self.arm(worker, job.starts);
         }
@@ -218,8 +226,9 @@ impl Run {
         }
     }
 
-    /// Wakes a worker at `at`, unless it is woken before.
+    /// Wakes a worker at `at` or at the end of virtual time, unless it is woken before.
     fn arm(&mut self, index: u32, at: Instant) {
+        let at = at.min(self.clock_end);
         let worker = &mut self.workers[index as usize];
         if worker.timer.is_none_or(|timer| timer > at) {
             worker.timer = Some(at);
@@ -236,7 +245,7 @@ impl Run {
     fn fraction(&self) -> Option<f64> {
         let by_time = self.plan.time.map(|time| self.now.since(self.started).0 as f64 / time.0 as f64);
         let by_counts: Option<f64> =
-            self.jobs.iter().map(Job::fraction).reduce(|least, other| match (least, other) {
+            self.jobs.iter().map(|job| job.fraction(self.now)).reduce(|least, other| match (least, other) {
                 (Some(least), Some(other)) => Some(least.min(other)),
                 _ => None,
             })?;
@@ -245,7 +254,7 @@ impl Run {
 
     fn result(mut self) -> RunResult {
         let since_start = |at: Instant| at.since(self.started).0;
-        let measured_from = self.started + self.plan.ramp;
+        let measured_from = later(self.started, self.plan.ramp);
         let jobs: Vec<JobResult> = self
             .jobs
             .iter()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zonda_zoned::{Duration, Instant, Status};
 
-use crate::limits::SAMPLES_MAX;
+use crate::limits::{JOB_SAMPLES_MAX, SAMPLES_MAX};
 use crate::result::{ErrorCount, JobSample, KindResult, RequestKind, Sample};
 use crate::summary::LatencyRecord;
 
@@ -106,7 +106,7 @@ impl Recorder {
     fn close_samples(&mut self, now: Instant) {
         let now = now.min(self.planned_end);
         while now.since(self.sample_start) >= self.sample_length {
-            if self.series.len() as u64 >= SAMPLES_MAX {
+            if self.is_used_up() {
                 self.is_cut = true;
                 let intervals = now.since(self.sample_start).0 / self.sample_length.0;
                 self.sample_start += self.sample_length * intervals;
@@ -114,6 +114,11 @@ impl Recorder {
             }
             self.close_sample(self.sample_length);
         }
+    }
+
+    /// Whether the series has no room for another sample.
+    fn is_used_up(&self) -> bool {
+        self.series.len() as u64 >= SAMPLES_MAX.min(JOB_SAMPLES_MAX / self.jobs.len().max(1) as u64)
     }
 
     fn close_sample(&mut self, length: Duration) {
@@ -130,7 +135,11 @@ impl Recorder {
         // What completed at the very end of a run that no time limit ends belongs to its last sample, of whatever length.
         let has_rest = rest > Duration::ZERO || self.jobs.iter().any(JobRecord::has_sample);
         if has_rest && !self.is_cut {
-            self.close_sample(rest);
+            if self.is_used_up() {
+                self.is_cut = true;
+            } else {
+                self.close_sample(rest);
+            }
         }
         // Samples may have been closed since, while somebody rested before he found that nothing was left to do.
         let end_ns = end.since(self.started).0;

@@ -1,14 +1,15 @@
 //! One copy of a job: where it stands in its zones, and what it does next.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use zonda_zoned::{Blocks, Command, Instant, Lba, Prng, ZoneIndex};
 
+use super::job::ZoneWork;
 use super::writer::WriterPlace;
 use super::zones::ZoneViews;
 use crate::distribution::Skew;
 use crate::plan::JobPlan;
-use crate::{EndReason, JobOperation, RequestKind, ZoneOrder};
+use crate::{EndReason, JobOperation, OnFull, RequestKind, ZoneOrder};
 
 /// What a worker does next.
 #[derive(Clone, Copy, Debug)]
@@ -325,6 +326,34 @@ impl Worker {
             self.zones.swap(last, other);
         }
     }
+}
+
+/// What the workers of one job have to do before they are through with their zones; `None` if that never happens.
+pub(super) fn zone_work(
+    job: &JobPlan,
+    workers: &[Worker],
+    views: &ZoneViews,
+    block_size_bytes: u64,
+) -> Option<ZoneWork> {
+    let zones = || workers.iter().flat_map(|worker| worker.zones.iter().copied());
+    if job.operation.is_management() {
+        return Some(ZoneWork::Commands(zones().count() as u64));
+    }
+    if job.one_pass {
+        let blocks = workers.iter().map(|worker| match job.parts {
+            1 => worker.zones.iter().map(|&zone| views.readable(zone, job.request_blocks)).sum(),
+            _ => worker.reader.parts_end * job.part_blocks,
+        });
+        return Some(ZoneWork::ReadBytes(blocks.sum::<u64>() * block_size_bytes));
+    }
+    if job.writes_forward() && job.on_full != OnFull::Reset {
+        let limit = job.finish_at_blocks.unwrap_or(views.capacity());
+        // Workers that append may share zones.
+        let zones: BTreeSet<ZoneIndex> = zones().collect();
+        let blocks: u64 = zones.iter().map(|&zone| limit.saturating_sub(views.view(zone).written)).sum();
+        return Some(ZoneWork::WriteBytes(blocks * block_size_bytes));
+    }
+    None
 }
 
 /// Parts that a striped reader can read, in whole rows over its zones: as far as the least written zone reaches, or all

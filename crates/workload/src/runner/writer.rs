@@ -131,11 +131,14 @@ fn standing(job: &JobPlan, views: &mut ZoneViews, zone: ZoneIndex) -> Standing {
         return Standing::Busy;
     }
     let limit = job.finish_at_blocks.unwrap_or(capacity);
-    if view.written < limit {
+    if !view.is_lost && view.written < limit {
         return Standing::Room(limit - view.written);
     }
     // A host waits for its writes before it finishes or resets a zone: on a real drive commands may overtake each other.
     let manage = |kind| if view.writes_outstanding > 0 { Standing::Busy } else { Standing::Manage(kind) };
+    if view.is_lost {
+        return if job.on_full == OnFull::Reset { manage(RequestKind::Reset) } else { Standing::Gone };
+    }
     if view.written < capacity {
         return manage(RequestKind::Finish);
     }

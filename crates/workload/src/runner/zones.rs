@@ -20,6 +20,11 @@ pub(super) struct ZoneView {
     /// A write has failed. Those submitted behind it fail too, as the write pointer did not move: writing goes on where
     /// the device stands, when all have ended.
     is_recovering: bool,
+    /// Since there was last no write outstanding, one has succeeded, or has failed for another reason than its place.
+    is_explained: bool,
+    /// Nobody knows where its write pointer is: all that was outstanding failed for its place, and for nothing else. A
+    /// device is like that after a write that failed and happened all the same. Only a reset or finish helps.
+    pub(super) is_lost: bool,
     /// A reset or finish is under way.
     pub(super) is_managed: bool,
     /// Read only or offline.
@@ -101,16 +106,27 @@ impl ZoneViews {
         let is_news = !view.is_conventional && epoch == view.epoch;
         match status {
             Status::ZoneIsReadOnly | Status::ZoneIsOffline => view.is_dead = true,
-            Status::Success if is_news => view.confirmed += blocks,
+            Status::Success if is_news => {
+                view.confirmed += blocks;
+                view.is_explained = true;
+            }
             Status::ZoneIsFull if is_news => view.set(capacity),
-            _ if is_news => view.is_recovering = true,
+            _ if is_news => {
+                view.is_recovering = true;
+                view.is_explained |= status != Status::ZoneInvalidWrite;
+            }
             _ => {}
         }
-        if view.writes_outstanding == 0 && view.is_recovering {
+        if view.writes_outstanding > 0 {
+            return false;
+        }
+        if view.is_recovering {
             view.is_recovering = false;
             view.written = view.confirmed;
+            view.is_lost = !view.is_explained;
         }
-        view.writes_outstanding == 0
+        view.is_explained = false;
+        true
     }
 
     /// A reset or finish has succeeded.
@@ -135,7 +151,7 @@ impl ZoneView {
     fn set(&mut self, written: u64) {
         self.written = written;
         self.confirmed = written;
-        self.is_recovering = false;
+        (self.is_recovering, self.is_explained, self.is_lost) = (false, false, false);
         self.epoch = self.epoch.wrapping_add(1);
     }
 }

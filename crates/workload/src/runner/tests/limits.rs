@@ -1,7 +1,7 @@
 //! Limits, errors, payloads, and the bounds of a series.
 
 use super::*;
-use crate::limits::{CONSECUTIVE_ERRORS_MAX, SAMPLES_MAX};
+use crate::limits::{CONSECUTIVE_ERRORS_MAX, JOB_SAMPLES_MAX, SAMPLES_MAX, VIRTUAL_TIME_MAX_NS};
 use zonda_zoned::{Outcome, Status};
 
 #[test]
@@ -147,4 +147,129 @@ fn a_plan_for_another_geometry_is_refused() {
     let plan = plan(&drive_with_conventional_zones(), "[[job]]\noperation = \"append\"\n");
     let mut device = FixedLatency::new(&drive(), 1);
     let _ = Runner::new(plan, PayloadKind::None, NamespaceId::FIRST).run(&mut device, Instant::ZERO, &mut |_| {});
+}
+
+#[test]
+fn a_pause_that_outlasts_virtual_time_ends_the_job_with_it() {
+    let result = run(1_000, "[[job]]\noperation = \"write\"\nthink_time = \"8760 h\"\n");
+    let job = &result.jobs[0];
+    assert_eq!(job.ended_by, EndReason::ClockEnd);
+    assert_eq!(job.ended_by.to_string(), "virtual time ends after 100 years");
+    assert_eq!((operations(job, RequestKind::Write), job.ended_ns), (100, VIRTUAL_TIME_MAX_NS));
+}
+
+#[test]
+fn a_rate_too_slow_for_its_operations_ends_with_virtual_time_and_keeps_its_pace_until_then() {
+    let mut device = FixedLatency::new(&drive(), 1_000);
+    let text = "[[job]]\noperation = \"randread\"\nrate = \"1 B/s\"\noperations = 5000000\n";
+    let job = run_on(&mut device, text).jobs.remove(0);
+    assert_eq!(job.ended_by, EndReason::ClockEnd);
+    assert_eq!(device.taken.len() as u64, (VIRTUAL_TIME_MAX_NS / 1_000_000_000).div_ceil(4096));
+}
+
+#[test]
+fn jobs_that_end_by_themselves_are_not_held_up_by_one_that_virtual_time_ends() {
+    let text = "[[job]]\noperation = \"write\"\nzones = \"6..12\"\nthink_time = \"8760 h\"\nworkers = 2\n\
+                [[job]]\noperation = \"write\"\nzones = 4\n[[job]]\noperation = \"append\"\nzones = 5\ntime = \"8760 h\"\n\
+                on_full = \"reset\"\nrate = \"1 B/s\"\n";
+    let reasons: Vec<EndReason> = run(1_000, text).jobs.iter().map(|job| job.ended_by).collect();
+    assert_eq!(reasons, [EndReason::ClockEnd, EndReason::ZonesDone, EndReason::Time]);
+}
+
+/// Fails some writes: one in so many, before or after they have happened.
+struct FailsWrites {
+    device: FixedLatency,
+    every: u64,
+    happens: bool,
+    writes: u64,
+    failing: Vec<zonda_zoned::CommandId>,
+}
+
+impl FailsWrites {
+    fn new(every: u64, happens: bool) -> FailsWrites {
+        let device = FixedLatency::new(&drive(), 1_000);
+        FailsWrites { device, every, happens, writes: 0, failing: Vec::new() }
+    }
+
+    fn run(&mut self, text: &str) -> JobResult {
+        let runner = Runner::new(plan(&drive(), text), PayloadKind::None, NamespaceId::FIRST);
+        runner.run(self, Instant::ZERO, &mut |_| {}).jobs.remove(0)
+    }
+}
+
+impl ZonedDevice for FailsWrites {
+    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+        self.device.geometry(namespace)
+    }
+    fn submit(&mut self, now: Instant, mut command: Command) -> Result<(), QueueFull> {
+        if matches!(command.operation, Operation::Write { .. }) {
+            self.writes += 1;
+            if self.writes.is_multiple_of(self.every) {
+                self.failing.push(command.id);
+                if !self.happens {
+                    let read = Operation::Read { start: zonda_zoned::Lba(0), blocks: Blocks(1) };
+                    command.operation = read;
+                }
+            }
+        }
+        self.device.submit(now, command)
+    }
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        let mut inner = CompletionQueue::new();
+        self.device.poll(now, &mut inner);
+        while let Some(completion) = inner.pop() {
+            let failing = self.failing.iter().position(|&id| id == completion.id);
+            completions.push(match failing {
+                Some(index) => Completion::of(self.failing.swap_remove(index), Status::InternalError),
+                None => completion,
+            });
+        }
+    }
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.device.next_wakeup()
+    }
+}
+
+#[test]
+fn reads_that_succeed_do_not_hide_that_every_write_of_a_mix_fails() {
+    let text = "[[job]]\noperation = \"mix\"\nmix = { read = 3, write = 3 }\nzones = \"0..2\"\nprefill = 0.5\n";
+    let mut device = FailsWrites::new(1, false);
+    let filled = plan(&drive(), text);
+    fill(&mut device.device.oracle, &filled);
+    let job = device.run(text);
+    assert_eq!(job.ended_by, EndReason::Errors { status: Status::InternalError });
+    assert_eq!(job.ended_by.to_string(), "1,000 commands in a row failed, the last with: internal error");
+    assert_eq!(job.error_count(), u64::from(CONSECUTIVE_ERRORS_MAX));
+    assert!(operations(&job, RequestKind::Read) > 500);
+}
+
+#[test]
+fn a_writer_gives_up_a_zone_in_which_a_failed_write_has_happened_and_goes_on_to_the_next() {
+    for depth in [1, 4] {
+        let mut device = FailsWrites::new(20, true);
+        let mix = format!("mix = {{ read = 3, write = 3 }}\nzones = \"0..4\"\nqueue_depth = {depth}\n");
+        let job = device.run(&format!("[[job]]\noperation = \"mix\"\n{mix}"));
+        assert_eq!(job.ended_by, EndReason::ZonesDone, "queue depth {depth}");
+        let statuses: Vec<Status> = job.errors.iter().map(|error| error.status).collect();
+        assert!(statuses.contains(&Status::InternalError) && statuses.contains(&Status::ZoneInvalidWrite));
+        assert!(job.error_count() < 100, "{:?}", job.errors);
+    }
+}
+
+#[test]
+fn a_writer_that_resets_writes_a_zone_anew_of_which_it_has_lost_the_write_pointer() {
+    let mut device = FailsWrites::new(20, true);
+    let text = "[[job]]\noperation = \"write\"\nzones = 0\non_full = \"reset\"\noperations = 500\n";
+    let job = device.run(text);
+    assert_eq!(job.ended_by, EndReason::Operations);
+    assert!(operations(&job, RequestKind::Write) > 400, "{:?}", job.errors);
+}
+
+#[test]
+fn a_series_of_many_jobs_is_cut_where_samples_times_jobs_get_too_many() {
+    let jobs = "[[job]]\noperation = \"randread\"\n".repeat(200);
+    let result = run(100_000, &format!("[run]\ntime = \"60 ms\"\nsample = \"10 us\"\n{jobs}"));
+    assert!(result.series_is_cut);
+    assert_eq!(result.series.len() as u64, JOB_SAMPLES_MAX / 200);
+    assert_eq!(operations(&result.jobs[199], RequestKind::Read), 599, "the run itself goes on");
 }

@@ -160,3 +160,42 @@ fn on_a_device_without_time_a_job_that_only_time_ends_gives_up() {
     assert_eq!(result.elapsed_ns, 0);
     assert_eq!(result.jobs[0].kinds[0].iops, 0.0);
 }
+
+/// The fractions that a run of zones of 48 blocks tells, a sample for each command.
+fn fractions(text: &str) -> Vec<f64> {
+    let mut device = FixedLatency::new(&drive(), TEN_MICROSECONDS);
+    let plan = plan(&drive(), &format!("[run]\nsample = \"10 us\"\n{text}"));
+    fill(&mut device.oracle, &plan);
+    let mut seen = Vec::new();
+    Runner::new(plan, PayloadKind::None, NamespaceId::FIRST).run(&mut device, Instant::ZERO, &mut |progress| {
+        seen.push(progress.fraction.expect("zones tell how far the job is"));
+    });
+    seen
+}
+
+#[test]
+fn the_progress_of_a_job_that_ends_by_its_zones_is_what_it_has_done_of_them() {
+    for (job, commands) in [
+        ("operation = \"write\"\nzones = \"0..4\"", 192),
+        ("operation = \"write\"\nzones = \"0..4\"\nprefill = 0.25", 144),
+        ("operation = \"append\"\nzones = \"0..4\"\nfinish_at = 0.5", 96),
+        ("operation = \"append\"\nzones = \"0..4\"\nworkers = 2\nshare = \"all\"", 192),
+        ("operation = \"read\"\nzones = \"0..4\"\nprefill = 0.5", 96),
+        ("operation = \"reset\"\nzones = \"0..16\"", 16),
+    ] {
+        let seen = fractions(&format!("[[job]]\n{job}\n"));
+        assert!(seen.is_sorted() && seen.last().is_some_and(|&last| last == 1.0), "{job}: {seen:?}");
+        let middle = seen[seen.len() / 2];
+        assert!((middle - 0.5).abs() < 0.1, "{job}: {middle} in the middle");
+        assert!((seen[0] * f64::from(commands)).round() <= 2.0, "{job}: {} at first", seen[0]);
+    }
+}
+
+#[test]
+fn the_progress_of_a_run_is_that_of_its_slowest_job() {
+    let seen = fractions(
+        "[[job]]\noperation = \"write\"\nzones = 0\n[[job]]\noperation = \"write\"\nzones = \"1..5\"\n\
+         [[job]]\noperation = \"randread\"\ntime = \"1 ms\"\nprefill = false\n",
+    );
+    assert!((seen[95] - 0.5).abs() < 0.02, "{}", seen[95]);
+}
