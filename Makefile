@@ -41,7 +41,7 @@ test: setup
 
 sim: SIM_SEEDS = 2000
 sim: setup
-	cargo run --release --quiet --package zonda-cli -- sim --seeds $(SIM_SEEDS)
+	cargo run --release --quiet --package zonda-cli -- sim --seeds $(SIM_SEEDS) --shrink
 
 bench: setup
 	cargo run --release --quiet --package zonda-bench

@@ -76,8 +76,8 @@ pub(crate) struct SimArgs {
     /// How many seeds at a time; default one for each core
     #[arg(long, value_name = "N", conflicts_with = "seed", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Makes the failure of a seed as small as possible, and writes it down
-    #[arg(long, requires = "seed")]
+    /// Makes a failure as small as possible, and writes it down; of many seeds, the first failure of each kind
+    #[arg(long)]
     shrink: bool,
     /// Where --shrink writes its entry
     #[arg(long, value_name = "DIR", default_value = "sim/bugbase", requires = "shrink")]
@@ -147,11 +147,17 @@ fn many(options: &Options, args: &SimArgs) -> Result<(), Failure> {
     }
     let threads = args.threads.map_or_else(batch::cores, |threads| threads as usize);
     let outcomes = batch::run(args.first..args.first + args.seeds, options, threads, args.quiet);
-    let summary = Summary::of(&outcomes, options, args.first);
+    let mut summary = Summary::of(&outcomes, options, args.first);
+    if args.shrink {
+        summary.shrink_first_of_each_kind(&outcomes, options, &args.out)?;
+    }
     if args.json {
         print_json(&summary)?;
     } else {
         print(&summary.text(Screen::of_stdout()))?;
+        for smaller in summary.failures.iter().filter_map(|verdict| verdict.smaller.as_ref()) {
+            print(&smaller.text())?;
+        }
     }
     if summary.failures.is_empty() { Ok(()) } else { Err(Failure::Run) }
 }
@@ -235,6 +241,30 @@ impl Verdict {
             replay: options.replay_command(outcome.seed),
             smaller: None,
         }
+    }
+}
+
+impl Summary {
+    /// Shrinks one failure of each kind: the others are likely the same, and shrinking takes some hundred runs.
+    fn shrink_first_of_each_kind(
+        &mut self,
+        outcomes: &[Outcome],
+        options: &Options,
+        directory: &Path,
+    ) -> Result<(), Failure> {
+        let mut seen: Vec<FailureKind> = Vec::new();
+        for outcome in outcomes {
+            let Some(kind) = outcome.failure.as_ref().map(|failure| failure.kind) else { continue };
+            if seen.contains(&kind) {
+                continue;
+            }
+            seen.push(kind);
+            let smaller = Smaller::of(outcome.seed, options, kind, directory)?;
+            if let Some(verdict) = self.failures.iter_mut().find(|verdict| verdict.seed == outcome.seed) {
+                verdict.smaller = smaller;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -47,3 +47,14 @@ fn a_failure_is_made_small_and_written_down() {
 fn a_good_seed_has_nothing_to_shrink() {
     assert!(output_of(&["sim", "3", "--lite", "--shrink"]).contains("nothing to shrink"));
 }
+
+#[test]
+fn of_many_seeds_the_first_failure_of_each_kind_is_made_small_and_kept() {
+    let directory = scratch("shrink-many");
+    let out = directory.to_str().expect("a path of this test is text");
+    let ran = zonda(&["sim", "--bug", "lost-wakeup", "--seeds", "5", "--quiet", "--shrink", "--out", out]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert_eq!(ran.stdout.matches("The same failure with").count(), 1, "{}", ran.stdout);
+    let kept = std::fs::read_dir(&directory).expect("the directory is there").count();
+    assert_eq!(kept, 1, "one kind of failure, one entry");
+}
