@@ -112,16 +112,7 @@ fn throughput_of(kind: &KindResult) -> [String; 4] {
 }
 
 fn latency_of(latency: &LatencySummary) -> [String; 7] {
-    [
-        latency.mean_ns,
-        latency.p50_ns,
-        latency.p95_ns,
-        latency.p99_ns,
-        latency.p99_9_ns,
-        latency.p99_99_ns,
-        latency.max_ns,
-    ]
-    .map(units::time)
+    latency.columns_ns().map(units::time)
 }
 
 fn ended(job: &JobResult) -> String {

@@ -137,10 +137,10 @@ impl Ssd {
             return;
         }
         self.ensure_run(zone);
-        let view = self.zones.zone(zone);
         let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is written has its run");
         run.writes_in_flight += 1;
         if grant.overwrites {
+            let view = self.zones.zone(zone);
             // A ZRWA: what this write pushes out of it is committed, and goes to flash with it.
             pending.flags.is_zrwa = true;
             pending.committed_bytes = run.take_committed_bytes(&view, self.timing.block_bytes);

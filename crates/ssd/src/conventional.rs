@@ -209,7 +209,7 @@ impl Conventional {
             }
             if let Some(open) = self.dies[die].open_for_host {
                 self.dies[die].open_for_host = self.after(open);
-                return Some(self.fill(die, open, blocks, GATHERED));
+                return Some(self.fill(die, open, blocks, false));
             }
         }
         None
@@ -252,7 +252,7 @@ impl Conventional {
             }
             let open = self.dies[die].open_for_gc.expect("the last free unit is kept for the collector");
             self.dies[die].open_for_gc = self.after(open);
-            placed.push(self.fill(die, open, chunk, UNMAPPED));
+            placed.push(self.fill(die, open, chunk, true));
         }
         assert!(self.dies[die].units[victim as usize].valid_blocks == 0, "a collected unit holds nothing valid");
         placed
@@ -382,11 +382,11 @@ impl Conventional {
         })
     }
 
-    fn fill(&mut self, die: usize, open: Open, blocks: &[u32], expected: u32) -> Placed {
+    /// Writes blocks to the next program unit: gathered ones, or (`is_moved`) ones that a collection moves here.
+    fn fill(&mut self, die: usize, open: Open, blocks: &[u32], is_moved: bool) -> Placed {
         let first = open.next_program * self.shape.program_blocks;
         for (i, lba) in blocks.iter().enumerate() {
             let at = self.map.get(u64::from(*lba));
-            let is_moved = expected == UNMAPPED;
             if is_moved || at == GATHERED {
                 self.invalidate(u64::from(*lba));
             } else {

@@ -1,7 +1,6 @@
 //! What a drive counts, at all times.
 
 use serde::Serialize;
-use zonda_zoned::Duration;
 
 /// Counters since the drive was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -94,11 +93,5 @@ impl Wear {
             erases_max: self.erases_max.max(other.erases_max),
             erases_min: self.erases_min.min(other.erases_min),
         }
-    }
-}
-
-impl Utilisation {
-    pub(crate) fn of(busy: Duration) -> u64 {
-        busy.0
     }
 }

@@ -58,7 +58,7 @@ impl Ssd {
 
     fn after_firmware(&mut self, index: u32) {
         let kind = self.commands[index].kind;
-        if matches!(kind, Kind::Write | Kind::Append | Kind::WriteZeroes) {
+        if kind.is_write() {
             return self.ask_for_room(index);
         }
         let time = self.parallel_time(index);

@@ -22,6 +22,14 @@ pub(crate) enum Kind {
     Finish,
 }
 
+impl Kind {
+    /// Whether the command brings data into zones.
+    #[inline]
+    pub(crate) fn is_write(self) -> bool {
+        matches!(self, Kind::Write | Kind::Append | Kind::WriteZeroes)
+    }
+}
+
 /// A command from submission to completion.
 #[derive(Debug)]
 pub(crate) struct PendingCommand {

@@ -103,9 +103,8 @@ impl Ssd {
         let forgets = self.bug == Some(SeededBug::EarlyAcknowledgement);
         let mut zones: BTreeSet<ZoneIndex> = BTreeSet::new();
         for (_, command) in self.commands.iter() {
-            let is_write = matches!(command.kind, Kind::Write | Kind::Append | Kind::WriteZeroes);
             let is_current = self.zone_marks[command.zone.as_usize()].generation == command.generation;
-            if is_write && is_current && !command.flags.is_conventional && !command.flags.is_zrwa {
+            if command.kind.is_write() && is_current && !command.flags.is_conventional && !command.flags.is_zrwa {
                 zones.insert(command.zone);
             }
         }

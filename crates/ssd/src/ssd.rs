@@ -180,11 +180,11 @@ impl Ssd {
     #[must_use]
     pub fn utilisation(&self) -> Utilisation {
         Utilisation {
-            die_busy_ns: self.dies.iter().map(|die| Utilisation::of(die.busy_until(self.now))).collect(),
-            channel_busy_ns: self.channels.iter().map(|channel| Utilisation::of(channel.busy)).collect(),
-            link_out_busy_ns: Utilisation::of(self.link_out.busy),
-            link_in_busy_ns: Utilisation::of(self.link_in.busy),
-            firmware_busy_ns: self.firmware.iter().map(|server| Utilisation::of(server.busy)).collect(),
+            die_busy_ns: self.dies.iter().map(|die| die.busy_until(self.now).as_nanos()).collect(),
+            channel_busy_ns: self.channels.iter().map(|channel| channel.busy.as_nanos()).collect(),
+            link_out_busy_ns: self.link_out.busy.as_nanos(),
+            link_in_busy_ns: self.link_in.busy.as_nanos(),
+            firmware_busy_ns: self.firmware.iter().map(|server| server.busy.as_nanos()).collect(),
         }
     }
 

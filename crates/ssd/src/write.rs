@@ -25,18 +25,18 @@ impl Ssd {
 
     /// The write asks the buffer for room; a write to a ZRWA has its room already.
     pub(crate) fn ask_for_room(&mut self, index: u32) {
+        let group = self.buffer_group(&self.commands[index]);
         let command = &mut self.commands[index];
+        command.buffer_group = group;
         // One part is held until all data have arrived, so that no program ends the command too early.
         command.parts = 1;
-        let command = &self.commands[index];
-        if command.flags.is_zrwa {
-            return self.start_transfer(index, command.bytes);
+        let (bytes, is_zrwa) = (command.bytes, command.flags.is_zrwa);
+        if is_zrwa {
+            return self.start_transfer(index, bytes);
         }
-        let waiting = Waiting { command: index, group: self.buffer_group(command), left_bytes: command.bytes };
-        self.commands[index].buffer_group = waiting.group;
-        self.buffer.ask(waiting);
+        self.buffer.ask(Waiting { command: index, group, left_bytes: bytes });
         self.admit();
-        self.counters.buffer_waits += u64::from(self.buffer.keeps_waiting(index, waiting.group));
+        self.counters.buffer_waits += u64::from(self.buffer.keeps_waiting(index, group));
     }
 
     /// Lets in whoever has room; if nobody ever will, makes some.
@@ -126,12 +126,11 @@ impl Ssd {
         if command.parts > 0 {
             return;
         }
-        match command.kind {
-            Kind::Write | Kind::Append | Kind::WriteZeroes => {
-                let time = self.parallel_time(index);
-                self.events.schedule(self.now + time, Event::CommandTimer(index));
-            }
-            _ => self.complete(index),
+        if command.kind.is_write() {
+            let time = self.parallel_time(index);
+            self.events.schedule(self.now + time, Event::CommandTimer(index));
+        } else {
+            self.complete(index);
         }
     }
 
@@ -274,7 +273,7 @@ impl Ssd {
 
     /// A write has been acknowledged.
     pub(crate) fn on_write_completed(&mut self, command: &PendingCommand) {
-        if !matches!(command.kind, Kind::Write | Kind::Append | Kind::WriteZeroes) || command.flags.is_conventional {
+        if !command.kind.is_write() || command.flags.is_conventional {
             return;
         }
         let zone = command.zone;

@@ -92,30 +92,6 @@ pub(crate) enum LayerPlan {
 /// A key of a layer: its name, where it stands if it does, and the kinds of layers it means something for.
 type Key<'a> = (&'a str, Option<Range<usize>>, &'a [LayerKind]);
 
-/// The statuses a command can be made to end with.
-const STATUSES: [Status; 20] = [
-    Status::InvalidField,
-    Status::DataTransferError,
-    Status::AbortedPowerLoss,
-    Status::InternalError,
-    Status::AbortRequested,
-    Status::InvalidNamespace,
-    Status::LbaOutOfRange,
-    Status::NamespaceNotReady,
-    Status::InvalidZoneOperation,
-    Status::ZrwaResourcesUnavailable,
-    Status::ZoneBoundaryError,
-    Status::ZoneIsFull,
-    Status::ZoneIsReadOnly,
-    Status::ZoneIsOffline,
-    Status::ZoneInvalidWrite,
-    Status::TooManyActiveZones,
-    Status::TooManyOpenZones,
-    Status::InvalidZoneStateTransition,
-    Status::WriteFault,
-    Status::UnrecoveredReadError,
-];
-
 impl LayerPlan {
     /// Checks a layer against the namespace below it, and turns `geometry` into the one that it shows.
     pub(crate) fn new(
@@ -264,12 +240,12 @@ impl LayerSpec {
     }
 
     fn effect(&self, place: &Spanned<LayerSpec>) -> Result<FaultEffect, ConfigError> {
-        let names = STATUSES.map(|status| status.to_string());
+        let names = Status::ERRORS.map(|status| status.to_string());
         let Some(status) = &self.status else {
             let error = ConfigError::at(place, "this layer does not say how commands fail");
             return Err(error.help(format!("add a line like status = \"write fault\"; there are {}", names.join(", "))));
         };
-        let Some(found) = STATUSES.into_iter().find(|known| known.to_string() == *status.get_ref()) else {
+        let Some(found) = Status::ERRORS.into_iter().find(|known| known.to_string() == *status.get_ref()) else {
             let message = format!("there is no status \"{}\"", status.get_ref());
             return Err(ConfigError::at(status, message).help(did_you_mean_help(status.get_ref(), &names)));
         };

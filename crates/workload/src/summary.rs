@@ -34,6 +34,14 @@ pub struct LatencySummary {
     pub max_ns: u64,
 }
 
+impl LatencySummary {
+    /// Mean, p50, p95, p99, p99.9, p99.99 and maximum: the columns of a table.
+    #[must_use]
+    pub fn columns_ns(&self) -> [u64; 7] {
+        [self.mean_ns, self.p50_ns, self.p95_ns, self.p99_ns, self.p99_9_ns, self.p99_99_ns, self.max_ns]
+    }
+}
+
 /// Latencies as they come in.
 pub(crate) struct LatencyRecord {
     histogram: Histogram<u64>,

@@ -52,6 +52,30 @@ pub enum Status {
 }
 
 impl Status {
+    /// Every status but success, in the order of the codes.
+    pub const ERRORS: [Status; 20] = [
+        Status::InvalidField,
+        Status::DataTransferError,
+        Status::AbortedPowerLoss,
+        Status::InternalError,
+        Status::AbortRequested,
+        Status::InvalidNamespace,
+        Status::LbaOutOfRange,
+        Status::NamespaceNotReady,
+        Status::InvalidZoneOperation,
+        Status::ZrwaResourcesUnavailable,
+        Status::ZoneBoundaryError,
+        Status::ZoneIsFull,
+        Status::ZoneIsReadOnly,
+        Status::ZoneIsOffline,
+        Status::ZoneInvalidWrite,
+        Status::TooManyActiveZones,
+        Status::TooManyOpenZones,
+        Status::InvalidZoneStateTransition,
+        Status::WriteFault,
+        Status::UnrecoveredReadError,
+    ];
+
     /// Whether the command did what it was asked.
     #[must_use]
     pub fn is_success(self) -> bool {

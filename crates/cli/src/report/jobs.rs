@@ -72,16 +72,7 @@ fn cells(job: &JobResult, figures: &KindResult) -> String {
         if moves_data { mebibytes(figures.bandwidth_bytes_per_second) } else { NOTHING.to_owned() },
         number(figures.iops),
     ];
-    let times = [
-        latency.mean_ns,
-        latency.p50_ns,
-        latency.p95_ns,
-        latency.p99_ns,
-        latency.p99_9_ns,
-        latency.p99_99_ns,
-        latency.max_ns,
-    ];
-    cells.extend(times.map(duration));
+    cells.extend(latency.columns_ns().map(duration));
     let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
     format!("<td class=\"words\">{kind}</td>{cells}")
 }

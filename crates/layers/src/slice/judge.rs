@@ -130,19 +130,6 @@ impl<D: ZonedDevice> Slice<D> {
     }
 }
 
-/// The zone that an effect is about.
-pub(super) fn zone_of(effect: &ZoneEffect) -> ZoneIndex {
-    match effect {
-        ZoneEffect::Opened { zone }
-        | ZoneEffect::Closed { zone }
-        | ZoneEffect::Finished { zone, .. }
-        | ZoneEffect::Reset { zone, .. }
-        | ZoneEffect::Offlined { zone }
-        | ZoneEffect::ExtensionSet { zone }
-        | ZoneEffect::Committed { zone } => *zone,
-    }
-}
-
 /// Whether the medium of a zone in this state has given up.
 pub(super) fn is_degraded(state: ZoneState) -> bool {
     matches!(state, ZoneState::ReadOnly | ZoneState::Offline)

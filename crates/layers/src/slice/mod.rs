@@ -318,7 +318,7 @@ impl<D: ZonedDevice> Slice<D> {
         self.groups_made += 1;
         self.groups.insert(group, Group { id, parts_left: effects.len(), status: Status::Success });
         for effect in &effects {
-            let zone = judge::zone_of(effect);
+            let zone = effect.zone();
             let target = ZoneTarget::Zone(self.zones.geometry().zone_start(zone));
             self.send(Pending::Part { group, zone }, Operation::ManageZones { action: action.clone(), target });
         }

@@ -14,7 +14,7 @@ mod spec;
 pub use bandwidth::Bandwidth;
 pub use builtin::{builtin_names, builtin_text};
 pub use firmware::{FirmwareSpec, OpcodeSpec, ResetSpec};
-pub use sources::{SourceError, Sources};
+pub use sources::Sources;
 pub use spec::{
     Admission, AllocationKind, BufferSpec, CapScope, ChannelSpec, ConventionalSpec, FlashSpec, GeometrySpec, LinkSpec,
     Placement, Profile, ZonesSpec, ZrwaSpec,

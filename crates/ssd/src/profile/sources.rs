@@ -1,7 +1,6 @@
 //! Where each number of a profile comes from.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use zonda_config::ConfigError;
@@ -10,26 +9,6 @@ use zonda_config::ConfigError;
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct Sources(BTreeMap<String, String>);
-
-/// A number without a source, or a source without a number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceError {
-    /// The key, dotted.
-    pub key: String,
-    /// Whether the number is missing rather than the source.
-    pub is_unused: bool,
-}
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = &self.key;
-        if self.is_unused {
-            write!(f, "[sources] speaks of \"{key}\", which the profile does not have")
-        } else {
-            write!(f, "[sources] does not say where \"{key}\" comes from")
-        }
-    }
-}
 
 impl Sources {
     /// The source of the number at a dotted key: its own entry, or that of the nearest table around it.
@@ -66,25 +45,26 @@ impl Sources {
         }
         let missing = keys.iter().find(|key| self.of(key).is_none());
         if let Some(key) = missing {
-            let error = source_error(&SourceError { key: key.clone(), is_unused: false });
+            let error = without_source(key);
             return Err(ConfigError { span: super::locate::locate(text, key), ..error });
         }
         let covers = |entry: &str, key: &str| key == entry || key.starts_with(&format!("{entry}."));
         let unused = self.0.keys().find(|entry| !keys.iter().any(|key| covers(entry, key)));
         match unused {
-            Some(entry) => Err(source_error(&SourceError { key: entry.clone(), is_unused: true })),
+            Some(entry) => Err(without_number(entry)),
             None => Ok(()),
         }
     }
 }
 
-fn source_error(error: &SourceError) -> ConfigError {
-    let help = if error.is_unused {
-        "remove the line, or correct its key".to_owned()
-    } else {
-        format!("add a line such as \"{}\" = \"Table 2 of ...\", \"fitted to ...\" or \"assumed: ...\"", error.key)
-    };
-    ConfigError { message: error.to_string(), span: None, help: Some(help) }
+fn without_source(key: &str) -> ConfigError {
+    ConfigError::new(format!("[sources] does not say where \"{key}\" comes from"))
+        .help(format!("add a line such as \"{key}\" = \"Table 2 of ...\", \"fitted to ...\" or \"assumed: ...\""))
+}
+
+fn without_number(key: &str) -> ConfigError {
+    ConfigError::new(format!("[sources] speaks of \"{key}\", which the profile does not have"))
+        .help("remove the line, or correct its key")
 }
 
 /// Dotted keys of all values that are not tables. A list of laws by size counts as one value.
