@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 /// Crates of levels 0 to 2.
-const PURE: &[&str] = &["zoned", "config", "ssd", "layers", "workload", "stack", "sim"];
+const PURE: &[&str] =
+    &["zoned", "config", "ssd", "layers", "workload", "nvme", "chap", "target", "initiator", "image", "stack", "sim"];
 /// Lines of a `lib.rs`.
 const FRONT_PAGE_LINES_MAX: usize = 100;
 /// Lines of any other file.

@@ -1,0 +1,132 @@
+//! Which hashes and groups may be used.
+
+use std::fmt;
+
+use crate::group::Group;
+use crate::hash::Hash;
+
+/// The hashes and groups that one side allows, those it prefers first.
+///
+/// The controller takes the first of its own list that the host offers; the host's order does not matter to it.
+///
+/// The default allows all. Hashes: SHA-512, SHA-384, SHA-256; their cost is the same. Groups: ffdhe2048, ffdhe3072,
+/// ffdhe4096, ffdhe6144, ffdhe8192, then none. The small group comes first because every queue of a host authenticates
+/// by itself, strangers can make a controller compute, and a random secret of 32 bytes does not rest on the group: the
+/// exchange protects weak secrets from somebody who listens. A list of one's own puts a larger group first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    hashes: Vec<Hash>,
+    groups: Vec<Group>,
+}
+
+/// Why lists make no policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyError {
+    /// No hash is left.
+    NoHash,
+    /// No group is left. The group without an exchange counts as one.
+    NoGroup,
+    /// A hash stands twice in the list.
+    HashTwice(Hash),
+    /// A group stands twice in the list.
+    GroupTwice(Group),
+}
+
+impl Policy {
+    /// A policy of these hashes and groups, those preferred first.
+    ///
+    /// # Errors
+    /// [`PolicyError`] when a list is empty or names something twice.
+    pub fn new(hashes: &[Hash], groups: &[Group]) -> Result<Policy, PolicyError> {
+        if hashes.is_empty() {
+            return Err(PolicyError::NoHash);
+        }
+        if groups.is_empty() {
+            return Err(PolicyError::NoGroup);
+        }
+        if let Some(hash) = first_twice(hashes) {
+            return Err(PolicyError::HashTwice(hash));
+        }
+        if let Some(group) = first_twice(groups) {
+            return Err(PolicyError::GroupTwice(group));
+        }
+        Ok(Policy { hashes: hashes.to_vec(), groups: groups.to_vec() })
+    }
+
+    /// The same policy without [`Group::Null`]: a Diffie-Hellman exchange is a must.
+    ///
+    /// # Errors
+    /// [`PolicyError::NoGroup`] when no other group was allowed.
+    pub fn require_dh(mut self) -> Result<Policy, PolicyError> {
+        self.groups.retain(|&group| group != Group::Null);
+        if self.groups.is_empty() { Err(PolicyError::NoGroup) } else { Ok(self) }
+    }
+
+    /// The hashes, those preferred first.
+    #[must_use]
+    pub fn hashes(&self) -> &[Hash] {
+        &self.hashes
+    }
+
+    /// The groups, those preferred first.
+    #[must_use]
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        let groups =
+            [Group::Ffdhe2048, Group::Ffdhe3072, Group::Ffdhe4096, Group::Ffdhe6144, Group::Ffdhe8192, Group::Null];
+        Policy { hashes: Hash::ALL.to_vec(), groups: groups.to_vec() }
+    }
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PolicyError::NoHash => f.write_str("no hash function is allowed"),
+            PolicyError::NoGroup => f.write_str("no Diffie-Hellman group is allowed"),
+            PolicyError::HashTwice(hash) => write!(f, "{hash} is named twice"),
+            PolicyError::GroupTwice(group) => write!(f, "group {group} is named twice"),
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+fn first_twice<T: Copy + PartialEq>(list: &[T]) -> Option<T> {
+    list.iter().enumerate().find(|(index, item)| list[..*index].contains(item)).map(|(_, &item)| item)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_allows_everything_and_prefers_sha_512_with_ffdhe2048() {
+        let policy = Policy::default();
+        assert_eq!((policy.hashes().len(), policy.groups().len()), (Hash::ALL.len(), Group::ALL.len()));
+        assert_eq!((policy.hashes()[0], policy.groups()[0]), (Hash::Sha512, Group::Ffdhe2048));
+        assert_eq!(Policy::new(policy.hashes(), policy.groups()), Ok(policy));
+    }
+
+    #[test]
+    fn requiring_an_exchange_removes_the_group_without_one() {
+        let policy = Policy::default().require_dh().unwrap();
+        assert!(!policy.groups().contains(&Group::Null) && policy.groups().len() == 5);
+        let null = Policy::new(&[Hash::Sha256], &[Group::Null]).unwrap();
+        assert_eq!(null.require_dh(), Err(PolicyError::NoGroup));
+    }
+
+    #[test]
+    fn empty_and_repeated_lists_are_refused() {
+        assert_eq!(Policy::new(&[], &[Group::Null]), Err(PolicyError::NoHash));
+        assert_eq!(Policy::new(&[Hash::Sha256], &[]), Err(PolicyError::NoGroup));
+        let twice = [Hash::Sha256, Hash::Sha384, Hash::Sha256];
+        assert_eq!(Policy::new(&twice, &[Group::Null]), Err(PolicyError::HashTwice(Hash::Sha256)));
+        let twice = [Group::Null, Group::Null];
+        assert_eq!(Policy::new(&[Hash::Sha256], &twice), Err(PolicyError::GroupTwice(Group::Null)));
+    }
+}
