@@ -1,0 +1,32 @@
+//! The data structures of the Identify command (NVMe Base 2.0, section 5.17; NVM Command Set 1.0, section 4.1.5; Zoned
+//! Namespace Command Set 1.1, section 4.1.5), and the way between them and a [`zonda_zoned::Geometry`].
+
+pub mod capabilities;
+mod controller;
+#[cfg(test)]
+mod controller_tests;
+mod geometry;
+mod independent;
+mod linux;
+mod lists;
+mod namespace;
+mod nvm_controller;
+mod request;
+mod transfer;
+mod zns_controller;
+mod zns_namespace;
+
+pub use controller::{Controller, ControllerKind, DiscoveryController, IoController, PowerState, VERSION_2_0};
+pub use geometry::{ZonedPages, geometry_from};
+pub use independent::IndependentNamespace;
+pub use linux::{LinuxRefusal, linux_accepts};
+pub use lists::{CommandSetVector, NamespaceIdentity, NamespaceList, parse_descriptors, write_descriptors};
+pub use namespace::{LbaFormat, NvmNamespace};
+pub use nvm_controller::NvmController;
+pub use request::{CommandSet, IdentifyRequest, Structure};
+pub use transfer::{MEMORY_PAGE_BYTES, transfer_blocks, transfer_exponent};
+pub use zns_controller::ZnsController;
+pub use zns_namespace::{LbaFormatExtension, ZnsNamespace, zone_resources};
+
+/// Bytes of every Identify data structure (NVMe Base 2.0, section 5.17.1).
+pub const IDENTIFY_BYTES: usize = 4096;

@@ -1,0 +1,181 @@
+//! Names of hosts and subsystems.
+
+use std::fmt;
+
+/// Bytes of an NQN field on the wire: the name, and zeros to the end (NVMe Base 2.0, section 4.5).
+pub const NQN_FIELD_BYTES: usize = 256;
+
+/// Bytes of the longest name (NVMe Base 2.0, section 4.5).
+pub const NQN_BYTES_MAX: usize = 223;
+
+/// NVMe Qualified Name: 1 to 223 bytes of UTF-8, starting with `nqn.` (NVMe Base 2.0, section 4.5).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nqn(Box<str>);
+
+/// Host identifier: 128 bits; all zeros is none (NVMe Base 2.0, section 5.27.1.25).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub [u8; 16]);
+
+/// A name that is no NQN, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NqnError {
+    /// No bytes.
+    Empty,
+    /// More than 223 bytes.
+    TooLong,
+    /// Does not start with `nqn.`.
+    Prefix,
+    /// Not UTF-8, or with control characters.
+    Characters,
+    /// A wire field without a zero behind the name, or with other bytes behind that.
+    Padding,
+}
+
+impl Nqn {
+    /// The name under which every discovery service answers (NVMe Base 2.0, section 4.5).
+    pub const DISCOVERY: &'static str = "nqn.2014-08.org.nvmexpress.discovery";
+
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(name: &str) -> Result<Nqn, NqnError> {
+        if name.is_empty() {
+            return Err(NqnError::Empty);
+        }
+        if name.len() > NQN_BYTES_MAX {
+            return Err(NqnError::TooLong);
+        }
+        if !name.starts_with("nqn.") {
+            return Err(NqnError::Prefix);
+        }
+        if name.chars().any(char::is_control) {
+            return Err(NqnError::Characters);
+        }
+        Ok(Nqn(name.into()))
+    }
+
+    /// The name of the discovery service.
+    #[must_use]
+    pub fn discovery() -> Nqn {
+        Nqn(Nqn::DISCOVERY.into())
+    }
+
+    /// Whether this is the discovery service's well-known name.
+    #[must_use]
+    pub fn is_discovery(&self) -> bool {
+        &*self.0 == Nqn::DISCOVERY
+    }
+
+    /// Reads a name from its field on the wire.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_field(field: &[u8; NQN_FIELD_BYTES]) -> Result<Nqn, NqnError> {
+        let length = field.iter().position(|&byte| byte == 0).ok_or(NqnError::Padding)?;
+        let name = std::str::from_utf8(&field[..length]).map_err(|_| NqnError::Characters)?;
+        Nqn::new(name)
+    }
+
+    /// The field on the wire.
+    #[must_use]
+    pub fn to_field(&self) -> [u8; NQN_FIELD_BYTES] {
+        let mut field = [0; NQN_FIELD_BYTES];
+        field[..self.0.len()].copy_from_slice(self.0.as_bytes());
+        field
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl HostId {
+    /// Whether the host gave no identifier.
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        self.0 == [0; 16]
+    }
+}
+
+impl std::str::FromStr for Nqn {
+    type Err = NqnError;
+    fn from_str(name: &str) -> Result<Nqn, NqnError> {
+        Nqn::new(name)
+    }
+}
+
+impl fmt::Display for Nqn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Nqn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+impl fmt::Display for HostId {
+    /// The form of a UUID.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, byte) in self.0.iter().enumerate() {
+            if matches!(i, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for HostId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostId({self})")
+    }
+}
+
+impl fmt::Display for NqnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            NqnError::Empty => "a name must not be empty",
+            NqnError::TooLong => "a name must have at most 223 bytes",
+            NqnError::Prefix => "a name must start with \"nqn.\", such as nqn.2024-01.org.example:drive",
+            NqnError::Characters => "a name must be UTF-8 without control characters",
+            NqnError::Padding => "a name must end with a zero byte within its 256-byte field",
+        })
+    }
+}
+
+impl std::error::Error for NqnError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_comes_back_from_its_field() {
+        let name = Nqn::new("nqn.2024-01.org.example:drive").unwrap();
+        assert_eq!(Nqn::from_field(&name.to_field()), Ok(name));
+        assert!(Nqn::from_field(&Nqn::discovery().to_field()).unwrap().is_discovery());
+    }
+
+    #[test]
+    fn each_way_to_be_no_name_has_its_error() {
+        assert_eq!(Nqn::new(""), Err(NqnError::Empty));
+        assert_eq!(Nqn::new(&format!("nqn.{}", "x".repeat(220))), Err(NqnError::TooLong));
+        assert_eq!(Nqn::new("iqn.2024"), Err(NqnError::Prefix));
+        assert_eq!(Nqn::new("nqn.\n"), Err(NqnError::Characters));
+        assert_eq!(Nqn::from_field(&[b'n'; 256]), Err(NqnError::Padding));
+        assert_eq!(Nqn::from_field(&[0xff; 256]), Err(NqnError::Padding));
+    }
+
+    #[test]
+    fn a_host_identifier_prints_as_a_uuid() {
+        let id = HostId(std::array::from_fn(|i| i as u8));
+        assert_eq!(id.to_string(), "00010203-0405-0607-0809-0a0b0c0d0e0f");
+    }
+}
