@@ -1,0 +1,75 @@
+//! The side that asks.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::rc::Rc;
+
+use crate::ring::Shared;
+use crate::{Done, Operation};
+
+/// One user of a ring, with an inbox of its own: its tokens mean nothing to other clients.
+///
+/// Dropping a client cancels what it has outstanding. The memory of those operations goes when the kernel has let go of it,
+/// in a later turn or when the ring is dropped. A socket with unfinished sends among them is broken: see [`Operation::Send`].
+pub struct Client {
+    shared: Rc<Shared>,
+    inbox: Rc<Inbox>,
+}
+
+/// Where operations of one client end.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    ended: RefCell<VecDeque<Done>>,
+    outstanding: Cell<usize>,
+}
+
+impl Client {
+    pub(crate) fn new(shared: Rc<Shared>) -> Client {
+        Client { shared, inbox: Rc::default() }
+    }
+
+    /// Hands an operation over; it starts in the next turn at the latest. `token` comes back in its [`Done`].
+    ///
+    /// Errors of the world, at once or later, are in the [`Done`]. After the ring is gone every operation ends with `ECANCELED`.
+    ///
+    /// # Panics
+    /// With more than [`crate::limits::OPERATIONS_MAX`] operations outstanding on the ring; with a receive that has no room; with a
+    /// socket that another ring has used.
+    pub fn submit(&self, token: u64, operation: Operation) {
+        self.inbox.outstanding.set(self.inbox.outstanding.get() + 1);
+        self.shared.submit(&self.inbox, token, operation);
+    }
+
+    /// The next operation that has ended, in the order in which they ended.
+    #[must_use]
+    pub fn next(&self) -> Option<Done> {
+        let done = self.inbox.ended.borrow_mut().pop_front()?;
+        self.inbox.outstanding.set(self.inbox.outstanding.get() - 1);
+        Some(done)
+    }
+
+    /// Operations submitted whose end was not yet taken with [`Client::next`].
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.inbox.outstanding.get()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.shared.abandon(&self.inbox);
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("outstanding", &self.outstanding()).finish_non_exhaustive()
+    }
+}
+
+impl Inbox {
+    pub(crate) fn push(&self, done: Done) {
+        self.ended.borrow_mut().push_back(done);
+    }
+}

@@ -1,0 +1,34 @@
+//! Named bounds of the loop, each with the place that sets it.
+
+use zonda_zoned::Duration;
+
+/// Operations outstanding on one ring. Beyond it `submit` panics: every caller has a bounded table of its own, so more than
+/// this is a leak of operations, not load.
+pub const OPERATIONS_MAX: usize = 1 << 18;
+/// Pieces handed to the kernel in one call (`UIO_MAXIOV` of Linux).
+pub const PIECES_PER_CALL: usize = 1024;
+/// Bytes read in one call. The kernel stops at 2^31 - 4096 by itself; the operation goes on where the call ended.
+pub const BYTES_PER_CALL: usize = 1 << 30;
+/// Entries of the submission queue, when the options do not say.
+pub const ENTRIES_DEFAULT: u32 = 256;
+/// Entries of the submission queue at most (`IORING_MAX_ENTRIES` of Linux).
+pub const ENTRIES_MAX: u32 = 32_768;
+/// Completions that the queue holds for each submission entry. When it is full the kernel keeps the rest (`IORING_FEAT_NODROP`).
+pub const COMPLETIONS_PER_ENTRY: u32 = 4;
+/// Threads for file operations of the epoll backend, when the options do not say.
+pub const FILE_THREADS_DEFAULT: usize = 4;
+/// Threads for file operations of the epoll backend at most.
+pub const FILE_THREADS_MAX: usize = 256;
+/// Events taken from epoll in one call.
+pub const EVENTS_PER_WAIT: usize = 256;
+/// Connections that the kernel keeps ready for a listener (`SOMAXCONN` of Linux since 5.4 is 4096; the smaller one counts).
+pub const BACKLOG: i32 = 4096;
+/// Bytes of the zeros that stand in for a hole, written piece by piece.
+pub const ZEROS_BYTES: usize = 64 << 10;
+/// The longest single sleep. A turn that waits longer sleeps again; it keeps sums of times far from the kernel's limits.
+pub const SLEEP_MAX: Duration = Duration::from_secs(24 * 3600);
+/// How long dropping a ring waits for cancelled operations before it leaks their memory.
+pub const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
+
+const _: () = assert!(BYTES_PER_CALL <= i32::MAX as usize, "a result of the kernel is an i32");
+const _: () = assert!(ENTRIES_DEFAULT <= ENTRIES_MAX && FILE_THREADS_DEFAULT <= FILE_THREADS_MAX);

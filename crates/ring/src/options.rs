@@ -1,0 +1,47 @@
+//! How a ring is made.
+
+use zonda_zoned::Duration;
+
+use crate::limits;
+
+/// What a ring runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// io_uring for everything. Needs Linux 5.11 (`IORING_FEAT_EXT_ARG`); uses more where a later kernel has it.
+    IoUring,
+    /// epoll for sockets, a pool of threads for files. Runs wherever Linux runs.
+    Epoll,
+}
+
+/// How a ring is made; `RingOptions::default()` suits a server.
+#[derive(Clone, Debug)]
+pub struct RingOptions {
+    /// Entries of the submission queue, 1 to [`limits::ENTRIES_MAX`]; more operations than this may be outstanding.
+    pub entries: u32,
+    /// The backend, or `None` for io_uring where it is allowed and epoll elsewhere.
+    pub backend: Option<Backend>,
+    /// How long a turn polls for completions before it sleeps. It takes a processor for itself, and saves a wake-up (some
+    /// microseconds) when answers come within that time.
+    pub spin: Duration,
+    /// Threads for file operations of the epoll backend, 1 to [`limits::FILE_THREADS_MAX`]; io_uring has none.
+    pub file_threads: usize,
+}
+
+impl Default for RingOptions {
+    fn default() -> RingOptions {
+        RingOptions {
+            entries: limits::ENTRIES_DEFAULT,
+            backend: None,
+            spin: Duration::ZERO,
+            file_threads: limits::FILE_THREADS_DEFAULT,
+        }
+    }
+}
+
+impl RingOptions {
+    /// The default options on `backend`.
+    #[must_use]
+    pub fn on(backend: Backend) -> RingOptions {
+        RingOptions { backend: Some(backend), ..RingOptions::default() }
+    }
+}
