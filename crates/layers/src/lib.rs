@@ -1,5 +1,4 @@
-//! Small devices that wrap a device, each a [`ZonedDevice`](zonda_zoned::ZonedDevice) itself, so that they stack anywhere
-//! and in any order.
+//! Small devices that wrap a device, each a [`ZonedDevice`](zonda_zoned::ZonedDevice) itself, so that they stack anywhere.
 //!
 //! ```text
 //!   host                          each layer takes a command from above, and hands it down or hands it back;
@@ -9,8 +8,9 @@
 //!   Fault          |              refuses, damages and loses commands
 //!   Slice          |              some zones as a namespace of its own, with a share of the limits
 //!   Shared         |              one of several handles on the drive below
+//!   Paced          |              gives a device the times of a model
 //!    v             |
-//!   drive                         Null, where it is to cost nothing
+//!   drive                         Memory keeps every byte and takes no time; Null keeps nothing
 //! ```
 //!
 //! A layer takes no time of its own, draws randomness only from the generator it was given, and never lets commands take
@@ -49,11 +49,15 @@ mod delay;
 mod fault;
 mod kind;
 pub mod limits;
+mod memory;
 mod null;
 mod outstanding;
+mod paced;
+mod prompt;
 mod rules;
 mod shared;
 mod slice;
+mod sparse;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -63,13 +67,12 @@ mod trace;
 pub use delay::{Delay, DelayRule};
 pub use fault::{Fault, FaultEffect, FaultRule};
 pub use kind::{OperationKind, OperationSet};
+pub use memory::Memory;
 pub use null::Null;
+pub use paced::Paced;
 pub use rules::{Matcher, RuleCounters, When};
 pub use shared::Shared;
 pub use slice::{Slice, SliceConfig, SliceError};
 pub use trace::{Trace, TraceCounters, TraceEvent, TraceKind, TraceTarget};
 
-/// The earlier of two instants that may not be there.
-fn earlier(a: Option<zonda_zoned::Instant>, b: Option<zonda_zoned::Instant>) -> Option<zonda_zoned::Instant> {
-    a.into_iter().chain(b).min()
-}
+use outstanding::earlier;

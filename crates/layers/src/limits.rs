@@ -23,3 +23,9 @@ pub const SURVEY_ZONES_MAX: u32 = 1024;
 pub const SURVEY_ATTEMPTS_MAX: u32 = 3;
 /// Commands that [`crate::Null`] has ended and nobody has polled for.
 pub const NULL_OUTSTANDING_MAX: usize = 4096;
+/// Commands that [`crate::Memory`] has ended and nobody has polled for; each may hold a transfer of data.
+pub const MEMORY_OUTSTANDING_MAX: usize = 4096;
+/// Memory that zones of a [`crate::Memory`] gave back and that it keeps for the next writes; data and metadata each.
+pub const MEMORY_SPARE_BYTES_MAX: usize = 1 << 30;
+/// Commands under way through [`crate::Paced`].
+pub const PACED_OUTSTANDING_MAX: usize = 65_536;

@@ -1,25 +1,24 @@
 //! [`Null`]: the rules of zones and nothing else.
 
-use std::collections::VecDeque;
-
-use zonda_zoned::zones::{ZoneEffect, ZoneTable};
+use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{
-    Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation, Outcome, Payload, QueueFull,
-    Status, ZonedDevice,
+    Blocks, Command, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Payload, QueueFull, ZoneIndex, ZonedDevice,
 };
 
 use crate::limits::NULL_OUTSTANDING_MAX;
+use crate::prompt::{Contents, Prompt};
 
 /// A device of one namespace that follows the rules of zones in no time at all and keeps no data: every read brings back
 /// [`Payload::None`]. Use it as the floor against which the overhead of layers is measured, and in tests that ask only for
 /// statuses.
 #[derive(Debug)]
 pub struct Null {
-    zones: ZoneTable,
-    ready: VecDeque<(Instant, Completion)>,
-    /// Reused, so that management allocates nothing.
-    effects: Vec<ZoneEffect>,
+    inner: Prompt<Nothing>,
 }
+
+/// No contents.
+#[derive(Debug)]
+struct Nothing;
 
 impl Null {
     /// An empty device.
@@ -28,89 +27,64 @@ impl Null {
     /// When the geometry is not valid.
     #[must_use]
     pub fn new(geometry: Geometry) -> Null {
-        Null { zones: ZoneTable::new(geometry), ready: VecDeque::new(), effects: Vec::new() }
+        Null { inner: Prompt::new(geometry, Nothing) }
     }
 
     /// The zones as they stand.
     #[must_use]
     pub fn zones(&self) -> &ZoneTable {
-        &self.zones
+        &self.inner.zones
     }
 
     /// The zones, for a test that wants a zone to degrade, or the power to fail.
     #[must_use]
     pub fn zones_mut(&mut self) -> &mut ZoneTable {
-        &mut self.zones
-    }
-
-    fn execute(&mut self, operation: &Operation) -> Result<Outcome, Status> {
-        let zones = &mut self.zones;
-        let (block_size, metadata) = (zones.geometry().block_size_bytes, zones.geometry().metadata_bytes);
-        match operation {
-            Operation::Read { start, blocks } => {
-                zones.check_read(*start, *blocks)?;
-                return Ok(Outcome::Data(Payload::None));
-            }
-            Operation::Write { start, blocks, payload } => {
-                zones.write(*start, *blocks, payload.fits(blocks.0, block_size, metadata))?;
-            }
-            Operation::Append { zone_start, blocks, payload } => {
-                let grant = zones.append(*zone_start, *blocks, payload.fits(blocks.0, block_size, metadata))?;
-                return Ok(Outcome::Appended(grant.start));
-            }
-            Operation::WriteZeroes { start, blocks } => {
-                zones.write_zeroes(*start, *blocks)?;
-            }
-            Operation::Deallocate { ranges } => zones.check_deallocate(ranges)?,
-            Operation::Flush => {}
-            Operation::ManageZones { action, target } => {
-                self.effects.clear();
-                zones.manage(action, *target, &mut self.effects)?;
-            }
-            Operation::ReportZones { start, filter, extended, partial, descriptors_max } => {
-                let report = zones.report(*start, *filter, *extended, *partial, *descriptors_max)?;
-                return Ok(Outcome::Report(Box::new(report)));
-            }
-            Operation::ReadChangedZones => {
-                return Ok(Outcome::ChangedZones(Box::new(zones.take_changed_zones())));
-            }
-        }
-        Ok(Outcome::None)
+        &mut self.inner.zones
     }
 }
 
 impl ZonedDevice for Null {
     fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        assert_eq!(namespace, NamespaceId::FIRST, "a null device has one namespace");
-        self.zones.geometry()
+        self.inner.geometry(namespace)
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
-        if self.ready.len() >= NULL_OUTSTANDING_MAX {
-            return Err(QueueFull(command));
-        }
-        let result = if command.namespace == NamespaceId::FIRST {
-            self.execute(&command.operation)
-        } else {
-            Err(Status::InvalidNamespace)
-        };
-        let completion = match result {
-            Ok(outcome) => Completion { id: command.id, status: Status::Success, outcome },
-            Err(status) => Completion::of(command.id, status),
-        };
-        self.ready.push_back((now, completion));
-        Ok(())
+        self.inner.submit(now, command)
     }
 
     fn poll(&mut self, _now: Instant, completions: &mut CompletionQueue) {
-        for (_, completion) in self.ready.drain(..) {
-            completions.push(completion);
-        }
+        self.inner.poll(completions);
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        self.ready.front().map(|(at, _)| *at)
+        self.inner.next_wakeup()
     }
+}
+
+impl Contents for Nothing {
+    const OUTSTANDING_MAX: usize = NULL_OUTSTANDING_MAX;
+
+    fn takes(&self, _payload: &Payload) -> bool {
+        true
+    }
+
+    fn has_ample_room(&self, _payload: &Payload, _blocks: Blocks) -> bool {
+        true
+    }
+
+    fn has_room(&self, _start: Lba, _blocks: Blocks) -> bool {
+        true
+    }
+
+    fn write(&mut self, _start: Lba, _blocks: Blocks, _payload: &Payload) {}
+
+    fn read(&self, _start: Lba, _blocks: Blocks) -> Payload {
+        Payload::None
+    }
+
+    fn zero(&mut self, _start: Lba, _blocks: Blocks) {}
+
+    fn erase(&mut self, _zone: ZoneIndex) {}
 }
 
 #[cfg(test)]

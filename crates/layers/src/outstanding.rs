@@ -1,6 +1,6 @@
 //! A bounded table of commands under way, each under an id of the table's own.
 
-use zonda_zoned::CommandId;
+use zonda_zoned::{CommandId, Instant};
 
 /// Commands under way. An id names a slot and how often that slot was used, so that a completion which comes twice is
 /// caught instead of ending another command.
@@ -41,6 +41,14 @@ impl<T> Outstanding<T> {
     }
 
     /// # Panics
+    /// As [`remove`](Outstanding::remove).
+    pub(crate) fn get_mut(&mut self, id: CommandId) -> &mut T {
+        let slot = self.slots.get_mut(id.0 as u32 as usize).filter(|slot| u64::from(slot.uses) == id.0 >> 32);
+        let entry = slot.and_then(|slot| slot.entry.as_mut());
+        entry.unwrap_or_else(|| panic!("command {} is not under way", id.0))
+    }
+
+    /// # Panics
     /// When no command under way has this id: the device below completed something twice, or made it up.
     pub(crate) fn remove(&mut self, id: CommandId) -> T {
         let index = id.0 as u32;
@@ -50,6 +58,11 @@ impl<T> Outstanding<T> {
         self.free.push(index);
         entry
     }
+}
+
+/// The earlier of two instants that may not be there.
+pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    a.into_iter().chain(b).min()
 }
 
 #[cfg(test)]

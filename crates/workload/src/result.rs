@@ -6,9 +6,10 @@ use serde::{Serialize, Serializer};
 use zonda_zoned::{Geometry, Lba, Operation, Status, ZoneAction, ZoneIndex, ZoneTarget};
 
 use crate::LatencySummary;
-use crate::limits::{CONSECUTIVE_ERRORS_MAX, VIRTUAL_TIME_MAX_NS};
+use crate::limits::{CONSECUTIVE_ERRORS_MAX, REFUSAL_MAX_NS, VIRTUAL_TIME_MAX_NS};
 
-/// What a run measured. Times are in virtual time and count from the start of the run.
+/// What a run measured. Times are in virtual time, or in that of the clock of a live run, and count from the start of the
+/// run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunResult {
     /// The seed that makes this run again.
@@ -21,6 +22,9 @@ pub struct RunResult {
     pub ramp_ns: u64,
     /// The jobs, in the order of the file.
     pub jobs: Vec<JobResult>,
+    /// Blocks that were read and held against what was written; `None` in a run that does not verify.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verified_blocks: Option<u64>,
     /// The time series, from the start of the run (ramp included) to the end of its last job.
     pub series: Vec<Sample>,
     /// Whether the series ends early, at [`crate::limits::SAMPLES_MAX`] samples, or [`crate::limits::JOB_SAMPLES_MAX`]
@@ -48,6 +52,59 @@ pub struct JobResult {
     pub kinds: Vec<KindResult>,
     /// Commands that failed, in the whole run: ramp and the last completions after the end included.
     pub errors: Vec<ErrorCount>,
+    /// Blocks that were not what was last acknowledged, in the whole run; `None` if there were none, or nothing was
+    /// verified. They fail the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verify_errors: Option<VerifyErrors>,
+}
+
+/// Blocks that a job read, or that were misplaced by its appends, and that are not what they must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct VerifyErrors {
+    /// How many.
+    pub blocks: u64,
+    /// The first of them.
+    pub first: VerifyError,
+}
+
+/// One block that is not what it must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct VerifyError {
+    /// The block.
+    pub lba: u64,
+    /// Its zone.
+    pub zone: u32,
+    /// When the command completed that showed it.
+    pub at_ns: u64,
+    /// What is there instead.
+    #[serde(flatten)]
+    pub found: Finding,
+}
+
+/// What is found in the place of a block that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "found", rename_all = "snake_case")]
+pub enum Finding {
+    /// Zeros: an acknowledged write is not there.
+    Zeros,
+    /// An earlier write of the same block, or one of the zone before it was reset.
+    OtherWrite {
+        /// Which.
+        sequence: u64,
+    },
+    /// A block that was written to another place.
+    OtherBlock {
+        /// There.
+        of_lba: u64,
+    },
+    /// A block of the run of which only the beginning is right.
+    Damaged,
+    /// Bytes that this run has not written.
+    Foreign,
+    /// No bytes: the device keeps none.
+    Nothing,
+    /// An append said that it went to a place outside its zone.
+    Misplaced,
 }
 
 /// Figures of one kind of operation.
@@ -150,6 +207,8 @@ pub enum EndReason {
     TimeStoodStill,
     /// The run had taken [`crate::limits::VIRTUAL_TIME_MAX_NS`].
     ClockEnd,
+    /// The device took no command for [`crate::limits::REFUSAL_MAX_NS`] of a live run.
+    Refused,
 }
 
 fn in_words<S: Serializer>(status: &Status, serializer: S) -> Result<S::Ok, S::Error> {
@@ -167,6 +226,23 @@ impl JobResult {
     #[must_use]
     pub fn error_count(&self) -> u64 {
         self.errors.iter().map(|error| error.count).sum()
+    }
+}
+
+impl JobResult {
+    /// Whether the job gave up, or all that it tried failed, or it read what was not written.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        let gave_up = matches!(self.ended_by, EndReason::Errors { .. } | EndReason::Refused);
+        gave_up || (self.kinds.is_empty() && !self.errors.is_empty()) || self.verify_errors.is_some()
+    }
+}
+
+impl RunResult {
+    /// Whether any job has failed, and the run with it.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.jobs.iter().any(JobResult::has_failed)
     }
 }
 
@@ -227,6 +303,7 @@ impl fmt::Display for RequestKind {
 
 // The words below name these numbers.
 const _: () = assert!(CONSECUTIVE_ERRORS_MAX == 1000 && VIRTUAL_TIME_MAX_NS == 100 * 365 * 24 * 3600 * 1_000_000_000);
+const _: () = assert!(REFUSAL_MAX_NS == 30 * 1_000_000_000);
 
 impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -239,6 +316,27 @@ impl fmt::Display for EndReason {
             EndReason::Errors { status } => f.pad(&format!("1,000 commands in a row failed, the last with: {status}")),
             EndReason::TimeStoodStill => f.pad("no time passes on this device"),
             EndReason::ClockEnd => f.pad("virtual time ends after 100 years"),
+            EndReason::Refused => f.pad("the device took no command for 30 s"),
+        }
+    }
+}
+
+impl fmt::Display for VerifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "block {} of zone {}: {}", self.lba, self.zone, self.found)
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::Zeros => f.pad("zeros, though a write was acknowledged"),
+            Finding::OtherWrite { sequence } => f.pad(&format!("an earlier write, number {sequence}")),
+            Finding::OtherBlock { of_lba } => f.pad(&format!("what was written to block {of_lba}")),
+            Finding::Damaged => f.pad("a damaged block"),
+            Finding::Foreign => f.pad("bytes that this run has not written"),
+            Finding::Nothing => f.pad("nothing came back to be verified"),
+            Finding::Misplaced => f.pad("an append went outside its zone"),
         }
     }
 }

@@ -18,6 +18,8 @@ pub struct RunSpec {
     pub time: Option<Spanned<TimeSpan>>,
     /// Interval of the time series. Default: a hundredth of `time`, or 10 ms without `time`.
     pub sample: Option<Spanned<TimeSpan>>,
+    /// Whether reads are held against what was written. Default false.
+    pub verify: Option<Spanned<bool>>,
 }
 
 /// One table `[[job]]`.
@@ -185,7 +187,7 @@ pub fn parse_jobs(text: &str) -> Result<(RunSpec, Vec<Spanned<JobSpec>>), Config
 
 impl Default for RunSpec {
     fn default() -> RunSpec {
-        RunSpec { seed: 1, ramp: None, time: None, sample: None }
+        RunSpec { seed: 1, ramp: None, time: None, sample: None, verify: None }
     }
 }
 

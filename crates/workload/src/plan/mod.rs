@@ -1,9 +1,11 @@
 //! Jobs checked against a drive: what is wrong is found here, at its place in the file, and never while running.
 
-use zonda_config::{ConfigError, Rate, Spanned, TimeSpan};
-use zonda_zoned::{Blocks, Duration, Geometry, ZoneIndex, ZoneType};
+use std::ops::Range;
 
-use crate::limits::{JOBS_MAX, SAMPLES_MAX, TIME_MAX_NS};
+use zonda_config::{ConfigError, Rate, Spanned, TimeSpan};
+use zonda_zoned::{Blocks, Duration, Geometry, PayloadKind, ZoneIndex, ZoneType};
+
+use crate::limits::{JOBS_MAX, SAMPLES_MAX, TIME_MAX_NS, VERIFY_CONVENTIONAL_BLOCKS_MAX};
 use crate::{Distribution, JobOperation, JobSpec, Mix, OnFull, RunSpec, ZoneOrder};
 
 mod check;
@@ -26,6 +28,8 @@ pub struct Plan {
     pub(crate) time: Option<Duration>,
     pub(crate) sample: Duration,
     pub(crate) jobs: Vec<JobPlan>,
+    /// Where the file asks for reads to be verified.
+    verify: Option<Range<usize>>,
     prefill: Vec<(ZoneIndex, Blocks)>,
 }
 
@@ -87,7 +91,38 @@ impl Plan {
         }
         check_writers_apart(&plan.jobs, jobs, geometry)?;
         plan.prefill = prefill(&plan.jobs, jobs, geometry)?;
+        plan.verify_fits()?;
         Ok(plan)
+    }
+
+    /// Whether reads are held against what was written.
+    #[must_use]
+    pub fn verifies(&self) -> bool {
+        self.verify.is_some()
+    }
+
+    /// Whether the run can be done on a device that keeps this of what is written to it.
+    ///
+    /// # Errors
+    /// When reads are to be verified, and the device does not keep bytes.
+    pub fn check_payload(&self, keeps: PayloadKind) -> Result<(), ConfigError> {
+        match &self.verify {
+            Some(place) if keeps != PayloadKind::Bytes => {
+                Err(ConfigError::new("reads cannot be verified: the drive does not keep what is written to it")
+                    .within(place.clone())
+                    .help("write payload = \"bytes\" under [drive], or verify = false"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The zones that any job uses, in the order of their indices.
+    #[must_use]
+    pub fn zones_used(&self) -> Vec<ZoneIndex> {
+        let mut zones: Vec<ZoneIndex> = self.jobs.iter().flat_map(JobPlan::zones).collect();
+        zones.sort_unstable();
+        zones.dedup();
+        zones
     }
 
     /// How many blocks must be written in which zones before the run, from their starts; a zone that is not listed must
@@ -131,7 +166,22 @@ impl Plan {
                 .help(format!("write at least \"{least}\": at most {SAMPLES_MAX} samples")));
         }
         let geometry = geometry.clone();
-        Ok(Plan { geometry, seed: run.seed, ramp, time: limit, sample, jobs: Vec::new(), prefill: Vec::new() })
+        let verify = run.verify.as_ref().filter(|place| *place.get_ref()).map(Spanned::span);
+        Ok(Plan { geometry, seed: run.seed, ramp, time: limit, sample, jobs: Vec::new(), verify, prefill: Vec::new() })
+    }
+
+    /// To verify a conventional zone takes a record for each block.
+    fn verify_fits(&self) -> Result<(), ConfigError> {
+        let Some(place) = &self.verify else { return Ok(()) };
+        let conventional = |zone: &ZoneIndex| self.geometry.zone_type(*zone) == ZoneType::Conventional;
+        let zones = self.zones_used().iter().filter(|zone| conventional(zone)).count() as u64;
+        let blocks = zones.saturating_mul(self.geometry.zone_capacity_blocks.0);
+        if blocks <= VERIFY_CONVENTIONAL_BLOCKS_MAX {
+            return Ok(());
+        }
+        let message = format!("the jobs use {blocks} blocks of conventional zones, too many to be verified");
+        let help = format!("at most {VERIFY_CONVENTIONAL_BLOCKS_MAX} are possible: use fewer conventional zones");
+        Err(ConfigError::new(message).within(place.clone()).help(help))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use zonda_zoned::{CommandId, Duration, Instant, Status};
+use zonda_zoned::{Completion, Duration, Instant};
 
-use super::flights::Striped;
+use super::flights::{Flight, Striped};
 use super::job::later;
 use super::{Progress, Run, Timer};
 use crate::limits::{CONSECUTIVE_ERRORS_MAX, STANDSTILL_COMPLETIONS_MAX};
@@ -13,11 +13,20 @@ use crate::{EndReason, RequestKind};
 impl Run {
     /// Jumps to the next event.
     pub(super) fn advance(&mut self, wakeup: Option<Instant>, progress: &mut dyn FnMut(Progress)) {
-        let timer = self.timers.peek().map(|Reverse((at, ..))| *at).filter(|_| self.jobs_issuing > 0);
-        let Some(next) = wakeup.into_iter().chain(timer).min() else {
+        let Some(next) = wakeup.into_iter().chain(self.next_timer()).min() else {
             let outstanding = self.flights.len();
             panic!("nothing happens any more: the device has lost some of {outstanding} outstanding commands");
         };
+        self.pass_to(next, progress);
+    }
+
+    /// The earliest instant at which somebody has something to do.
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        self.timers.peek().map(|Reverse((at, ..))| *at).filter(|_| self.jobs_issuing > 0)
+    }
+
+    /// Time goes on to `next`, unless that is past.
+    pub(super) fn pass_to(&mut self, next: Instant, progress: &mut dyn FnMut(Progress)) {
         if next <= self.now {
             return;
         }
@@ -60,10 +69,14 @@ impl Run {
     }
 
     #[inline]
-    pub(super) fn complete(&mut self, id: CommandId, status: Status) {
-        let flight = self.flights.end(id);
+    pub(super) fn complete(&mut self, completion: &Completion) {
+        let flight = self.flights.end(completion.id);
         let job = self.workers[flight.worker as usize].job;
         let kind = flight.kind;
+        let status = completion.status;
+        if self.verifier.is_some() {
+            self.verify(&flight, job, completion);
+        }
         match kind {
             RequestKind::Write | RequestKind::Append if flight.is_counted_in_zone => {
                 let was_last = self.zones.write_ended(flight.zone, status, flight.blocks, flight.epoch);
@@ -100,6 +113,31 @@ impl Run {
         self.standstill += 1;
         if self.standstill >= STANDSTILL_COMPLETIONS_MAX {
             self.stop_at_standstill();
+        }
+    }
+
+    /// Tells the verifier what has ended, and counts what it finds.
+    fn verify(&mut self, flight: &Flight, job: u32, completion: &Completion) {
+        let Some(verifier) = &mut self.verifier else { return };
+        let Completion { id, status, outcome } = completion;
+        let (wrong, first) = match flight.kind {
+            RequestKind::Read if status.is_success() => verifier.read_ended(*id, outcome),
+            RequestKind::Read => {
+                verifier.forget(*id);
+                return;
+            }
+            RequestKind::Write | RequestKind::Append => {
+                let misplaced = verifier.write_ended(*id, *status, outcome);
+                (if misplaced.is_some() { flight.blocks } else { 0 }, misplaced)
+            }
+            RequestKind::Reset => {
+                verifier.reset_ended(flight.zone, status.is_success());
+                return;
+            }
+            RequestKind::Finish | RequestKind::Open | RequestKind::Close => return,
+        };
+        if let Some(first) = first {
+            self.recorder.verify_error(self.now, job, wrong, first);
         }
     }
 

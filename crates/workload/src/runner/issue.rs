@@ -1,6 +1,6 @@
 //! What a run does: it issues all that can be issued, and ends jobs.
 
-use zonda_zoned::{Blocks, Command, Lba, Operation, QueueFull, ZoneIndex, ZonedDevice};
+use zonda_zoned::{Blocks, Command, CommandId, Lba, Operation, Payload, QueueFull, ZoneIndex, ZonedDevice};
 
 use super::Run;
 use super::flights::Flight;
@@ -48,8 +48,7 @@ impl Run {
             }
             match worker.next(&job.plan, &mut self.zones) {
                 Step::Data { kind, zone, start, blocks } => {
-                    let (flight, operation) = self.data(index, kind, zone, start, blocks);
-                    let command = Command { id: self.flights.begin(flight), namespace: self.namespace, operation };
+                    let command = self.data(index, kind, zone, start, blocks);
                     if !self.submit(device, index, command) {
                         return;
                     }
@@ -58,6 +57,11 @@ impl Run {
                     let flight = self.management(index, kind, zone);
                     let operation = kind.management(&self.plan.geometry, zone);
                     let command = Command { id: self.flights.begin(flight), namespace: self.namespace, operation };
+                    if kind == RequestKind::Reset
+                        && let Some(verifier) = &mut self.verifier
+                    {
+                        verifier.reset(zone);
+                    }
                     if !self.submit(device, index, command) {
                         return;
                     }
@@ -98,7 +102,7 @@ impl Run {
 
     /// Books a read, write or append, and makes its command.
     #[inline]
-    fn data(&mut self, index: u32, kind: RequestKind, zone: ZoneIndex, start: Lba, blocks: u64) -> (Flight, Operation) {
+    fn data(&mut self, index: u32, kind: RequestKind, zone: ZoneIndex, start: Lba, blocks: u64) -> Command {
         let worker = &mut self.workers[index as usize];
         let job = &mut self.jobs[worker.job as usize];
         if worker.partial.is_none() {
@@ -133,17 +137,33 @@ impl Run {
             blocks,
             issued: self.now,
         };
+        let id = self.flights.begin(flight);
         let length = Blocks(blocks);
         let operation = match kind {
-            RequestKind::Read => Operation::Read { start, blocks: length },
-            RequestKind::Write => Operation::Write { start, blocks: length, payload: self.payloads.next(blocks) },
+            RequestKind::Read => {
+                if let Some(verifier) = &mut self.verifier {
+                    verifier.read(id, zone, start, blocks);
+                }
+                Operation::Read { start, blocks: length }
+            }
+            RequestKind::Write => {
+                Operation::Write { start, blocks: length, payload: self.payload(id, zone, start, blocks) }
+            }
             _ => Operation::Append {
                 zone_start: self.zones.start(zone),
                 blocks: length,
-                payload: self.payloads.next(blocks),
+                payload: self.payload(id, zone, start, blocks),
             },
         };
-        (flight, operation)
+        Command { id, namespace: self.namespace, operation }
+    }
+
+    #[inline]
+    fn payload(&mut self, id: CommandId, zone: ZoneIndex, start: Lba, blocks: u64) -> Payload {
+        match &mut self.verifier {
+            None => self.payloads.next(blocks),
+            Some(verifier) => verifier.write(id, zone, start, blocks),
+        }
     }
 
     /// Books a command for a zone as a whole.

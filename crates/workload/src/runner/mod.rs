@@ -1,7 +1,8 @@
-//! Carries out a plan on a device, in virtual time.
+//! Carries out a plan on a device, in virtual time or live.
 //!
 //! The loop: issue all that can be issued, jump to the device's next wakeup or the own next timer, whichever is earlier,
-//! poll, record. Nothing is allocated for an operation, except the fingerprints of a device that keeps them.
+//! poll, record. Nothing is allocated for an operation, except the fingerprints of a device that keeps them, and stamped
+//! blocks when reads are verified. A live run (`live.rs`) waits where this one jumps; all else is the same.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -12,22 +13,27 @@ use crate::limits::VIRTUAL_TIME_MAX_NS;
 use crate::plan::JobPlan;
 use crate::{JobResult, Plan, RunResult};
 
+mod block_records;
 mod events;
 mod flights;
 mod issue;
 mod job;
+mod live;
 mod payloads;
 mod record;
 #[cfg(test)]
 mod tests;
+mod verify;
 mod worker;
 mod writer;
 mod zones;
 
 use flights::Flights;
 use job::{Job, later};
+pub use live::LiveClock;
 use payloads::Payloads;
 use record::Recorder;
+use verify::Verifier;
 use worker::Worker;
 use zones::ZoneViews;
 
@@ -37,7 +43,7 @@ const IDLE_POLLS_MAX: u32 = 10_000_000;
 /// How far a run has come; told at the end of each sample interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Virtual time since the start of the run.
+    /// Time since the start of the run.
     pub elapsed: Duration,
     /// How long the run takes at most, where the plan says so.
     pub time: Option<Duration>,
@@ -58,6 +64,7 @@ pub struct Runner {
     plan: Plan,
     keeps: PayloadKind,
     namespace: NamespaceId,
+    is_prepared: bool,
 }
 
 /// A run under way.
@@ -83,6 +90,7 @@ struct Run {
     /// Workers with a command that the device had no room for, in the order in which they were refused.
     stalled: Vec<u32>,
     payloads: Payloads,
+    verifier: Option<Box<Verifier>>,
     recorder: Recorder,
     /// Completions since time last went on.
     standstill: u32,
@@ -100,7 +108,14 @@ impl Runner {
     /// A run of `plan` on a namespace of a device that keeps `keeps` of what is written to it.
     #[must_use]
     pub fn new(plan: Plan, keeps: PayloadKind, namespace: NamespaceId) -> Runner {
-        Runner { plan, keeps, namespace }
+        Runner { plan, keeps, namespace, is_prepared: false }
+    }
+
+    /// The zones were made ready by [`crate::prepare`] with the same plan: a run that verifies expects its blocks in them.
+    /// Without this, prefilled zones may read as zeros.
+    #[must_use]
+    pub fn prepared(self) -> Runner {
+        Runner { is_prepared: true, ..self }
     }
 
     /// Drives the device from `start` until all jobs have ended and everything issued has completed. The end of each
@@ -119,16 +134,12 @@ impl Runner {
         start: Instant,
         progress: &mut dyn FnMut(Progress),
     ) -> RunResult {
-        let geometry = device.geometry(self.namespace);
-        assert!(*geometry == self.plan.geometry, "the plan was made for a device of another geometry");
+        self.check_geometry(device);
         let mut run = Run::new(self, start);
         let mut completions = CompletionQueue::new();
         loop {
-            while let Some(worker) = run.ready.pop_front() {
-                run.workers[worker as usize].is_ready = false;
-                run.issue(device, worker);
-            }
-            if run.jobs_issuing == 0 && run.flights.is_empty() {
+            run.issue_ready(device);
+            if run.is_over() {
                 return run.result();
             }
             let wakeup = device.next_wakeup();
@@ -140,24 +151,33 @@ impl Runner {
                 assert!(run.idle_polls < IDLE_POLLS_MAX, "the device wakes up at {} without news, forever", run.now);
                 run.retry_stalled();
                 while let Some(completion) = completions.pop() {
-                    run.complete(completion.id, completion.status);
+                    run.complete(&completion);
                 }
             }
         }
+    }
+
+    fn check_geometry<D: ZonedDevice + ?Sized>(&self, device: &D) {
+        let geometry = device.geometry(self.namespace);
+        assert!(*geometry == self.plan.geometry, "the plan was made for a device of another geometry");
     }
 }
 
 impl Run {
     fn new(runner: Runner, started: Instant) -> Run {
-        let Runner { mut plan, keeps, namespace } = runner;
+        let Runner { mut plan, keeps, namespace, is_prepared } = runner;
         let root = Prng::new(plan.seed);
-        let zones = ZoneViews::new(&plan.geometry, &plan.prefill());
+        let prefill = plan.prefill();
+        let zones = ZoneViews::new(&plan.geometry, &prefill);
+        let verifier =
+            plan.verifies().then(|| Box::new(Verifier::new(&plan.geometry, plan.seed, &prefill, is_prepared)));
         let clock_end = later(started, Duration(VIRTUAL_TIME_MAX_NS));
         let planned_end = plan.time.map_or(clock_end, |time| later(started, time));
         let plans = std::mem::take(&mut plan.jobs);
         let largest = plans.iter().map(|job| job.part_blocks).max().unwrap_or(1);
         let mut run = Run {
             payloads: Payloads::new(keeps, &plan.geometry, largest, root.fork("workload/payload")),
+            verifier,
             recorder: Recorder::new(started, planned_end, plan.sample),
             block_size_bytes: u64::from(plan.geometry.block_size_bytes),
             plan,
@@ -201,6 +221,19 @@ impl Run {
             self.set_timer(job.until, Timer::JobEnd(index));
         }
         self.jobs.push(job);
+    }
+
+    #[inline]
+    fn issue_ready<D: ZonedDevice + ?Sized>(&mut self, device: &mut D) {
+        while let Some(worker) = self.ready.pop_front() {
+            self.workers[worker as usize].is_ready = false;
+            self.issue(device, worker);
+        }
+    }
+
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.jobs_issuing == 0 && self.flights.is_empty()
     }
 
     #[inline]
@@ -271,6 +304,7 @@ impl Run {
                     ended_by,
                     kinds: self.recorder.kinds(index, measured),
                     errors: self.recorder.errors(index),
+                    verify_errors: self.recorder.verify_errors(index),
                 }
             })
             .collect();
@@ -283,6 +317,7 @@ impl Run {
             drained_ns,
             ramp_ns: self.plan.ramp.0,
             jobs,
+            verified_blocks: self.verifier.map(|verifier| verifier.blocks_checked),
             series,
             series_is_cut,
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use zonda_zoned::{Duration, Instant, Status};
 
 use crate::limits::{JOB_SAMPLES_MAX, SAMPLES_MAX};
-use crate::result::{ErrorCount, JobSample, KindResult, RequestKind, Sample};
+use crate::result::{ErrorCount, JobSample, KindResult, RequestKind, Sample, VerifyError, VerifyErrors};
 use crate::summary::LatencyRecord;
 
 /// What all jobs have completed so far.
@@ -30,6 +30,7 @@ struct JobRecord {
     until: Instant,
     kinds: [Option<Box<KindRecord>>; RequestKind::ALL.len()],
     errors: BTreeMap<(RequestKind, Status), u64>,
+    verify_errors: Option<VerifyErrors>,
     sample: LatencyRecord,
     sample_bytes: u64,
     sample_errors: u64,
@@ -62,6 +63,7 @@ impl Recorder {
             until,
             kinds: Default::default(),
             errors: BTreeMap::new(),
+            verify_errors: None,
             sample: LatencyRecord::for_samples(),
             sample_bytes: 0,
             sample_errors: 0,
@@ -90,6 +92,18 @@ impl Recorder {
         let job = &mut self.jobs[job as usize];
         *job.errors.entry((kind, status)).or_default() += 1;
         job.sample_errors += u64::from(now < job.until);
+    }
+
+    /// A command of a job has shown blocks that are not what they must be.
+    pub(super) fn verify_error(&mut self, now: Instant, job: u32, blocks: u64, first: VerifyError) {
+        let at_ns = now.since(self.started).0;
+        let errors = &mut self.jobs[job as usize].verify_errors;
+        errors.get_or_insert(VerifyErrors { blocks: 0, first: VerifyError { at_ns, ..first } }).blocks += blocks;
+    }
+
+    /// When the sample under way ends.
+    pub(super) fn sample_end(&self) -> Instant {
+        self.sample_start + self.sample_length
     }
 
     /// Closes the samples that end at or before `now`. True if there was one.
@@ -169,6 +183,10 @@ impl Recorder {
                 })
             })
             .collect()
+    }
+
+    pub(super) fn verify_errors(&self, job: usize) -> Option<VerifyErrors> {
+        self.jobs[job].verify_errors
     }
 
     pub(super) fn errors(&self, job: usize) -> Vec<ErrorCount> {

@@ -12,8 +12,10 @@ use crate::{EndReason, JobResult, Plan, RequestKind, RunResult, Runner, parse_jo
 
 mod any_jobs;
 mod limits;
+mod live;
 mod paths;
 mod timing;
+mod verify;
 
 /// The oracle with a latency for each command: one for management, one for the rest. Any number of commands run at a time,
 /// up to `room`.
@@ -30,8 +32,12 @@ struct FixedLatency {
 
 impl FixedLatency {
     fn new(geometry: &Geometry, latency_ns: u64) -> FixedLatency {
+        FixedLatency::keeping(PayloadKind::None, geometry, latency_ns)
+    }
+
+    fn keeping(keeps: PayloadKind, geometry: &Geometry, latency_ns: u64) -> FixedLatency {
         FixedLatency {
-            oracle: ReferenceDevice::new(geometry.clone(), PayloadKind::None),
+            oracle: ReferenceDevice::new(geometry.clone(), keeps),
             latency_ns,
             management_latency_ns: latency_ns,
             slow_zone: None,

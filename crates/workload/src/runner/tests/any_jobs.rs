@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 /// One job in seven zones from `first` on.
-fn any_job(first: u32) -> impl Strategy<Value = String> {
+pub(super) fn any_job(first: u32) -> impl Strategy<Value = String> {
     let operations = ["read", "randread", "write", "append", "reset", "finish", "open", "mix"];
     let orders = ["", "zone_order = \"round-robin\"\n", "zone_order = \"random\"\n", "zone_order = \"sequential\"\n"];
     let sizes = ["", "block_size = \"4 KiB\"\n", "block_size = \"20 KiB\"\n", "block_size = \"64 KiB\"\n"];

@@ -1,0 +1,166 @@
+//! [`Prompt`]: a device that ends every command at once. [`crate::Null`] and [`crate::Memory`] are made of it, and differ
+//! only in what they keep.
+
+use std::collections::VecDeque;
+
+use zonda_zoned::zones::{ZoneEffect, ZoneTable};
+use zonda_zoned::{
+    Blocks, Command, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, Outcome, Payload,
+    QueueFull, Status, ZoneIndex,
+};
+
+/// What a device keeps of the blocks written to it. Ranges lie within the namespace.
+pub(crate) trait Contents {
+    /// Completions that may wait to be polled for.
+    const OUTSTANDING_MAX: usize;
+
+    /// Whether payloads of this kind can be kept.
+    fn takes(&self, payload: &Payload) -> bool;
+
+    /// Whether there is surely room for a payload of so many blocks, wherever it goes. A quick answer.
+    fn has_ample_room(&self, payload: &Payload, blocks: Blocks) -> bool;
+
+    /// Whether there is room for so many blocks at this place.
+    fn has_room(&self, start: Lba, blocks: Blocks) -> bool;
+
+    /// Replaces blocks. The payload fits.
+    fn write(&mut self, start: Lba, blocks: Blocks, payload: &Payload);
+
+    /// What blocks read as.
+    fn read(&self, start: Lba, blocks: Blocks) -> Payload;
+
+    /// Makes blocks read as zeros.
+    fn zero(&mut self, start: Lba, blocks: Blocks);
+
+    /// Makes a whole zone read as zeros.
+    fn erase(&mut self, zone: ZoneIndex);
+}
+
+/// A device of one namespace in which no time passes.
+#[derive(Debug)]
+pub(crate) struct Prompt<C> {
+    pub(crate) zones: ZoneTable,
+    pub(crate) contents: C,
+    ready: VecDeque<(Instant, Completion)>,
+    /// Reused, so that management allocates nothing.
+    effects: Vec<ZoneEffect>,
+}
+
+impl<C: Contents> Prompt<C> {
+    pub(crate) fn new(geometry: Geometry, contents: C) -> Prompt<C> {
+        Prompt { zones: ZoneTable::new(geometry), contents, ready: VecDeque::new(), effects: Vec::new() }
+    }
+
+    pub(crate) fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+        assert_eq!(namespace, NamespaceId::FIRST, "the device has one namespace");
+        self.zones.geometry()
+    }
+
+    pub(crate) fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        if self.ready.len() >= C::OUTSTANDING_MAX {
+            return Err(QueueFull(command));
+        }
+        let result = if command.namespace == NamespaceId::FIRST {
+            self.execute(&command.operation)
+        } else {
+            Err(Status::InvalidNamespace)
+        };
+        let completion = match result {
+            Ok(outcome) => Completion { id: command.id, status: Status::Success, outcome },
+            Err(status) => Completion::of(command.id, status),
+        };
+        self.ready.push_back((now, completion));
+        Ok(())
+    }
+
+    pub(crate) fn poll(&mut self, completions: &mut CompletionQueue) {
+        for (_, completion) in self.ready.drain(..) {
+            completions.push(completion);
+        }
+    }
+
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        self.ready.front().map(|(at, _)| *at)
+    }
+
+    /// Power goes and comes back: completions that nobody has polled for are lost, though their commands have taken
+    /// effect.
+    pub(crate) fn power_cycle(&mut self) {
+        self.zones.power_cycle();
+        self.ready.clear();
+    }
+
+    fn execute(&mut self, operation: &Operation) -> Result<Outcome, Status> {
+        let zones = &mut self.zones;
+        match operation {
+            Operation::Read { start, blocks } => {
+                zones.check_read(*start, *blocks)?;
+                return Ok(Outcome::Data(self.contents.read(*start, *blocks)));
+            }
+            Operation::Write { start, blocks, payload } => {
+                let fits = self.contents.takes(payload) && fits(zones.geometry(), payload, *blocks);
+                if !self.contents.has_ample_room(payload, *blocks) && self.lacks_room(fits, *start, *blocks) {
+                    let refusal = self.zones.clone().write(*start, *blocks, fits).err();
+                    return Err(refusal.unwrap_or(Status::WriteFault));
+                }
+                self.zones.write(*start, *blocks, fits)?;
+                self.contents.write(*start, *blocks, payload);
+            }
+            Operation::Append { zone_start, blocks, payload } => {
+                let fits = self.contents.takes(payload) && fits(zones.geometry(), payload, *blocks);
+                if !self.contents.has_ample_room(payload, *blocks)
+                    && let Some(zone) = zones.geometry().zone_of(*zone_start)
+                {
+                    let place = zones.geometry().zone_start(zone) + zones.zone(zone).write_pointer_blocks;
+                    if self.lacks_room(fits, place, *blocks) {
+                        let refusal = self.zones.clone().append(*zone_start, *blocks, fits).err();
+                        return Err(refusal.unwrap_or(Status::WriteFault));
+                    }
+                }
+                let grant = self.zones.append(*zone_start, *blocks, fits)?;
+                self.contents.write(grant.start, *blocks, payload);
+                return Ok(Outcome::Appended(grant.start));
+            }
+            Operation::WriteZeroes { start, blocks } => {
+                zones.write_zeroes(*start, *blocks)?;
+                self.contents.zero(*start, *blocks);
+            }
+            Operation::Deallocate { ranges } => {
+                zones.check_deallocate(ranges)?;
+                for range in ranges {
+                    self.contents.zero(range.start, range.blocks);
+                }
+            }
+            Operation::Flush => {}
+            Operation::ManageZones { action, target } => {
+                self.effects.clear();
+                zones.manage(action, *target, &mut self.effects)?;
+                for effect in &self.effects {
+                    if let ZoneEffect::Reset { zone, .. } | ZoneEffect::Offlined { zone } = effect {
+                        self.contents.erase(*zone);
+                    }
+                }
+            }
+            Operation::ReportZones { start, filter, extended, partial, descriptors_max } => {
+                let report = zones.report(*start, *filter, *extended, *partial, *descriptors_max)?;
+                return Ok(Outcome::Report(Box::new(report)));
+            }
+            Operation::ReadChangedZones => {
+                return Ok(Outcome::ChangedZones(Box::new(zones.take_changed_zones())));
+            }
+        }
+        Ok(Outcome::None)
+    }
+
+    /// Whether the contents have no room for a payload that fits. Of what lies outside the namespace, the zones speak.
+    fn lacks_room(&self, fits: bool, start: Lba, blocks: Blocks) -> bool {
+        let end = start.0.checked_add(blocks.0);
+        let is_inside = end.is_some_and(|end| end <= self.zones.geometry().namespace_blocks().0);
+        fits && is_inside && !self.contents.has_room(start, blocks)
+    }
+}
+
+#[inline]
+fn fits(geometry: &Geometry, payload: &Payload, blocks: Blocks) -> bool {
+    payload.fits(blocks.0, geometry.block_size_bytes, geometry.metadata_bytes)
+}

@@ -1,0 +1,85 @@
+//! A run in real time: the same machine, driven by a clock that it does not own.
+
+use zonda_zoned::{Completion, CompletionQueue, Instant, Status, ZonedDevice};
+
+use super::{Progress, Run, Runner};
+use crate::limits::REFUSAL_MAX_NS;
+use crate::{EndReason, RunResult};
+
+/// Time that passes by itself, and a way to let it pass.
+pub trait LiveClock {
+    /// The time it is. It never goes back.
+    fn now(&mut self) -> Instant;
+
+    /// Lets the device work, and returns when something may have happened to it, or at `until`. With an `until` that has
+    /// come, or is past, it does not wait. Returning early does no harm.
+    fn wait(&mut self, until: Option<Instant>);
+}
+
+impl Runner {
+    /// Drives the device as [`run`](Runner::run) does, but in the time of `clock`: latencies are from the submission of a
+    /// request to the turn in which its completion was found, what the host itself takes included.
+    ///
+    /// A device that fails everything ends each job after [`crate::limits::CONSECUTIVE_ERRORS_MAX`] errors. One that takes
+    /// no command for [`REFUSAL_MAX_NS`] and has none under way ends all of them, with [`EndReason::Refused`].
+    ///
+    /// # Panics
+    /// When the namespace has another geometry than the plan was made for, or the device completes a command that it was
+    /// not given.
+    pub fn run_live<D: ZonedDevice + ?Sized>(
+        self,
+        device: &mut D,
+        clock: &mut dyn LiveClock,
+        progress: &mut dyn FnMut(Progress),
+    ) -> RunResult {
+        self.check_geometry(device);
+        let mut run = Run::new(self, clock.now());
+        let mut refused_since = None;
+        let mut completions = CompletionQueue::new();
+        loop {
+            run.issue_ready(device);
+            if run.is_over() {
+                return run.result();
+            }
+            refused_since = refused_since.or(Some(run.now)).filter(|_| run.is_refused());
+            let patience_ends = refused_since.map(|since| since + zonda_zoned::Duration(REFUSAL_MAX_NS));
+            let own = [run.next_timer(), run.next_sample(), patience_ends];
+            clock.wait(own.into_iter().chain([device.next_wakeup()]).flatten().min());
+            run.pass_to(clock.now(), progress);
+            run.fire_timers();
+            device.poll(run.now, &mut completions);
+            run.retry_stalled();
+            while let Some(completion) = completions.pop() {
+                run.complete(&completion);
+            }
+            if patience_ends.is_some_and(|end| run.now >= end) && run.is_refused() {
+                run.give_up();
+            }
+        }
+    }
+}
+
+impl Run {
+    /// Whether the device has refused commands, and has none that could make room.
+    fn is_refused(&self) -> bool {
+        let held: usize = self.workers.iter().map(|worker| worker.held.len()).sum();
+        held > 0 && held == self.flights.len()
+    }
+
+    /// Ends all jobs. The commands that the device did not take fail.
+    fn give_up(&mut self) {
+        for index in 0..self.jobs.len() as u32 {
+            self.stop(index, EndReason::Refused);
+        }
+        for index in 0..self.workers.len() {
+            while let Some(command) = self.workers[index].held.pop_front() {
+                self.complete(&Completion::of(command.id, Status::NamespaceNotReady));
+            }
+        }
+    }
+
+    /// When the sample interval ends, so that progress is told while nothing happens.
+    fn next_sample(&self) -> Option<Instant> {
+        Some(self.recorder.sample_end()).filter(|end| *end > self.now)
+    }
+}
