@@ -1,0 +1,120 @@
+//! Conventional zones: the first three of the namespace. Zones in the helpers of a rig are counted behind them.
+
+use zonda_zoned::{Blocks, Lba, Operation, ReportFilter, Status, ZoneAction, ZoneState, ZoneTarget, ZoneType};
+
+use super::{Check, checks};
+use crate::rig::{Rig, Verdict, ensure};
+
+pub(super) fn checks() -> Vec<Check> {
+    checks![Conventional:
+        a_conventional_zone_has_no_write_pointer_and_no_state_to_change,
+        a_conventional_zone_is_written_anywhere_and_over_again,
+        a_write_may_reach_over_conventional_zones_and_not_beyond_them,
+        a_read_within_conventional_zones_crosses_no_boundary,
+        a_conventional_zone_takes_no_append_and_no_action,
+        an_action_on_all_zones_passes_conventional_ones_over,
+        conventional_zones_take_zeroes_and_deallocations,
+        conventional_zones_use_no_resources,
+    ]
+    .into()
+}
+
+/// A block of a conventional zone.
+fn lba(rig: &Rig, zone: u64, block: u64) -> Lba {
+    Lba(zone * rig.geometry.zone_size_blocks.0 + block)
+}
+
+fn write(rig: &mut Rig, start: Lba, blocks: u64, mark: u64, status: Status) -> Verdict {
+    let operation = rig.write_at(start, blocks, mark);
+    rig.expect(operation, status)
+}
+
+fn a_conventional_zone_has_no_write_pointer_and_no_state_to_change(rig: &mut Rig) -> Verdict {
+    let start = lba(rig, 1, 3);
+    write(rig, start, 1, 5, Status::Success)?;
+    let report = rig.report(Lba(0), ReportFilter::All, false, true, 4)?;
+    for zone in &report.zones[..3] {
+        ensure!(
+            zone.zone_type == ZoneType::Conventional
+                && zone.state == ZoneState::NotWritePointer
+                && zone.write_pointer.is_none(),
+            "a conventional zone is reported as {zone:?}"
+        );
+    }
+    let first = &report.zones[3];
+    ensure!(first.zone_type == ZoneType::SequentialWriteRequired && first.state == ZoneState::Empty, "{first:?}");
+    Ok(())
+}
+
+fn a_conventional_zone_is_written_anywhere_and_over_again(rig: &mut Rig) -> Verdict {
+    let start = lba(rig, 1, 0);
+    rig.expect_marks(start, &[0; 8])?;
+    write(rig, start + Blocks(5), 2, 50, Status::Success)?;
+    write(rig, start + Blocks(1), 2, 10, Status::Success)?;
+    write(rig, start + Blocks(6), 1, 90, Status::Success)?;
+    rig.expect_marks(start, &[0, 10, 11, 0, 0, 50, 90, 0])
+}
+
+fn a_write_may_reach_over_conventional_zones_and_not_beyond_them(rig: &mut Rig) -> Verdict {
+    let size = rig.geometry.zone_size_blocks.0;
+    let start = lba(rig, 0, size - 2);
+    write(rig, start, 4, 30, Status::Success)?;
+    rig.expect_marks(start, &[30, 31])?;
+    rig.expect_marks(start + Blocks(2), &[32, 33])?;
+    let end = lba(rig, 2, size - 2);
+    write(rig, end, 3, 60, Status::ZoneBoundaryError)?;
+    rig.expect_marks(end, &[0, 0])?;
+    write(rig, end, 2, 60, Status::Success)
+}
+
+fn a_read_within_conventional_zones_crosses_no_boundary(rig: &mut Rig) -> Verdict {
+    let size = rig.geometry.zone_size_blocks.0;
+    let start = lba(rig, 0, size - 1);
+    write(rig, start, 2, 30, Status::Success)?;
+    rig.expect_marks(start, &[30, 31, 0])?;
+    let end = lba(rig, 2, size - 1);
+    rig.expect(Operation::Read { start: end, blocks: Blocks(2) }, Status::ZoneBoundaryError)
+}
+
+fn a_conventional_zone_takes_no_append_and_no_action(rig: &mut Rig) -> Verdict {
+    let start = lba(rig, 1, 0);
+    let append = Operation::Append { zone_start: start, blocks: Blocks(1), payload: rig.payload(1, 1) };
+    rig.expect(append, Status::InvalidField)?;
+    for action in [ZoneAction::Reset, ZoneAction::Finish, ZoneAction::Close, ZoneAction::Open { zrwa: false }] {
+        rig.expect(Operation::ManageZones { action, target: ZoneTarget::Zone(start) }, Status::InvalidField)?;
+    }
+    Ok(())
+}
+
+fn an_action_on_all_zones_passes_conventional_ones_over(rig: &mut Rig) -> Verdict {
+    let start = lba(rig, 1, 0);
+    write(rig, start, 2, 30, Status::Success)?;
+    rig.fill(0, 0, 2, 70)?;
+    rig.manage_all(ZoneAction::Reset, Status::Success)?;
+    rig.expect_marks(start, &[30, 31])?;
+    rig.expect_blocks(0, 0, &[0, 0])
+}
+
+fn conventional_zones_take_zeroes_and_deallocations(rig: &mut Rig) -> Verdict {
+    let start = lba(rig, 1, 0);
+    write(rig, start, 6, 30, Status::Success)?;
+    rig.expect(Operation::WriteZeroes { start: start + Blocks(1), blocks: Blocks(2) }, Status::Success)?;
+    let ranges = [zonda_zoned::LbaRange { start: start + Blocks(4), blocks: Blocks(1) }].into();
+    rig.expect(Operation::Deallocate { ranges }, Status::Success)?;
+    rig.expect_marks(start, &[30, 0, 0, 33, 0, 35])?;
+    write(rig, start + Blocks(4), 1, 80, Status::Success)?;
+    rig.expect_marks(start + Blocks(3), &[33, 80, 35])
+}
+
+fn conventional_zones_use_no_resources(rig: &mut Rig) -> Verdict {
+    for zone in 0..3 {
+        let start = lba(rig, zone, 0);
+        write(rig, start, 1, 5, Status::Success)?;
+    }
+    for zone in 0..3 {
+        rig.write(zone, 0, 1, 1, Status::Success)?;
+    }
+    rig.write(3, 0, 1, 1, Status::TooManyActiveZones)?;
+    let start = lba(rig, 2, 5);
+    write(rig, start, 1, 5, Status::Success)
+}

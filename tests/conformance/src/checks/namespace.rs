@@ -1,0 +1,42 @@
+//! The namespace as a whole.
+
+use zonda_zoned::{Blocks, Command, CommandId, CompletionQueue, NamespaceId, Operation, Outcome, Status};
+
+use super::{Check, checks};
+use crate::rig::{Rig, Stop, Verdict, ensure};
+
+pub(super) fn checks() -> Vec<Check> {
+    checks![Full:
+        a_command_to_another_namespace_is_refused,
+        no_zone_has_changed_by_itself_on_a_new_device,
+    ]
+    .into()
+}
+
+fn a_command_to_another_namespace_is_refused(rig: &mut Rig) -> Verdict {
+    let operation = Operation::Read { start: rig.lba(0, 0), blocks: Blocks(1) };
+    let command = Command { id: CommandId(1 << 40), namespace: NamespaceId(2), operation };
+    if !rig.backend.carries(&command) {
+        return Err(Stop::Skipped("the backend cannot carry such a command".to_owned()));
+    }
+    let now = rig.backend.now();
+    ensure!(rig.backend.submit(now, command).is_ok(), "an idle device has no room");
+    let mut completions = CompletionQueue::new();
+    for _ in 0..1_000_000 {
+        rig.backend.wait();
+        let now = rig.backend.now();
+        rig.backend.poll(now, &mut completions);
+        if let Some(completion) = completions.pop() {
+            let status = completion.status;
+            ensure!(status == Status::InvalidNamespace, "it ended with \"{status}\"");
+            return Ok(());
+        }
+    }
+    Err(Stop::Failed("it does not end".to_owned()))
+}
+
+fn no_zone_has_changed_by_itself_on_a_new_device(rig: &mut Rig) -> Verdict {
+    let outcome = rig.run(Operation::ReadChangedZones)?.outcome;
+    ensure!(outcome == Outcome::ChangedZones(Box::default()), "{outcome:?}");
+    Ok(())
+}

@@ -1,0 +1,313 @@
+//! A device and the hand that tries it.
+
+use zonda_zoned::{
+    BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Lba, NamespaceId, Operation,
+    Outcome, Payload, PayloadKind, QueueFull, ReportFilter, Status, ZoneAction, ZoneDescriptor, ZoneIndex, ZoneReport,
+    ZoneState, ZoneTarget,
+};
+
+use crate::TestBackend;
+
+/// Waits without news after which a command is taken to be lost.
+const WAITS_MAX: u32 = 10_000_000;
+
+/// Why a check ends early.
+#[derive(Clone, Debug)]
+pub(crate) enum Stop {
+    /// The backend cannot do it.
+    Skipped(String),
+    /// The device is wrong.
+    Failed(String),
+}
+
+pub(crate) type Verdict = Result<(), Stop>;
+
+/// Ends a check unless something holds.
+macro_rules! ensure {
+    ($holds:expr, $($why:tt)+) => {
+        if !$holds {
+            return Err($crate::rig::Stop::Failed(format!($($why)+)));
+        }
+    };
+}
+pub(crate) use ensure;
+
+/// A device, and commands to it one at a time. Zones are counted from the first sequential one.
+pub(crate) struct Rig {
+    pub(crate) backend: Box<dyn TestBackend>,
+    pub(crate) geometry: Geometry,
+    next_id: u64,
+}
+
+impl Rig {
+    pub(crate) fn new(backend: Box<dyn TestBackend>, geometry: Geometry) -> Rig {
+        assert_eq!(*backend.geometry(NamespaceId::FIRST), geometry, "the backend has the geometry that was asked for");
+        Rig { backend, geometry, next_id: 0 }
+    }
+
+    /// Blocks that a zone holds.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.geometry.zone_capacity_blocks.0
+    }
+
+    /// A block of a sequential zone.
+    pub(crate) fn lba(&self, zone: u32, block: u64) -> Lba {
+        self.geometry.zone_start(self.index(zone)) + Blocks(block)
+    }
+
+    pub(crate) fn index(&self, zone: u32) -> ZoneIndex {
+        ZoneIndex(zone + self.geometry.conventional_zone_count)
+    }
+
+    /// Runs commands with so many under way at a time, and returns their completions in the order of the commands.
+    pub(crate) fn run_all(&mut self, operations: Vec<Operation>, depth: usize) -> Result<Vec<Completion>, Stop> {
+        let depth = depth.min(self.backend.queue_depth_max());
+        let first = self.next_id;
+        let mut ended: Vec<Option<Completion>> = vec![None; operations.len()];
+        let (mut submitted, mut under_way, mut waits) = (0, 0, 0);
+        let mut operations = operations.into_iter();
+        let mut held = None;
+        let mut completions = CompletionQueue::new();
+        loop {
+            let now = self.backend.now();
+            while under_way < depth {
+                let Some(operation) = held.take().or_else(|| operations.next()) else { break };
+                let command = Command { id: CommandId(self.next_id), namespace: NamespaceId::FIRST, operation };
+                if !self.backend.carries(&command) {
+                    return Err(Stop::Skipped("the backend cannot carry such a command".to_owned()));
+                }
+                if let Err(QueueFull(command)) = self.backend.submit(now, command) {
+                    held = Some(command.operation);
+                    break;
+                }
+                self.next_id += 1;
+                submitted += 1;
+                under_way += 1;
+            }
+            if under_way == 0 && held.is_none() {
+                break;
+            }
+            self.backend.wait();
+            let now = self.backend.now();
+            self.backend.poll(now, &mut completions);
+            waits = if completions.is_empty() { waits + 1 } else { 0 };
+            ensure!(waits < WAITS_MAX, "{under_way} of {submitted} commands do not end");
+            while let Some(completion) = completions.pop() {
+                let place = completion.id.0.checked_sub(first).and_then(|place| ended.get_mut(place as usize));
+                let Some(place) = place.filter(|place| place.is_none()) else {
+                    return Err(Stop::Failed(format!("command {} ends, and is not under way", completion.id)));
+                };
+                *place = Some(completion);
+                under_way -= 1;
+            }
+        }
+        self.backend.check_invariants();
+        Ok(ended.into_iter().flatten().collect())
+    }
+
+    /// Runs one command.
+    pub(crate) fn run(&mut self, operation: Operation) -> Result<Completion, Stop> {
+        let ended = self.run_all(vec![operation], 1)?;
+        Ok(ended.into_iter().next().expect("one command has one completion"))
+    }
+
+    /// Runs one command, and wants it to end with a status.
+    pub(crate) fn expect(&mut self, operation: Operation, status: Status) -> Verdict {
+        let shown = shown(&operation);
+        let got = self.run(operation)?.status;
+        ensure!(got == status, "{shown} ended with \"{got}\", not with \"{status}\"");
+        Ok(())
+    }
+
+    /// Contents that tell `mark` and each block apart.
+    pub(crate) fn payload(&self, mark: u64, blocks: u64) -> Payload {
+        match self.backend.keeps() {
+            PayloadKind::None => Payload::None,
+            PayloadKind::Fingerprints => Payload::Fingerprints((0..blocks).map(|block| mark + block).collect()),
+            PayloadKind::Bytes => {
+                let mut buffer = (Vec::new(), Vec::new());
+                for block in 0..blocks {
+                    let (data, metadata) = self.contents(mark + block);
+                    buffer.0.extend(data);
+                    buffer.1.extend(metadata);
+                }
+                Payload::Bytes(Box::new(BlockBuffer { data: buffer.0.into(), metadata: buffer.1.into() }))
+            }
+        }
+    }
+
+    /// Data and metadata of a block with a mark; zeros for 0.
+    fn contents(&self, mark: u64) -> (Vec<u8>, Vec<u8>) {
+        let byte = |place: usize| if mark == 0 { 0 } else { (mark as usize * 31 + place * 7 + place / 256) as u8 | 1 };
+        let data = (0..self.geometry.block_size_bytes as usize).map(byte).collect();
+        let metadata = (0..usize::from(self.geometry.metadata_bytes)).map(|place| byte(place + 11)).collect();
+        (data, metadata)
+    }
+
+    pub(crate) fn write_at(&self, start: Lba, blocks: u64, mark: u64) -> Operation {
+        Operation::Write { start, blocks: Blocks(blocks), payload: self.payload(mark, blocks) }
+    }
+
+    pub(crate) fn append_to(&self, zone: u32, blocks: u64, mark: u64) -> Operation {
+        let zone_start = self.lba(zone, 0);
+        Operation::Append { zone_start, blocks: Blocks(blocks), payload: self.payload(mark, blocks) }
+    }
+
+    /// Writes at a place of a sequential zone.
+    pub(crate) fn write(&mut self, zone: u32, block: u64, blocks: u64, mark: u64, status: Status) -> Verdict {
+        let operation = self.write_at(self.lba(zone, block), blocks, mark);
+        self.expect(operation, status)
+    }
+
+    pub(crate) fn append(&mut self, zone: u32, blocks: u64, mark: u64, status: Status) -> Verdict {
+        let operation = self.append_to(zone, blocks, mark);
+        self.expect(operation, status)
+    }
+
+    /// Writes a zone from one block to another, marked `mark` and up from the first block.
+    pub(crate) fn fill(&mut self, zone: u32, from: u64, to: u64, mark: u64) -> Verdict {
+        let step = self.geometry.max_transfer_blocks.0;
+        let mut block = from;
+        while block < to {
+            let blocks = step.min(to - block);
+            self.write(zone, block, blocks, mark + (block - from), Status::Success)?;
+            block += blocks;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn manage(&mut self, action: ZoneAction, zone: u32, status: Status) -> Verdict {
+        let target = ZoneTarget::Zone(self.lba(zone, 0));
+        self.expect(Operation::ManageZones { action, target }, status)
+    }
+
+    pub(crate) fn manage_all(&mut self, action: ZoneAction, status: Status) -> Verdict {
+        self.expect(Operation::ManageZones { action, target: ZoneTarget::All }, status)
+    }
+
+    pub(crate) fn report(
+        &mut self,
+        start: Lba,
+        filter: ReportFilter,
+        extended: bool,
+        partial: bool,
+        descriptors_max: u32,
+    ) -> Result<ZoneReport, Stop> {
+        let report = Operation::ReportZones { start, filter, extended, partial, descriptors_max };
+        let ended = self.run(report)?;
+        match ended.outcome {
+            Outcome::Report(report) => Ok(*report),
+            other => Err(Stop::Failed(format!("a report brought {other:?} and \"{}\"", ended.status))),
+        }
+    }
+
+    /// One sequential zone as it is reported.
+    pub(crate) fn zone(&mut self, zone: u32) -> Result<ZoneDescriptor, Stop> {
+        let mut report = self.report(self.lba(zone, 0), ReportFilter::All, false, true, 1)?;
+        ensure!(report.zones.len() == 1, "a report of one zone has {} descriptors", report.zones.len());
+        Ok(report.zones.remove(0))
+    }
+
+    /// Wants a sequential zone to be in a state, with its write pointer at a block, or without one.
+    pub(crate) fn expect_zone(&mut self, zone: u32, state: ZoneState, write_pointer: Option<u64>) -> Verdict {
+        let got = self.zone(zone)?;
+        let start = self.lba(zone, 0);
+        ensure!(got.start == start, "the descriptor of zone {zone} starts at {}, not at {start}", got.start);
+        let pointer = got.write_pointer.map(|pointer| pointer.0.wrapping_sub(start.0));
+        ensure!(
+            got.state == state && pointer == write_pointer,
+            "zone {zone} is {} with its write pointer at {pointer:?}, not {state} at {write_pointer:?}",
+            got.state
+        );
+        Ok(())
+    }
+
+    /// Wants consecutive blocks to have these marks.
+    pub(crate) fn expect_marks(&mut self, start: Lba, marks: &[u64]) -> Verdict {
+        if self.backend.keeps() == PayloadKind::None {
+            return Err(Stop::Skipped("the backend keeps no contents".to_owned()));
+        }
+        let step = self.geometry.max_transfer_blocks.0;
+        for (piece, marks) in marks.chunks(step as usize).enumerate() {
+            let start = start + Blocks(piece as u64 * step);
+            let blocks = marks.len() as u64;
+            let ended = self.run(Operation::Read { start, blocks: Blocks(blocks) })?;
+            ensure!(ended.status.is_success(), "a read of {blocks} blocks at {start} ended with \"{}\"", ended.status);
+            let Outcome::Data(payload) = ended.outcome else {
+                return Err(Stop::Failed(format!("a read at {start} brought no data")));
+            };
+            if let Payload::Fingerprints(prints) = &payload {
+                ensure!(**prints == *marks, "blocks from {start} have the fingerprints {prints:?}, not {marks:?}");
+                continue;
+            }
+            let buffer = self.bytes_of(payload, blocks)?;
+            for (block, &mark) in marks.iter().enumerate() {
+                let (data, metadata) = self.contents(mark);
+                let (size, metadata_size) = (data.len(), metadata.len());
+                ensure!(
+                    buffer.data[block * size..][..size] == data[..],
+                    "block {} holds other data than mark {mark}",
+                    start.0 + block as u64
+                );
+                ensure!(
+                    buffer.metadata[block * metadata_size..][..metadata_size] == metadata[..],
+                    "block {} has other metadata than mark {mark}",
+                    start.0 + block as u64
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Wants blocks of a sequential zone to have these marks.
+    pub(crate) fn expect_blocks(&mut self, zone: u32, block: u64, marks: &[u64]) -> Verdict {
+        self.expect_marks(self.lba(zone, block), marks)
+    }
+
+    /// Power goes and comes back.
+    pub(crate) fn cycle_power(&mut self) -> Verdict {
+        if self.backend.power_cycle() {
+            self.backend.check_invariants();
+            return Ok(());
+        }
+        Err(Stop::Skipped("the backend has no way to lose power".to_owned()))
+    }
+
+    /// A sequential zone gives up.
+    pub(crate) fn degrade(&mut self, zone: u32, to: ZoneState) -> Verdict {
+        if self.backend.degrade(self.index(zone), to) {
+            return Ok(());
+        }
+        Err(Stop::Skipped("the backend has no way to degrade a zone".to_owned()))
+    }
+
+    /// What a read brought, as bytes: no payload is zeros.
+    fn bytes_of(&self, payload: Payload, blocks: u64) -> Result<BlockBuffer, Stop> {
+        let (size, metadata) = (self.geometry.block_size_bytes, self.geometry.metadata_bytes);
+        ensure!(payload.fits(blocks, size, metadata), "a read of {blocks} blocks brought a payload of another size");
+        match payload {
+            Payload::Bytes(buffer) => Ok(*buffer),
+            Payload::None => Ok(zeros(&self.geometry, blocks)),
+            Payload::Fingerprints(_) => unreachable!("fingerprints have been compared before"),
+        }
+    }
+}
+
+/// Blocks of zeros.
+pub(crate) fn zeros(geometry: &Geometry, blocks: u64) -> BlockBuffer {
+    let bytes = |each: u64| vec![0; (blocks * each) as usize].into();
+    BlockBuffer {
+        data: bytes(u64::from(geometry.block_size_bytes)),
+        metadata: bytes(u64::from(geometry.metadata_bytes)),
+    }
+}
+
+/// An operation without its contents, for people.
+pub(crate) fn shown(operation: &Operation) -> String {
+    match operation {
+        Operation::Write { start, blocks, .. } => format!("a write of {blocks} blocks at {start}"),
+        Operation::Append { zone_start, blocks, .. } => format!("an append of {blocks} blocks to {zone_start}"),
+        Operation::Deallocate { ranges } => format!("a deallocation of {} ranges", ranges.len()),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,87 @@
+//! One check after the other, and what came of them.
+
+use zonda_zoned::Geometry;
+
+use crate::TestBackend;
+use crate::checks::{self, Check};
+use crate::rig::{Rig, Stop};
+use crate::{random, shapes};
+
+/// Geometries drawn at random, beside those of the checks.
+const RANDOM_GEOMETRIES: usize = 24;
+
+/// What came of all checks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Checks that a device passed.
+    pub passed: usize,
+    /// Checks that the backend cannot do.
+    pub skipped: usize,
+    /// What is wrong, check by check.
+    pub failures: Vec<String>,
+}
+
+/// Runs all checks on the devices that `make` makes: fresh ones, or `None` where the backend can have no device of that
+/// geometry. A line for each check goes to the standard output.
+///
+/// # Panics
+/// When a check fails, after all have been run; what failed is told.
+pub fn conformance(name: &str, make: &mut dyn FnMut(&Geometry) -> Option<Box<dyn TestBackend>>) -> Summary {
+    let mut summary = Summary::default();
+    for check in checks::all() {
+        let sentence = check.sentence.replace('_', " ");
+        match run(&check, make) {
+            Ok(()) => {
+                summary.passed += 1;
+                println!("{name}: {sentence} ... ok");
+            }
+            Err(Stop::Skipped(why)) => {
+                summary.skipped += 1;
+                println!("{name}: {sentence} ... skipped: {why}");
+            }
+            Err(Stop::Failed(why)) => {
+                println!("{name}: {sentence} ... FAILED: {why}");
+                summary.failures.push(format!("{sentence}: {why}"));
+            }
+        }
+    }
+    random_geometries(name, make, &mut summary);
+    let Summary { passed, skipped, failures } = &summary;
+    println!("{name}: {passed} passed, {skipped} skipped, {} failed", failures.len());
+    assert!(failures.is_empty(), "{name} does not conform:\n{}", failures.join("\n"));
+    summary
+}
+
+/// Random commands on random geometries, at both depths.
+fn random_geometries(
+    name: &str,
+    make: &mut dyn FnMut(&Geometry) -> Option<Box<dyn TestBackend>>,
+    summary: &mut Summary,
+) {
+    let (mut passed, mut skipped) = (0, 0);
+    for (number, geometry) in random::geometries().take(RANDOM_GEOMETRIES).enumerate() {
+        let depth = if number % 2 == 0 { 1 } else { 16 };
+        let Some(backend) = make(&geometry) else {
+            skipped += 1;
+            continue;
+        };
+        match random::run(&mut Rig::new(backend, geometry.clone()), depth) {
+            Ok(()) => passed += 1,
+            Err(Stop::Skipped(_)) => skipped += 1,
+            Err(Stop::Failed(why)) => summary.failures.push(format!("random commands, {geometry:?}: {why}")),
+        }
+    }
+    println!("{name}: random commands on random geometries ... {passed} ok, {skipped} that the backend cannot have");
+    summary.passed += passed;
+    summary.skipped += skipped;
+}
+
+/// One check on the first geometry that the backend can have.
+fn run(check: &Check, make: &mut dyn FnMut(&Geometry) -> Option<Box<dyn TestBackend>>) -> Result<(), Stop> {
+    for geometry in shapes::of(check.shape) {
+        if let Some(backend) = make(&geometry) {
+            return (check.body)(&mut Rig::new(backend, geometry));
+        }
+    }
+    Err(Stop::Skipped("the backend can have no such geometry".to_owned()))
+}

@@ -1,0 +1,75 @@
+//! The geometries that checks ask for.
+
+use zonda_zoned::{Blocks, Geometry, ZrwaGeometry};
+
+/// What a check needs beside plain sequential zones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Limits on active and open zones, a gap behind the capacity, descriptor extensions, reads across zones.
+    Full,
+    /// Metadata with each block, and all of the above.
+    Metadata,
+    /// No reads across zones, no descriptor extensions, no ZRWA, no limits.
+    Bare,
+    /// Three conventional zones before the sequential ones; no reads across zones.
+    Conventional,
+    /// ZRWAs with explicit commits: two for three active zones.
+    Zrwa,
+    /// ZRWAs that the host cannot commit.
+    ZrwaWithoutFlush,
+}
+
+/// The geometries of a shape, those that test most first.
+pub(crate) fn of(shape: Shape) -> Vec<Geometry> {
+    let tiny = Geometry::tiny();
+    let large = Geometry {
+        block_size_bytes: 4096,
+        metadata_bytes: 0,
+        zone_size_blocks: Blocks(1024),
+        zone_capacity_blocks: Blocks(768),
+        zone_count: 16,
+        max_transfer_blocks: Blocks(64),
+        max_append_blocks: Blocks(32),
+        ..tiny.clone()
+    };
+    let bases = [
+        tiny.clone(),
+        Geometry { metadata_bytes: 0, ..tiny.clone() },
+        Geometry { block_size_bytes: 4096, ..tiny.clone() },
+        Geometry { block_size_bytes: 4096, metadata_bytes: 0, ..tiny },
+        large,
+    ];
+    let geometries = bases.into_iter().map(|base| with(shape, base));
+    geometries.filter(|geometry| shape != Shape::Metadata || geometry.metadata_bytes > 0).collect()
+}
+
+fn with(shape: Shape, base: Geometry) -> Geometry {
+    let capacity = base.zone_capacity_blocks;
+    // A third of the capacity, committed in halves of that.
+    let zrwa = |explicit_flush| ZrwaGeometry {
+        size_blocks: Blocks(capacity.0 / 3),
+        flush_granularity_blocks: Blocks(capacity.0 / 6),
+        resources: 2,
+        explicit_flush,
+    };
+    let geometry = match shape {
+        Shape::Full | Shape::Metadata => base,
+        Shape::Bare => Geometry {
+            read_across_zones: false,
+            descriptor_extension_bytes: 0,
+            max_active_zones: None,
+            max_open_zones: None,
+            ..base
+        },
+        Shape::Conventional => Geometry {
+            conventional_zone_count: 3,
+            zone_capacity_blocks: base.zone_size_blocks,
+            read_across_zones: false,
+            ..base
+        },
+        Shape::Zrwa => Geometry { zrwa: Some(zrwa(true)), ..base },
+        Shape::ZrwaWithoutFlush => Geometry { zrwa: Some(zrwa(false)), ..base },
+    };
+    assert_eq!(geometry.validate(), Ok(()), "the geometries of the checks are valid");
+    geometry
+}
