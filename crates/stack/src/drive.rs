@@ -46,6 +46,7 @@ pub enum PayloadSpec {
 #[derive(Clone, Debug)]
 pub struct Drive {
     pub(crate) profile: Profile,
+    pub(crate) profile_text: String,
     pub(crate) keeps: PayloadKind,
     pub(crate) layers: Vec<LayerPlan>,
     pub(crate) geometry: Geometry,
@@ -116,7 +117,7 @@ impl DriveSpec {
     pub fn check(&self, read_file: &dyn Fn(&str) -> Result<String, String>) -> Result<Drive, StackError> {
         let found = find_profile(self.profile.get_ref(), read_file)
             .map_err(|error| StackError::from(error.within(self.profile.span())))?;
-        let profile = set::apply(&found.text, found.parse()?, &self.set)?;
+        let (profile, profile_text) = set::apply(&found.text, found.parse()?, &self.set)?;
         self.size_fits(&profile)?;
         let keeps = self.payload.kind();
         if let Some(excess) = self.layer.get(LAYERS_MAX) {
@@ -128,7 +129,7 @@ impl DriveSpec {
         for layer in &self.layer {
             layers.push(LayerPlan::new(layer, &mut geometry, keeps)?);
         }
-        Ok(Drive { profile, keeps, layers, geometry })
+        Ok(Drive { profile, profile_text, keeps, layers, geometry })
     }
 }
 
@@ -159,6 +160,12 @@ impl Drive {
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// The text of that profile, which can be read again.
+    #[must_use]
+    pub fn profile_text(&self) -> &str {
+        &self.profile_text
     }
 
     /// What the drive keeps of what is written to it.

@@ -28,15 +28,15 @@ struct Setting {
     value_span: Range<usize>,
 }
 
-/// The profile that `text` says, with these changes. `profile` is what `text` says without them.
+/// The profile that `text` says, with these changes, and the text that says it. `profile` is what `text` says without them.
 pub(crate) fn apply(
     text: &str,
     profile: Profile,
     set: &BTreeMap<Spanned<String>, Spanned<Value>>,
-) -> Result<Profile, ConfigError> {
+) -> Result<(Profile, String), ConfigError> {
     let settings = flatten(set)?;
     if settings.is_empty() {
-        return Ok(profile);
+        return Ok((profile, text.to_owned()));
     }
     let base: Table = toml::from_str(text).expect("the text was read as a profile before");
     let known = known_keys(&base, &profile);
@@ -44,7 +44,9 @@ pub(crate) fn apply(
         check_key(setting, &base, &known)?;
     }
     let all: Vec<&Setting> = settings.iter().collect();
-    Profile::parse(&changed(&base, &all)?).map_err(|error| blame(error, &base, &settings))
+    let text = changed(&base, &all)?;
+    let profile = Profile::parse(&text).map_err(|error| blame(error, &base, &settings))?;
+    Ok((profile, text))
 }
 
 /// Where the value stands that a key is set to, if it is.

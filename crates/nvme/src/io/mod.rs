@@ -193,6 +193,21 @@ impl IoRequest {
         matches!(self, IoRequest::DatasetManagement { .. } | IoRequest::ManageZones { .. })
     }
 
+    /// The first block it names, or `None` where it names none.
+    #[must_use]
+    pub fn start(&self) -> Option<Lba> {
+        match *self {
+            IoRequest::Read { start, .. }
+            | IoRequest::Write { start, .. }
+            | IoRequest::Compare { start, .. }
+            | IoRequest::WriteZeroes { start, .. }
+            | IoRequest::ReportZones { start, .. } => Some(start),
+            IoRequest::Append { zone_start, .. } => Some(zone_start),
+            IoRequest::ManageZones { target: ZoneTarget::Zone(start), .. } => Some(start),
+            IoRequest::ManageZones { .. } | IoRequest::Flush | IoRequest::DatasetManagement { .. } => None,
+        }
+    }
+
     /// FUA.
     #[must_use]
     pub fn force_unit_access(&self) -> bool {

@@ -1,0 +1,204 @@
+//! The start of a connection: ICReq, then Connect.
+
+use bytes::Bytes;
+use zonda_nvme::fabrics::{CONTROLLER_ID_DYNAMIC, ConnectCommand, ConnectData, ConnectResult, connect_offsets as at};
+use zonda_nvme::tcp::{
+    DATA_ALIGNMENT_MAX, DigestCheck, Digests, FatalStatus, InitializeRequest, InitializeResponse, PDU_FORMAT_VERSION,
+    PduError,
+};
+use zonda_nvme::{AdminOpcode, FabricsType, HostId, Nqn, StatusCode, SubmissionEntry};
+use zonda_zoned::Instant;
+
+use super::receive::Needed;
+use super::{Phase, host_data_bytes_max};
+use crate::controller::Association;
+use crate::effects::{ConnectionId, Effect, Event};
+use crate::limits::{ADMIN_QUEUE_ENTRIES_MIN, QUEUE_ENTRIES_MAX, REFUSAL_LINGER};
+use crate::target::Target;
+
+/// A Connect that is refused: the status, and which field is at fault where the status is Connect Invalid Parameters or
+/// Connect Invalid Host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal(pub(crate) StatusCode, pub(crate) u64);
+
+impl Refusal {
+    pub(crate) fn data_field(offset: u16) -> Refusal {
+        Refusal(StatusCode::CONNECT_INVALID_PARAMETERS, ConnectResult::InvalidDataField(offset).value())
+    }
+
+    pub(crate) fn command_field(offset: u16) -> Refusal {
+        Refusal(StatusCode::CONNECT_INVALID_PARAMETERS, ConnectResult::InvalidCommandField(offset).value())
+    }
+
+    pub(crate) fn host() -> Refusal {
+        Refusal(StatusCode::CONNECT_INVALID_HOST, ConnectResult::InvalidDataField(at::HOST_NQN).value())
+    }
+}
+
+impl From<StatusCode> for Refusal {
+    fn from(status: StatusCode) -> Refusal {
+        Refusal(status, 0)
+    }
+}
+
+impl Target {
+    /// ICReq: agrees on digests and alignment, and answers with ICResp.
+    pub(crate) fn initialize(&mut self, now: Instant, id: ConnectionId, request: &InitializeRequest) {
+        const FORMAT_VERSION: u32 = 8;
+        const DATA_ALIGNMENT: u32 = 10;
+        let unsupported = |offset| PduError::new(FatalStatus::UnsupportedParameter, offset, request.bytes());
+        if request.format_version.get() != PDU_FORMAT_VERSION {
+            return self.fail(now, id, unsupported(FORMAT_VERSION));
+        }
+        if request.data_alignment > DATA_ALIGNMENT_MAX {
+            return self.fail(now, id, unsupported(DATA_ALIGNMENT));
+        }
+        let digests = Digests::from_code(request.digests).and(self.config.digests);
+        let response = InitializeResponse::new(0, digests, host_data_bytes_max(&self.config.limits));
+        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        connection.writer.initialize_response(&response);
+        connection.writer.set_options(digests, request.data_alignment);
+        connection.reader.set_digests(digests);
+        connection.phase = Phase::Connect;
+        // Connect may ask for its data; until it ends there is room for it alone.
+        connection.requests.set_capacity(1);
+        self.mark_dirty(id);
+    }
+
+    /// The first command of a connection, which must be a Connect.
+    pub(crate) fn first_command(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        entry: &SubmissionEntry,
+        data: &Bytes,
+        digest: DigestCheck,
+    ) {
+        if self.connections.get(id.0).is_some_and(|connection| connection.requests.len() > 0) {
+            // A Connect is under way, and nothing may follow it before it has ended.
+            return self.sequence_error(now, id, &[]);
+        }
+        let is_connect =
+            entry.opcode == AdminOpcode::Fabrics.code() && entry.namespace.get() as u8 == FabricsType::Connect.code();
+        let refused = if !is_connect {
+            StatusCode::COMMAND_SEQUENCE_ERROR
+        } else if digest == DigestCheck::Bad {
+            self.statistics.data_digest_errors += 1;
+            StatusCode::TRANSIENT_TRANSPORT_ERROR
+        } else {
+            match self.with_host_data(id, entry, data, Needed::AtLeast(size_of::<ConnectData>() as u32), now) {
+                Ok(_) => return,
+                Err(status) => status,
+            }
+        };
+        self.refuse_connect(now, id, entry.command_id.get(), Refusal(refused, 0));
+    }
+
+    /// A Connect with its data.
+    pub(crate) fn connect(&mut self, now: Instant, id: ConnectionId, entry: &SubmissionEntry, data: &Bytes) {
+        let command = ConnectCommand::from(*entry);
+        let command_id = entry.command_id.get();
+        match self.try_connect(now, id, &command, data) {
+            Err(refusal) => self.refuse_connect(now, id, command_id, refusal),
+            Ok(result) => {
+                self.respond(id, command_id, StatusCode::SUCCESS, result.value());
+                self.finish_handshake(id);
+            }
+        }
+    }
+
+    fn refuse_connect(&mut self, now: Instant, id: ConnectionId, command_id: u16, refusal: Refusal) {
+        self.statistics.connects_refused += 1;
+        let Some(connection) = self.connections.get(id.0) else { return };
+        let event = Event::HostRefused { connection: id, peer: connection.peer.to_string(), status: refusal.0 };
+        self.effects.push_back(Effect::Event(event));
+        self.respond(id, command_id, refusal.0, refusal.1);
+        if let Some(connection) = self.connections.get_mut(id.0) {
+            connection.refused = Some(refusal.0);
+        }
+        self.linger(now, id);
+    }
+
+    fn try_connect(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        command: &ConnectCommand,
+        data: &Bytes,
+    ) -> Result<ConnectResult, Refusal> {
+        let data = ConnectData::read(data).ok_or(StatusCode::DATA_SGL_LENGTH_INVALID)?;
+        if command.record_format.get() != 0 {
+            return Err(Refusal(StatusCode::CONNECT_INCOMPATIBLE_FORMAT, 0));
+        }
+        let queue = command.queue_id.get();
+        let entries = u32::from(command.queue_size.get()) + 1;
+        // A queue of one entry can hold no command (NVMe Base 2.0, section 3.3.3.1); an admin queue has what the host
+        // wants up to the limit, as every controller must take 32 entries.
+        let entries_max = match queue {
+            0 => u32::from(QUEUE_ENTRIES_MAX.max(ADMIN_QUEUE_ENTRIES_MIN)),
+            _ => u32::from(self.config.limits.queue_entries),
+        };
+        if entries < 2 || entries > entries_max {
+            return Err(Refusal::command_field(at::QUEUE_SIZE));
+        }
+        let host = Nqn::from_field(&data.host_nqn).map_err(|_| Refusal::data_field(at::HOST_NQN))?;
+        let subsystem = Nqn::from_field(&data.subsystem_nqn).map_err(|_| Refusal::data_field(at::SUBSYSTEM_NQN))?;
+        let host_id = HostId(data.host_id);
+        if host_id.is_zero() {
+            return Err(Refusal::data_field(at::HOST_ID));
+        }
+        let association = Association { host, host_id, subsystem };
+        let (controller, requires) = if queue == 0 {
+            if data.controller_id.get() != CONTROLLER_ID_DYNAMIC {
+                return Err(Refusal::data_field(at::CONTROLLER_ID));
+            }
+            self.create_controller(now, id, association, command.keep_alive_timeout_ms.get())?
+        } else {
+            self.join_controller(now, id, &association, data.controller_id.get(), queue)?
+        };
+        let flow_control_off = command.attributes & ConnectCommand::DISABLE_FLOW_CONTROL != 0;
+        let connection = self.connections.get_mut(id.0).expect("a connection that sends a command is here");
+        connection.phase = Phase::Connected { controller, queue };
+        connection.refused = None;
+        connection.queue_entries = entries as u16;
+        connection.flow_control_off = flow_control_off;
+        // The Connect itself was the queue's first command.
+        connection.sq_head = 1 % connection.queue_entries;
+        connection.requests.set_capacity(connection.queue_entries);
+        connection.auth = requires;
+        let authentication_required = connection.auth.is_some();
+        let controller = self.controllers.get(controller).expect("the controller was just found");
+        Ok(ConnectResult::Connected { controller_id: controller.id, authentication_required })
+    }
+
+    /// A host that was refused has a while to close the connection by itself.
+    pub(crate) fn linger(&mut self, now: Instant, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let mut deadline = now + REFUSAL_LINGER;
+        match connection.handshake {
+            Some(old) => {
+                deadline = deadline.min(old);
+                self.half_open.remove(&(old, id));
+            }
+            None if self.half_open.len() >= self.config.limits.half_open => {
+                let reason = connection.handshake_end();
+                return self.close(now, id, &reason);
+            }
+            None => {}
+        }
+        connection.handshake = Some(deadline);
+        self.half_open.insert((deadline, id));
+    }
+
+    /// The handshake is over once the queue is connected and authenticated.
+    pub(crate) fn finish_handshake(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        if connection.queue().is_some()
+            && connection.may_command()
+            && let Some(deadline) = connection.handshake.take()
+        {
+            self.half_open.remove(&(deadline, id));
+            connection.trust(&self.config.limits);
+        }
+    }
+}

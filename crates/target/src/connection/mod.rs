@@ -1,0 +1,307 @@
+//! One connection: one queue of one controller, once it is connected.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use zonda_chap::ControllerAuth;
+use zonda_nvme::io::IoRequest;
+use zonda_nvme::tcp::{ADMIN_CAPSULE_DATA_BYTES, PduReader, PduWriter, ReaderLimits, Side};
+use zonda_nvme::{StatusCode, SubmissionEntry};
+use zonda_zoned::Instant;
+
+use crate::effects::CloseReason;
+use crate::limits::Limits;
+
+pub(crate) mod handshake;
+mod output;
+pub(crate) mod receive;
+pub(crate) mod transfer;
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// ICReq must come.
+    Initialize,
+    /// A Connect must come.
+    Connect,
+    /// The queue is connected.
+    Connected {
+        /// Key of the controller.
+        controller: u64,
+        /// QID.
+        queue: u16,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) portal: usize,
+    pub(crate) peer: Box<str>,
+    pub(crate) phase: Phase,
+    pub(crate) reader: PduReader,
+    pub(crate) writer: PduWriter,
+    /// The queue's entries; 0 until it is connected.
+    pub(crate) queue_entries: u16,
+    /// How many commands have been taken, modulo the entries.
+    pub(crate) sq_head: u16,
+    /// SQ flow control is off: responses to reads may be left out.
+    pub(crate) flow_control_off: bool,
+    pub(crate) requests: Requests,
+    /// Bytes handed out in Send effects and not yet told as sent.
+    pub(crate) unsent_bytes: usize,
+    /// Bytes for the host that commands under way are going to bring.
+    pub(crate) expected_out_bytes: usize,
+    /// Bytes that the host was asked for, and that no device has finished with.
+    pub(crate) received_bytes: usize,
+    /// Requests that wait for room in `received_bytes`, by slot.
+    pub(crate) waiting: VecDeque<u16>,
+    /// Commands wait in the reader until the host has read.
+    pub(crate) paused: bool,
+    /// The caller was told to stop reading the socket.
+    pub(crate) stopped: bool,
+    /// In the target's list of connections with output.
+    pub(crate) dirty: bool,
+    /// Deadline of the handshake, while it is not over.
+    pub(crate) handshake: Option<Instant>,
+    /// The last Connect was refused with this.
+    pub(crate) refused: Option<StatusCode>,
+    pub(crate) auth: Option<Box<Auth>>,
+}
+
+/// In-band authentication of this queue.
+#[derive(Debug)]
+pub(crate) struct Auth {
+    pub(crate) machine: ControllerAuth,
+    /// The queue may be used.
+    pub(crate) passed: bool,
+    /// The exchange failed: the host may fetch the reason, and is to close the connection.
+    pub(crate) failed: bool,
+}
+
+/// A command that has not ended.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) command_id: u16,
+    pub(crate) work: Work,
+    pub(crate) incoming: Incoming,
+    /// Key of the device's command, while there is one.
+    pub(crate) device_command: Option<u64>,
+    /// What it counts in [`Connection::received_bytes`].
+    pub(crate) counted_in: usize,
+    /// What it counts in [`Connection::expected_out_bytes`].
+    pub(crate) counted_out: usize,
+}
+
+/// What a command is about.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// An I/O command to a namespace, by its place in the target's table.
+    Io { request: IoRequest, namespace: u32, stage: Stage, compare: Bytes, result: u64 },
+    /// An admin or Fabrics command that waits for its data.
+    Command(Box<SubmissionEntry>),
+    /// A changed zone list log page that the device is asked for.
+    ChangedZones { entry: Box<SubmissionEntry>, namespace: u32 },
+}
+
+/// Which of its device commands an I/O command is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// A flush before a read with FUA.
+    FlushBefore,
+    /// The command itself.
+    Itself,
+    /// A flush after a write with FUA.
+    FlushAfter,
+}
+
+/// Data on its way from the host.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    /// Bytes the command has; zero where none are awaited.
+    pub(crate) expected: u32,
+    pub(crate) received: u32,
+    /// An R2T has asked for them.
+    pub(crate) asked: bool,
+    pub(crate) digest_failed: bool,
+    /// What has come, in one piece when it came in one PDU.
+    pub(crate) whole: Bytes,
+    pub(crate) parts: BytesMut,
+}
+
+/// Requests by slot. The slot is the transfer tag.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    slots: Vec<Option<Request>>,
+    free: Vec<u16>,
+    capacity: u16,
+}
+
+impl Connection {
+    pub(crate) fn new(portal: usize, peer: &str, handshake: Instant) -> Connection {
+        // A stranger gets room for Connect and authentication.
+        let reader_limits =
+            ReaderLimits { capsule_data_bytes: ADMIN_CAPSULE_DATA_BYTES, data_bytes: ADMIN_CAPSULE_DATA_BYTES };
+        Connection {
+            portal,
+            peer: peer.into(),
+            phase: Phase::Initialize,
+            reader: PduReader::new(Side::Controller, reader_limits),
+            writer: PduWriter::new(),
+            queue_entries: 0,
+            sq_head: 0,
+            flow_control_off: false,
+            requests: Requests::default(),
+            unsent_bytes: 0,
+            expected_out_bytes: 0,
+            received_bytes: 0,
+            waiting: VecDeque::new(),
+            paused: false,
+            stopped: false,
+            dirty: false,
+            handshake: Some(handshake),
+            refused: None,
+            auth: None,
+        }
+    }
+
+    /// The queue is connected and authenticated: its commands may have data.
+    pub(crate) fn trust(&mut self, limits: &Limits) {
+        self.reader.set_limits(ReaderLimits {
+            capsule_data_bytes: ADMIN_CAPSULE_DATA_BYTES.max(limits.in_capsule_bytes),
+            data_bytes: host_data_bytes_max(limits),
+        });
+    }
+
+    /// SQHD of the next completion.
+    #[inline]
+    pub(crate) fn sq_head(&self) -> u16 {
+        if self.flow_control_off { 0xffff } else { self.sq_head }
+    }
+
+    /// One more command was taken.
+    #[inline]
+    pub(crate) fn advance_head(&mut self) {
+        self.sq_head += 1;
+        if self.sq_head >= self.queue_entries {
+            self.sq_head = 0;
+        }
+    }
+
+    /// Bytes for the host that there are or that are going to be.
+    #[inline]
+    pub(crate) fn outgoing_bytes(&self) -> usize {
+        self.unsent_bytes + self.expected_out_bytes + self.writer.queued_bytes()
+    }
+
+    /// Why a connection ends whose handshake takes too long.
+    pub(crate) fn handshake_end(&self) -> CloseReason {
+        match (&self.auth, self.refused) {
+            (Some(auth), _) if auth.failed => CloseReason::AuthenticationFailed,
+            (_, Some(status)) => CloseReason::ConnectRefused(status),
+            _ => CloseReason::HandshakeTimeout,
+        }
+    }
+
+    pub(crate) fn controller(&self) -> Option<u64> {
+        match self.phase {
+            Phase::Connected { controller, .. } => Some(controller),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn queue(&self) -> Option<u16> {
+        match self.phase {
+            Phase::Connected { queue, .. } => Some(queue),
+            _ => None,
+        }
+    }
+
+    /// Whether commands other than those of authentication are taken.
+    pub(crate) fn may_command(&self) -> bool {
+        self.auth.as_ref().is_none_or(|auth| auth.passed && !auth.failed)
+    }
+}
+
+/// MAXH2CDATA: the greatest transfer with its metadata comes in one PDU, so that it is copied at most once.
+pub(crate) fn host_data_bytes_max(limits: &Limits) -> u32 {
+    limits.transfer_bytes + limits.transfer_bytes / 8
+}
+
+impl Request {
+    pub(crate) fn new(command_id: u16, work: Work) -> Request {
+        Request { command_id, work, incoming: Incoming::default(), device_command: None, counted_in: 0, counted_out: 0 }
+    }
+
+    pub(crate) fn io(command_id: u16, request: IoRequest, namespace: u32) -> Request {
+        let work = Work::Io { request, namespace, stage: Stage::Itself, compare: Bytes::new(), result: 0 };
+        Request::new(command_id, work)
+    }
+}
+
+impl Incoming {
+    /// Adds data that was checked to be the next.
+    pub(crate) fn add(&mut self, data: Bytes) {
+        self.received += data.len() as u32;
+        if self.received == self.expected && self.parts.is_empty() {
+            self.whole = data;
+            return;
+        }
+        if self.parts.capacity() == 0 {
+            self.parts.reserve(self.expected as usize);
+        }
+        self.parts.extend_from_slice(&data);
+    }
+
+    /// Everything that has come.
+    pub(crate) fn take(&mut self) -> Bytes {
+        if self.parts.is_empty() { std::mem::take(&mut self.whole) } else { std::mem::take(&mut self.parts).freeze() }
+    }
+}
+
+impl Requests {
+    /// How many commands the queue can hold. Their slots are made when they are first needed.
+    pub(crate) fn set_capacity(&mut self, entries: u16) {
+        self.capacity = entries;
+    }
+
+    /// Adds a request, unless the host has more outstanding than its queue has entries.
+    #[inline]
+    pub(crate) fn insert(&mut self, request: Request) -> Option<u16> {
+        if let Some(slot) = self.free.pop() {
+            self.slots[usize::from(slot)] = Some(request);
+            return Some(slot);
+        }
+        if self.slots.len() >= usize::from(self.capacity) {
+            return None;
+        }
+        self.slots.push(Some(request));
+        Some((self.slots.len() - 1) as u16)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: u16) -> Option<&mut Request> {
+        self.slots.get_mut(usize::from(slot))?.as_mut()
+    }
+
+    pub(crate) fn get(&self, slot: u16) -> Option<&Request> {
+        self.slots.get(usize::from(slot))?.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, slot: u16) -> Option<Request> {
+        let request = self.slots.get_mut(usize::from(slot))?.take()?;
+        self.free.push(slot);
+        Some(request)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Request)> {
+        self.slots.iter().enumerate().filter_map(|(slot, request)| request.as_ref().map(|it| (slot as u16, it)))
+    }
+}
+
+/// The end of a command that was refused, or of one that has nothing to return.
+pub(crate) type Reply = Result<u64, StatusCode>;

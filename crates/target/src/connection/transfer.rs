@@ -1,0 +1,170 @@
+//! Data from the host: in the capsule, or asked for with an R2T.
+
+use bytes::Bytes;
+use zonda_nvme::tcp::{ADMIN_CAPSULE_DATA_BYTES, DataHeader, DigestCheck, FatalStatus, PduError};
+use zonda_nvme::{DataPlace, StatusCode, SubmissionEntry};
+use zonda_zoned::Instant;
+use zonda_zoned::limits::DEALLOCATE_RANGES_MAX;
+
+use super::receive::{Answer, Needed};
+use super::{Incoming, Request, Work, host_data_bytes_max};
+use crate::effects::ConnectionId;
+use crate::target::Target;
+
+/// Bytes that are taken where fewer would do: a page, as Linux describes it with every Dataset Management.
+const SLACK_BYTES: u32 = (DEALLOCATE_RANGES_MAX * zonda_nvme::io::DATASET_RANGE_BYTES) as u32;
+
+/// Where a command's data is.
+#[derive(Debug)]
+pub(crate) enum HostData {
+    /// It came with the command.
+    Here(Bytes),
+    /// So many bytes are to be asked for.
+    Ask(u32),
+}
+
+/// Finds a command's data.
+pub(crate) fn host_data_of(entry: &SubmissionEntry, capsule: &Bytes, needed: Needed) -> Result<HostData, StatusCode> {
+    let place = entry.data_place()?;
+    let (DataPlace::InCapsule { length, .. } | DataPlace::Transport { length }) = place;
+    let fits = match needed {
+        Needed::Exactly(bytes) => length == bytes,
+        Needed::AtLeast(bytes) => length >= bytes && length <= bytes.max(SLACK_BYTES),
+        Needed::Fabrics => (1..=ADMIN_CAPSULE_DATA_BYTES).contains(&length),
+    };
+    if !fits {
+        return Err(StatusCode::DATA_SGL_LENGTH_INVALID);
+    }
+    match place {
+        DataPlace::Transport { .. } => Ok(HostData::Ask(length)),
+        DataPlace::InCapsule { offset, .. } => {
+            let room = capsule.len() as u64;
+            if offset > room {
+                return Err(StatusCode::SGL_OFFSET_INVALID);
+            }
+            if u64::from(length) > room - offset {
+                return Err(StatusCode::DATA_SGL_LENGTH_INVALID);
+            }
+            Ok(HostData::Here(capsule.slice(offset as usize..(offset + u64::from(length)) as usize)))
+        }
+    }
+}
+
+/// Checks that the host has room for a command's data: data for the host travels in PDUs of its own.
+pub(crate) fn check_room(entry: &SubmissionEntry, bytes: u32, exact: bool) -> Result<(), StatusCode> {
+    match entry.data_place()? {
+        DataPlace::Transport { length } if length == bytes || (!exact && length > bytes) => Ok(()),
+        DataPlace::Transport { .. } => Err(StatusCode::DATA_SGL_LENGTH_INVALID),
+        DataPlace::InCapsule { .. } => Err(StatusCode::SGL_DESCRIPTOR_TYPE_INVALID),
+    }
+}
+
+impl Target {
+    /// Gets the data of an admin or Fabrics command, and carries it out when that is here.
+    pub(crate) fn with_host_data(
+        &mut self,
+        id: ConnectionId,
+        entry: &SubmissionEntry,
+        capsule: &Bytes,
+        needed: Needed,
+        now: Instant,
+    ) -> Result<Answer, StatusCode> {
+        match host_data_of(entry, capsule, needed)? {
+            HostData::Here(data) => self.command_with_data(now, id, entry, &data),
+            HostData::Ask(bytes) => {
+                let request = Request::new(entry.command_id.get(), Work::Command(Box::new(*entry)));
+                self.await_data(now, id, request, bytes);
+            }
+        }
+        Ok(Answer::Later)
+    }
+
+    /// Takes a request whose data must be asked for.
+    pub(crate) fn await_data(&mut self, now: Instant, id: ConnectionId, mut request: Request, bytes: u32) {
+        request.incoming = Incoming { expected: bytes, ..Incoming::default() };
+        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let Some(slot) = connection.requests.insert(request) else {
+            return self.sequence_error(now, id, &[]);
+        };
+        connection.waiting.push_back(slot);
+        self.ask_for_waiting(id);
+    }
+
+    /// Sends R2Ts for the requests that wait, as far as there is room. One R2T asks for all of a command's data.
+    pub(crate) fn ask_for_waiting(&mut self, id: ConnectionId) {
+        let limit = self.config.limits.receive_bytes;
+        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let mut asked = false;
+        while let Some(&slot) = connection.waiting.front() {
+            let request = connection.requests.get_mut(slot).expect("a request that waits for data has not ended");
+            let bytes = request.incoming.expected;
+            if connection.received_bytes + bytes as usize > limit {
+                break;
+            }
+            connection.waiting.pop_front();
+            connection.received_bytes += bytes as usize;
+            request.counted_in = bytes as usize;
+            request.incoming.asked = true;
+            connection.writer.ready_to_transfer(request.command_id, slot, 0, bytes);
+            asked = true;
+        }
+        if asked {
+            self.mark_dirty(id);
+        }
+    }
+
+    /// An H2CData PDU.
+    pub(crate) fn host_data(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        header: &DataHeader,
+        data: Bytes,
+        digest: DigestCheck,
+    ) {
+        const COMMAND_ID: u32 = 8;
+        const TAG: u32 = 10;
+        let slot = header.tag.get();
+        let offset = header.offset.get();
+        let limit = host_data_bytes_max(&self.config.limits);
+        debug_assert!(data.len() <= limit as usize, "the reader checks the length");
+        let refuse = |status, information| PduError::new(status, information, header.bytes());
+        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let Some(request) = connection.requests.get_mut(slot).filter(|request| request.incoming.asked) else {
+            return self.fail(now, id, refuse(FatalStatus::InvalidHeaderField, TAG));
+        };
+        if request.command_id != header.command_id.get() {
+            return self.fail(now, id, refuse(FatalStatus::InvalidHeaderField, COMMAND_ID));
+        }
+        let incoming = &mut request.incoming;
+        let end = u64::from(offset) + data.len() as u64;
+        if offset != incoming.received || end > u64::from(incoming.expected) {
+            return self.fail(now, id, refuse(FatalStatus::DataOutOfRange, 0));
+        }
+        if header.is_last() && end != u64::from(incoming.expected) {
+            return self.fail(now, id, refuse(FatalStatus::InvalidHeaderField, 1));
+        }
+        self.statistics.bytes_received += data.len() as u64;
+        incoming.digest_failed |= digest == DigestCheck::Bad;
+        incoming.add(data);
+        if incoming.received < incoming.expected {
+            return;
+        }
+        incoming.asked = false;
+        let data = incoming.take();
+        if incoming.digest_failed {
+            self.statistics.data_digest_errors += 1;
+            return self.end_request(id, slot, StatusCode::TRANSIENT_TRANSPORT_ERROR, 0);
+        }
+        match &request.work {
+            Work::Io { .. } => self.start_io(id, slot, data),
+            Work::Command(entry) => {
+                let entry = **entry;
+                self.release_request(id, slot);
+                self.command_with_data(now, id, &entry, &data);
+                self.ask_for_waiting(id);
+            }
+            Work::ChangedZones { .. } => unreachable!("reading a log page takes no data"),
+        }
+    }
+}

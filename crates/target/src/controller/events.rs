@@ -1,0 +1,203 @@
+//! Asynchronous events: what has happened, which of it the host has heard of, and the requests that carry it.
+
+use zonda_nvme::features::{AsyncEvent, AsyncEventConfiguration, notices};
+use zonda_nvme::log::{LogPage, warning};
+use zonda_nvme::{StatusCode, SubmissionEntry};
+use zonda_zoned::limits::CHANGED_ZONES_MAX;
+use zonda_zoned::{ChangedZoneList, Instant, NamespaceId};
+
+use crate::DeviceKey;
+use crate::connection::receive::Answer;
+use crate::effects::ConnectionId;
+use crate::health::DeviceHealth;
+use crate::limits::ASYNC_EVENT_REQUESTS;
+use crate::target::Target;
+
+/// Events of one controller. An event is told once; the same is told again only after its log page has been read.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    /// Command identifiers of the requests that wait, the oldest first.
+    requests: Vec<u16>,
+    /// Warnings of the SMART log that came and have not been told.
+    warnings: u8,
+    /// The SMART log has not been read since a warning was told.
+    smart_told: bool,
+    /// Namespaces that changed since the list was read.
+    pub(super) changed_namespaces: Vec<NamespaceId>,
+    namespaces_untold: bool,
+    namespaces_told: bool,
+    /// The discovery log changed, and the host has not been told.
+    discovery_untold: bool,
+    discovery_told: bool,
+    /// By namespace, in the order of events.
+    zones: Vec<ZoneEvents>,
+}
+
+/// Zones of one namespace that changed by themselves.
+#[derive(Debug)]
+struct ZoneEvents {
+    namespace: NamespaceId,
+    untold: bool,
+    /// Told, and the list has not been read since.
+    told: bool,
+    /// What devices have said and the host has not read.
+    list: ChangedZoneList,
+}
+
+impl Events {
+    /// Takes a request back; says whether it was there.
+    pub(super) fn withdraw(&mut self, command_id: u16) -> bool {
+        let before = self.requests.len();
+        self.requests.retain(|&request| request != command_id);
+        self.requests.len() < before
+    }
+
+    fn zones_of(&mut self, namespace: NamespaceId) -> &mut ZoneEvents {
+        let place = self.zones.iter().position(|events| events.namespace == namespace).unwrap_or_else(|| {
+            let list = ChangedZoneList::default();
+            self.zones.push(ZoneEvents { namespace, untold: false, told: false, list });
+            self.zones.len() - 1
+        });
+        &mut self.zones[place]
+    }
+
+    /// The next event that the host wants and has not heard of.
+    fn next(&mut self, wants: AsyncEventConfiguration) -> Option<AsyncEvent> {
+        if self.warnings != 0 && !self.smart_told && wants.wants_warning(self.warnings) {
+            let spare = self.warnings & warning::SPARE_LOW != 0;
+            self.warnings = 0;
+            self.smart_told = true;
+            return Some(if spare { AsyncEvent::spare_below_threshold() } else { AsyncEvent::reliability_degraded() });
+        }
+        if self.namespaces_untold && !self.namespaces_told && wants.wants(notices::NAMESPACE_ATTRIBUTE) {
+            self.namespaces_untold = false;
+            self.namespaces_told = true;
+            return Some(AsyncEvent::namespace_attribute_changed());
+        }
+        if self.discovery_untold && !self.discovery_told && wants.wants(notices::DISCOVERY_LOG_PAGE) {
+            self.discovery_untold = false;
+            self.discovery_told = true;
+            return Some(AsyncEvent::discovery_log_changed());
+        }
+        if wants.wants(notices::ZONE_DESCRIPTOR)
+            && let Some(events) = self.zones.iter_mut().find(|events| events.untold && !events.told)
+        {
+            events.untold = false;
+            events.told = true;
+            return Some(AsyncEvent::zone_descriptor_changed(events.namespace));
+        }
+        None
+    }
+
+    /// The host has read a log page, and events of it may be told again.
+    pub(super) fn page_read(&mut self, page: LogPage) {
+        match page {
+            LogPage::Smart => self.smart_told = false,
+            LogPage::ChangedNamespaces => {
+                self.namespaces_told = false;
+                self.changed_namespaces.clear();
+            }
+            LogPage::Discovery => self.discovery_told = false,
+            _ => {}
+        }
+    }
+
+    /// The changed zones of a namespace; with `clear` they are read, and may be told again.
+    pub(super) fn changed_zones(&mut self, namespace: NamespaceId, clear: bool) -> ChangedZoneList {
+        let events = self.zones_of(namespace);
+        if !clear {
+            return events.list.clone();
+        }
+        events.told = false;
+        events.untold = false;
+        std::mem::take(&mut events.list)
+    }
+
+    /// Adds what a device has said of a namespace.
+    pub(super) fn add_changed_zones(&mut self, namespace: NamespaceId, news: &ChangedZoneList) {
+        let list = &mut self.zones_of(namespace).list;
+        list.zones.extend_from_slice(&news.zones);
+        list.zones.sort_unstable();
+        list.zones.dedup();
+        list.overflowed |= news.overflowed || list.zones.len() > CHANGED_ZONES_MAX;
+        if list.overflowed {
+            list.zones.clear();
+        }
+    }
+}
+
+impl Target {
+    /// Zones of a device have become read only or offline by themselves.
+    pub fn zones_changed(&mut self, _now: Instant, device: DeviceKey) {
+        self.raise(device, |events, namespace| events.zones_of(namespace).untold = true);
+    }
+
+    /// A namespace of a device has changed in what Identify tells of it, or has come or gone in what it can serve.
+    pub fn namespace_changed(&mut self, _now: Instant, device: DeviceKey) {
+        self.raise(device, |events, namespace| {
+            events.namespaces_untold = true;
+            if !events.changed_namespaces.contains(&namespace) {
+                events.changed_namespaces.push(namespace);
+            }
+        });
+    }
+
+    /// The health of a device is now this. A new warning is told to hosts.
+    pub fn set_health(&mut self, _now: Instant, device: DeviceKey, health: DeviceHealth) {
+        let mut news = 0;
+        for namespace in self.namespaces.iter_mut().filter(|namespace| namespace.device == device) {
+            news |= health.warnings() & !namespace.health.warnings();
+            namespace.health = health;
+        }
+        if news != 0 {
+            self.raise(device, |events, _| events.warnings |= news);
+        }
+    }
+
+    /// Asynchronous Event Request: waits until there is something to tell.
+    pub(super) fn async_event_request(&mut self, key: u64, entry: &SubmissionEntry) -> Result<Answer, StatusCode> {
+        let controller = self.controllers.get_mut(key).expect("a queue's controller is here");
+        if controller.events.requests.len() >= ASYNC_EVENT_REQUESTS {
+            return Err(StatusCode::ASYNC_EVENT_LIMIT_EXCEEDED);
+        }
+        controller.events.requests.push(entry.command_id.get());
+        self.report_events(key);
+        Ok(Answer::Later)
+    }
+
+    /// Tells a host what it has not heard of, as long as it has requests for it.
+    pub(super) fn report_events(&mut self, key: u64) {
+        let Some(controller) = self.controllers.get_mut(key) else { return };
+        let Some(admin) = controller.admin_queue() else { return };
+        let mut told: Vec<(u16, AsyncEvent)> = Vec::new();
+        while !controller.events.requests.is_empty()
+            && let Some(event) = controller.events.next(controller.features.events)
+        {
+            told.push((controller.events.requests.remove(0), event));
+        }
+        self.tell(admin, &told);
+    }
+
+    fn tell(&mut self, admin: ConnectionId, told: &[(u16, AsyncEvent)]) {
+        for (command_id, event) in told {
+            self.respond(admin, *command_id, StatusCode::SUCCESS, event.encode());
+        }
+    }
+
+    /// Notes an event of each namespace of a device with every controller that has it, and tells hosts.
+    fn raise(&mut self, device: DeviceKey, note: impl Fn(&mut Events, NamespaceId)) {
+        for key in self.controllers.keys() {
+            let controller = self.controllers.get_mut(key).expect("the key is of the table");
+            let mut noted = false;
+            for namespace in self.namespaces.iter().filter(|namespace| namespace.device == device) {
+                if controller.subsystem == Some(namespace.subsystem) {
+                    note(&mut controller.events, namespace.id);
+                    noted = true;
+                }
+            }
+            if noted {
+                self.report_events(key);
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Get Features and Set Features.
+
+use bytes::Bytes;
+use zonda_nvme::features::{AsyncEventConfiguration, Feature, FeatureRequest, QueueCounts, Select, notices};
+use zonda_nvme::{StatusCode, SubmissionEntry};
+use zonda_zoned::Instant;
+
+use super::{Controller, keep_alive};
+use crate::connection::receive::Answer;
+use crate::connection::{Reply, transfer::check_room};
+use crate::effects::ConnectionId;
+use crate::limits::KEEP_ALIVE_TIMEOUT_MAX_MS;
+use crate::target::Target;
+
+/// Bit 2 of what Select 011b returns: the feature can be changed (NVMe Base 2.0, Figure 195).
+const CHANGEABLE: u64 = 1 << 2;
+/// The temperature above which a host is warned by default, in kelvins: as Identify Controller tells (WCTEMP).
+const WARNING_KELVIN: u32 = 343;
+
+/// What the host has set of a controller, as the dwords are on the wire.
+#[derive(Debug)]
+pub(super) struct Features {
+    arbitration: u32,
+    power_management: u32,
+    over_temperature: u32,
+    under_temperature: u32,
+    error_recovery: u32,
+    write_atomicity: u32,
+    volatile_write_cache: u32,
+    /// I/O queues the host has asked for, if it has.
+    queues: Option<u32>,
+    pub(super) events: AsyncEventConfiguration,
+    host_behavior: Box<[u8]>,
+}
+
+impl Features {
+    pub(super) fn new() -> Features {
+        Features {
+            // Burst without limit.
+            arbitration: 7,
+            power_management: 0,
+            over_temperature: WARNING_KELVIN,
+            under_temperature: 0,
+            error_recovery: 0,
+            write_atomicity: 0,
+            volatile_write_cache: 1,
+            queues: None,
+            events: AsyncEventConfiguration(0),
+            host_behavior: vec![0; 512].into(),
+        }
+    }
+
+    /// The greatest QID that the host may connect.
+    pub(super) fn io_queues(&self, limit: u16) -> u16 {
+        self.queues.map_or(limit, |queues| queues.min(u32::from(limit)) as u16)
+    }
+}
+
+impl Target {
+    /// Get Features.
+    pub(super) fn get_features(
+        &mut self,
+        id: ConnectionId,
+        key: u64,
+        entry: &SubmissionEntry,
+    ) -> Result<Answer, StatusCode> {
+        let request = FeatureRequest::decode(entry.cdw10.get());
+        let feature = Feature::try_from(request.feature).map_err(|_| StatusCode::INVALID_FIELD)?;
+        let select = Select::try_from(request.select).map_err(|_| StatusCode::INVALID_FIELD)?;
+        let controller = self.controllers.get(key).expect("a queue's controller is here");
+        self.check_feature(controller, feature)?;
+        let defaults = Features::new();
+        let features = match select {
+            Select::Supported => return Ok(Answer::Now(if changeable(feature) { CHANGEABLE } else { 0 })),
+            Select::Current => &controller.features,
+            // Nothing is saved: what was saved is the default.
+            Select::Default | Select::Saved => &defaults,
+        };
+        let value = match feature {
+            Feature::Arbitration => features.arbitration,
+            Feature::PowerManagement => features.power_management,
+            Feature::TemperatureThreshold => {
+                *temperature(features, entry.cdw11.get()).ok_or(StatusCode::INVALID_FIELD)?
+            }
+            Feature::ErrorRecovery => features.error_recovery,
+            Feature::VolatileWriteCache => features.volatile_write_cache,
+            Feature::NumberOfQueues => {
+                let granted = features.io_queues(self.config.limits.io_queues);
+                QueueCounts { submission: granted.into(), completion: granted.into() }.encode()
+            }
+            Feature::WriteAtomicity => features.write_atomicity,
+            Feature::AsyncEventConfiguration => features.events.0,
+            Feature::KeepAliveTimer => match select {
+                Select::Current => {
+                    controller.keep_alive_timeout.map_or(0, |timeout| (timeout.as_nanos() / 1_000_000) as u32)
+                }
+                _ => 0,
+            },
+            Feature::CommandSetProfile => 0,
+            Feature::HostBehavior => {
+                let data = Bytes::copy_from_slice(&features.host_behavior);
+                return self.admin_data(id, entry, data);
+            }
+            Feature::HostIdentifier => {
+                let data = Bytes::copy_from_slice(&controller.host_id.0);
+                return self.admin_data(id, entry, data);
+            }
+        };
+        Ok(Answer::Now(value.into()))
+    }
+
+    /// Set Features, with its data where it has any.
+    pub(crate) fn set_features(&mut self, now: Instant, key: u64, entry: &SubmissionEntry, data: &Bytes) -> Reply {
+        let request = FeatureRequest::decode(entry.cdw10.get());
+        let feature = Feature::try_from(request.feature).map_err(|_| StatusCode::INVALID_FIELD)?;
+        if request.save {
+            return Err(StatusCode::FEATURE_NOT_SAVEABLE);
+        }
+        let controller = self.controllers.get(key).expect("a queue's controller is here");
+        self.check_feature(controller, feature)?;
+        let limit = self.config.limits.io_queues;
+        let supported = match controller.subsystem {
+            Some(_) => notices::NAMESPACE_ATTRIBUTE | notices::ZONE_DESCRIPTOR | 0xff,
+            None => notices::DISCOVERY_LOG_PAGE,
+        };
+        let controller = self.controllers.get_mut(key).expect("the controller was just here");
+        let has_io_queues = controller.queues().count() > 1;
+        let features = &mut controller.features;
+        let value = entry.cdw11.get();
+        match feature {
+            Feature::Arbitration => features.arbitration = value,
+            // There is one power state.
+            Feature::PowerManagement if value & 0x1f != 0 => return Err(StatusCode::INVALID_FIELD),
+            Feature::PowerManagement => features.power_management = value,
+            Feature::TemperatureThreshold => match value >> 16 & 0x3f {
+                0x00 => features.over_temperature = value & 0xffff,
+                0x10 => features.under_temperature = value & 0xffff,
+                _ => return Err(StatusCode::INVALID_FIELD),
+            },
+            // Errors for deallocated blocks (DULBE) are not offered.
+            Feature::ErrorRecovery if value >> 16 & 1 != 0 => return Err(StatusCode::INVALID_FIELD),
+            Feature::ErrorRecovery => features.error_recovery = value,
+            Feature::WriteAtomicity => features.write_atomicity = value & 1,
+            Feature::NumberOfQueues => {
+                let wanted = QueueCounts::decode(value);
+                if wanted.is_too_many() {
+                    return Err(StatusCode::INVALID_FIELD);
+                }
+                // Queues are counted out before the first is connected (NVMe Base 2.0, section 5.27.1.5).
+                if has_io_queues {
+                    return Err(StatusCode::COMMAND_SEQUENCE_ERROR);
+                }
+                let granted = wanted.submission.min(wanted.completion).min(limit.into());
+                features.queues = Some(granted);
+                return Ok(QueueCounts { submission: granted, completion: granted }.encode().into());
+            }
+            Feature::AsyncEventConfiguration => {
+                features.events = AsyncEventConfiguration(value & supported);
+                self.report_events(key);
+            }
+            Feature::KeepAliveTimer => {
+                if value > KEEP_ALIVE_TIMEOUT_MAX_MS {
+                    return Err(StatusCode::KEEP_ALIVE_TIMEOUT_INVALID);
+                }
+                controller.keep_alive_timeout = keep_alive::timeout_of(value);
+                self.arm_keep_alive(now, key);
+            }
+            Feature::HostBehavior => {
+                let Some(data) = data.get(..512) else { return Err(StatusCode::DATA_SGL_LENGTH_INVALID) };
+                features.host_behavior = data.into();
+            }
+            // The only combination of command sets.
+            Feature::CommandSetProfile if value & 0x1ff == 0 => {}
+            Feature::CommandSetProfile => return Err(StatusCode::IO_COMMAND_SET_COMBINATION_REJECTED),
+            // The device decides on its cache.
+            Feature::VolatileWriteCache => return Err(StatusCode::FEATURE_NOT_CHANGEABLE),
+            // Connect sets it, over Fabrics (NVMe Base 2.0, section 5.27.1.25).
+            Feature::HostIdentifier => return Err(StatusCode::COMMAND_SEQUENCE_ERROR),
+        }
+        Ok(0)
+    }
+
+    /// Ends an admin command with data, when the host has room for it.
+    pub(super) fn admin_data(
+        &mut self,
+        id: ConnectionId,
+        entry: &SubmissionEntry,
+        data: Bytes,
+    ) -> Result<Answer, StatusCode> {
+        check_room(entry, data.len() as u32, false)?;
+        self.respond_with_data(id, entry.command_id.get(), &[data], 0);
+        Ok(Answer::Later)
+    }
+
+    /// Whether a controller has a feature.
+    fn check_feature(&self, controller: &Controller, feature: Feature) -> Result<(), StatusCode> {
+        let has = match (controller.subsystem, feature) {
+            (None, _) => matches!(feature, Feature::AsyncEventConfiguration | Feature::KeepAliveTimer),
+            // Only where there is a cache (NVMe Base 2.0, section 5.27.1.4).
+            (Some(place), Feature::VolatileWriteCache) => self.subsystems[place].volatile_write_cache,
+            (Some(_), _) => true,
+        };
+        if has { Ok(()) } else { Err(StatusCode::INVALID_FIELD) }
+    }
+}
+
+fn changeable(feature: Feature) -> bool {
+    !matches!(feature, Feature::VolatileWriteCache | Feature::HostIdentifier)
+}
+
+/// The composite temperature's threshold that a dword selects; sensors there are none.
+fn temperature(features: &Features, dword: u32) -> Option<&u32> {
+    match dword >> 16 & 0x3f {
+        0x00 => Some(&features.over_temperature),
+        0x10 => Some(&features.under_temperature),
+        _ => None,
+    }
+}

@@ -1,0 +1,222 @@
+//! Identify.
+
+use bytes::Bytes;
+use zonda_nvme::identify::{
+    self, CommandSet, CommandSetVector, IdentifyRequest, IndependentNamespace, NamespaceList, NvmController,
+    NvmNamespace, Structure, ZnsController, ZnsNamespace, write_descriptors,
+};
+use zonda_nvme::page::{Page, PageError};
+use zonda_nvme::{Nqn, StatusCode, SubmissionEntry};
+use zonda_zoned::{Geometry, NamespaceId};
+
+use super::Controller;
+use crate::config::{NamespaceConfig, SubsystemConfig};
+use crate::connection::receive::Answer;
+use crate::effects::ConnectionId;
+use crate::limits::{ASYNC_EVENT_REQUESTS, ERROR_LOG_ENTRIES, KEEP_ALIVE_GRANULARITY_100MS};
+use crate::target::Target;
+
+/// What a discovery controller says of its firmware.
+const DISCOVERY_FIRMWARE: &str = "1.0";
+/// Identifiers from here on name no namespace (NVMe Base 2.0, section 5.17.2.2).
+const NAMESPACE_LIST_END: u32 = 0xffff_fffe;
+
+impl Target {
+    /// Identify.
+    pub(super) fn identify(
+        &mut self,
+        id: ConnectionId,
+        key: u64,
+        entry: &SubmissionEntry,
+    ) -> Result<Answer, StatusCode> {
+        let request = IdentifyRequest::decode(entry.cdw10.get(), entry.cdw11.get(), entry.cdw14.get());
+        let structure = Structure::try_from(request.structure).map_err(|_| StatusCode::INVALID_FIELD)?;
+        let controller = self.controllers.get(key).expect("a queue's controller is here");
+        let page = match self.subsystem_of(controller) {
+            Some(subsystem) => self.identify_io(controller, subsystem, structure, &request, entry.namespace.get())?,
+            None if structure == Structure::Controller => self.identify_discovery(controller)?,
+            None => return Err(StatusCode::INVALID_FIELD),
+        };
+        self.admin_data(id, entry, page)
+    }
+
+    fn identify_io(
+        &self,
+        controller: &Controller,
+        subsystem: &SubsystemConfig,
+        structure: Structure,
+        request: &IdentifyRequest,
+        namespace: u32,
+    ) -> Result<Bytes, StatusCode> {
+        let command_set = CommandSet::try_from(request.command_set);
+        match structure {
+            Structure::Controller => self.identify_controller(controller, subsystem),
+            Structure::Namespace => match self.visible(controller, namespace)? {
+                Some(config) => page(NvmNamespace::from_geometry(&config.geometry, &config.identity)),
+                None => Ok(nothing()),
+            },
+            Structure::IndependentNamespace => match self.visible(controller, namespace)? {
+                Some(_) => {
+                    let place = self.place_of(controller, namespace).expect("a visible namespace has a place");
+                    let read_only = self.namespaces[place as usize].health.read_only;
+                    Ok(copy(&IndependentNamespace::new(true, read_only)))
+                }
+                None => Ok(nothing()),
+            },
+            Structure::NamespaceDescriptors => {
+                let config = self.visible(controller, namespace)?.ok_or(StatusCode::INVALID_NAMESPACE)?;
+                Ok(write_descriptors(&config.identity, command_set_of(&config.geometry)).into())
+            }
+            Structure::ActiveNamespaces => self.active(controller, namespace, None),
+            Structure::CommandSetActiveNamespaces => {
+                let set = self.offered(controller, command_set)?;
+                self.active(controller, namespace, Some(set))
+            }
+            Structure::CommandSetNamespace => {
+                let set = self.offered(controller, command_set)?;
+                let Some(config) = self.visible(controller, namespace)? else { return Ok(nothing()) };
+                if command_set_of(&config.geometry) != set && set == CommandSet::Zoned {
+                    return Err(StatusCode::INVALID_FIELD);
+                }
+                match set {
+                    CommandSet::Zoned => page(ZnsNamespace::from_geometry(&config.geometry)),
+                    // Of the NVM command set this structure tells of protection information alone, which there is none.
+                    _ => Ok(nothing()),
+                }
+            }
+            Structure::CommandSetController => match self.offered(controller, command_set)? {
+                CommandSet::Zoned => {
+                    page(ZnsController::from_geometries(subsystem.namespaces.iter().map(|it| &it.geometry)))
+                        .map(|bytes| self.limit_append(controller, &bytes))
+                }
+                _ => page(NvmController::from_geometries(subsystem.namespaces.iter().map(|it| &it.geometry))),
+            },
+            Structure::CommandSets => {
+                let zoned = controller.subsystem.is_some_and(|place| self.subsystems[place].zoned);
+                let sets: &[CommandSet] =
+                    if zoned { &[CommandSet::Nvm, CommandSet::Zoned] } else { &[CommandSet::Nvm] };
+                Ok(copy(&CommandSetVector::of(sets)))
+            }
+        }
+    }
+
+    fn identify_controller(&self, controller: &Controller, subsystem: &SubsystemConfig) -> Result<Bytes, StatusCode> {
+        let place = controller.subsystem.expect("an I/O controller has a subsystem");
+        let fixed = &self.subsystems[place];
+        page(identify::Controller::io(&identify::IoController {
+            serial_number: &subsystem.serial,
+            model_number: &subsystem.model,
+            firmware_revision: &subsystem.firmware,
+            subsystem_nqn: subsystem.nqn.as_str(),
+            controller_id: controller.id,
+            namespaces_max: fixed.namespaces_max().max(1),
+            max_transfer_exponent: fixed.max_transfer_exponent,
+            volatile_write_cache: fixed.volatile_write_cache,
+            flush_all_namespaces: false,
+            in_capsule_data_bytes: self.config.limits.in_capsule_bytes,
+            max_outstanding_commands: self.config.limits.queue_entries,
+            async_event_requests: ASYNC_EVENT_REQUESTS as u8,
+            error_log_entries: ERROR_LOG_ENTRIES as u8,
+            keep_alive_granularity_100ms: KEEP_ALIVE_GRANULARITY_100MS,
+            traffic_keeps_alive: true,
+            total_capacity_bytes: fixed.capacity_bytes,
+        }))
+    }
+
+    fn identify_discovery(&self, controller: &Controller) -> Result<Bytes, StatusCode> {
+        page(identify::Controller::discovery(&identify::DiscoveryController {
+            firmware_revision: DISCOVERY_FIRMWARE,
+            subsystem_nqn: Nqn::DISCOVERY,
+            controller_id: controller.id,
+            max_transfer_exponent: 0,
+            max_outstanding_commands: self.config.limits.queue_entries,
+            async_event_requests: ASYNC_EVENT_REQUESTS as u8,
+            keep_alive_granularity_100ms: KEEP_ALIVE_GRANULARITY_100MS,
+        }))
+    }
+
+    /// The namespaces above an identifier, of one command set or of all that are enabled.
+    fn active(&self, controller: &Controller, above: u32, set: Option<CommandSet>) -> Result<Bytes, StatusCode> {
+        if above >= NAMESPACE_LIST_END {
+            return Err(StatusCode::INVALID_NAMESPACE);
+        }
+        let place = controller.subsystem.ok_or(StatusCode::INVALID_FIELD)?;
+        let active: Vec<NamespaceId> = self.config.subsystems[place]
+            .namespaces
+            .iter()
+            .filter(|config| {
+                let own = command_set_of(&config.geometry);
+                (own == CommandSet::Nvm || controller.has_zones()) && set.is_none_or(|set| set == own)
+            })
+            .map(|config| config.id)
+            .collect();
+        Ok(copy(&NamespaceList::above(NamespaceId(above), &active)))
+    }
+
+    /// A namespace that the controller has; `None` for an identifier that could have one but has not.
+    fn visible(&self, controller: &Controller, id: u32) -> Result<Option<&NamespaceConfig>, StatusCode> {
+        let place = controller.subsystem.ok_or(StatusCode::INVALID_FIELD)?;
+        let Some(namespace) = self.subsystems[place].namespace(id) else {
+            let possible = (1..=self.subsystems[place].namespaces_max()).contains(&id);
+            return if possible { Ok(None) } else { Err(StatusCode::INVALID_NAMESPACE) };
+        };
+        let config = &self.config.subsystems[place].namespaces[self.namespaces[namespace as usize].index];
+        let enabled = command_set_of(&config.geometry) == CommandSet::Nvm || controller.has_zones();
+        Ok(enabled.then_some(config))
+    }
+
+    fn place_of(&self, controller: &Controller, id: u32) -> Option<u32> {
+        self.subsystems[controller.subsystem?].namespace(id)
+    }
+
+    /// A command set that the controller offers and the host has enabled.
+    fn offered(&self, controller: &Controller, set: Result<CommandSet, u8>) -> Result<CommandSet, StatusCode> {
+        let zoned = controller.subsystem.is_some_and(|place| self.subsystems[place].zoned);
+        match set {
+            Ok(CommandSet::Nvm) => Ok(CommandSet::Nvm),
+            Ok(CommandSet::Zoned) if zoned && controller.has_zones() => Ok(CommandSet::Zoned),
+            _ => Err(StatusCode::INVALID_FIELD),
+        }
+    }
+
+    /// ZASL is the least of what the namespaces and the target allow.
+    fn limit_append(&self, controller: &Controller, page: &Bytes) -> Bytes {
+        let Ok(mut page) = ZnsController::parse(page) else { unreachable!("the page was just made") };
+        page.append_limit_exponent = page.append_limit_exponent.min(self.transfer_exponent(controller));
+        copy(&page)
+    }
+
+    fn transfer_exponent(&self, controller: &Controller) -> u8 {
+        controller.subsystem.map_or(0, |place| self.subsystems[place].max_transfer_exponent)
+    }
+
+    /// The configuration of a controller's subsystem; `None` for a discovery controller.
+    pub(super) fn subsystem_of(&self, controller: &Controller) -> Option<&SubsystemConfig> {
+        controller.subsystem.map(|place| &self.config.subsystems[place])
+    }
+
+    /// The geometry of a namespace, by its place in the target's table.
+    pub(crate) fn geometry(&self, place: u32) -> &Geometry {
+        let namespace = &self.namespaces[place as usize];
+        &self.config.subsystems[namespace.subsystem].namespaces[namespace.index].geometry
+    }
+}
+
+fn command_set_of(geometry: &Geometry) -> CommandSet {
+    if crate::subsystem::is_zoned(geometry) { CommandSet::Zoned } else { CommandSet::Nvm }
+}
+
+/// A structure of zeros: of a namespace that could be there and is not.
+fn nothing() -> Bytes {
+    static NOTHING: [u8; identify::IDENTIFY_BYTES] = [0; identify::IDENTIFY_BYTES];
+    Bytes::from_static(&NOTHING)
+}
+
+fn copy(page: &impl Page) -> Bytes {
+    Bytes::copy_from_slice(page.bytes())
+}
+
+/// A page that the configuration's checks have made sure of.
+fn page<P: Page>(page: Result<P, PageError>) -> Result<Bytes, StatusCode> {
+    page.map(|page| copy(&page)).map_err(|_| StatusCode::INTERNAL_ERROR)
+}

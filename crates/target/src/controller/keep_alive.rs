@@ -1,0 +1,58 @@
+//! The keep alive timer (NVMe Base 2.0, section 3.9). Any command restarts it (CTRATT.TBKAS).
+
+use zonda_zoned::{Duration, Instant};
+
+use crate::effects::CloseReason;
+use crate::limits::KEEP_ALIVE_GRANULARITY_100MS;
+use crate::target::Target;
+
+/// KATO, rounded up to the timer's unit; zero is no timer.
+pub(super) fn timeout_of(milliseconds: u32) -> Option<Duration> {
+    let unit = u64::from(KEEP_ALIVE_GRANULARITY_100MS) * 100;
+    (milliseconds > 0).then(|| Duration::from_millis(u64::from(milliseconds).next_multiple_of(unit)))
+}
+
+impl Target {
+    /// A command has come: the timer starts again. The table of timers is looked at when the old deadline comes.
+    #[inline]
+    pub(crate) fn note_activity(&mut self, now: Instant, controller: u64) {
+        if let Some(controller) = self.controllers.get_mut(controller) {
+            controller.last_activity = now;
+        }
+    }
+
+    /// Sets the timer of a controller to its timeout from now.
+    pub(super) fn arm_keep_alive(&mut self, now: Instant, key: u64) {
+        let Some(controller) = self.controllers.get_mut(key) else { return };
+        controller.last_activity = now;
+        if let Some(old) = controller.keep_alive_deadline.take() {
+            self.keep_alive.remove(&(old, key));
+        }
+        if let Some(timeout) = controller.keep_alive_timeout {
+            let deadline = now + timeout;
+            controller.keep_alive_deadline = Some(deadline);
+            self.keep_alive.insert((deadline, key));
+        }
+    }
+
+    /// Tears down the controllers whose hosts have been silent for too long.
+    pub(crate) fn expire_keep_alive(&mut self, now: Instant) {
+        while let Some(&(deadline, key)) = self.keep_alive.first()
+            && deadline <= now
+        {
+            let controller = self.controllers.get_mut(key).expect("a timer's controller is here");
+            let timeout = controller.keep_alive_timeout.expect("a timer that runs has a timeout");
+            self.keep_alive.remove(&(deadline, key));
+            let due = controller.last_activity + timeout;
+            if due > now {
+                controller.keep_alive_deadline = Some(due);
+                self.keep_alive.insert((due, key));
+                continue;
+            }
+            controller.keep_alive_deadline = None;
+            let admin = controller.admin_queue().expect("a controller goes with its admin queue");
+            self.statistics.keep_alive_expired += 1;
+            self.close(now, admin, &CloseReason::KeepAliveExpired);
+        }
+    }
+}

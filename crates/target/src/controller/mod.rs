@@ -1,0 +1,280 @@
+//! Controllers: what a host's admin queue made, and what its I/O queues belong to.
+
+use std::collections::VecDeque;
+
+use zonda_nvme::fabrics::{Configuration, ControllerStatus, connect_offsets as at};
+use zonda_nvme::log::ErrorEntry;
+use zonda_nvme::{HostId, Nqn, StatusCode};
+use zonda_zoned::{Duration, Instant};
+
+use crate::connection::Auth;
+use crate::connection::handshake::Refusal;
+use crate::effects::{CloseReason, ConnectionId, Effect, Event};
+use crate::limits::{DISCOVERY_IDLE, KEEP_ALIVE_TIMEOUT_MAX_MS};
+use crate::target::Target;
+
+mod admin;
+mod events;
+mod features;
+mod identify;
+mod keep_alive;
+mod logs;
+mod properties;
+
+use events::Events;
+use features::Features;
+
+#[derive(Debug)]
+pub(crate) struct Controller {
+    /// CNTLID.
+    pub(crate) id: u16,
+    /// Place of the subsystem; `None` for a discovery controller.
+    subsystem: Option<usize>,
+    pub(crate) host: Nqn,
+    pub(crate) host_id: HostId,
+    /// The portal through which it was made: what its host sees of the target.
+    portal: usize,
+    /// Queues by QID; the admin queue is the first.
+    queues: Vec<Option<ConnectionId>>,
+    configuration: Configuration,
+    status: ControllerStatus,
+    /// Flushes that a shutdown waits for.
+    flushes: u32,
+    features: Features,
+    events: Events,
+    /// KATO, after rounding.
+    keep_alive_timeout: Option<Duration>,
+    /// When the last command came.
+    last_activity: Instant,
+    /// The entry of the target's table of timers.
+    keep_alive_deadline: Option<Instant>,
+    /// The newest entry is the last.
+    errors: VecDeque<ErrorEntry>,
+    error_count: u64,
+}
+
+/// What a failed command was about, for the error log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ErrorPlace {
+    /// NSID, or zero.
+    pub(crate) namespace: u32,
+    /// First block, or zero.
+    pub(crate) lba: u64,
+}
+
+/// Who wants to connect to what.
+#[derive(Debug)]
+pub(crate) struct Association {
+    pub(crate) host: Nqn,
+    pub(crate) host_id: HostId,
+    pub(crate) subsystem: Nqn,
+}
+
+impl Controller {
+    /// Place of the subsystem; `None` for a discovery controller.
+    #[inline]
+    pub(crate) fn subsystem(&self) -> Option<usize> {
+        self.subsystem
+    }
+
+    /// Whether commands beyond those of Fabrics are taken.
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.status.is_ready()
+    }
+
+    /// Whether the host has enabled all I/O command sets, that of zones among them.
+    #[inline]
+    pub(crate) fn has_zones(&self) -> bool {
+        self.configuration.command_set() == Configuration::CSS_ALL
+    }
+
+    pub(crate) fn admin_queue(&self) -> Option<ConnectionId> {
+        self.queues.first().copied().flatten()
+    }
+
+    pub(crate) fn queues(&self) -> impl Iterator<Item = ConnectionId> + '_ {
+        self.queues.iter().copied().flatten()
+    }
+
+    pub(crate) fn keep_alive_deadline(&self) -> Option<Instant> {
+        self.keep_alive_deadline
+    }
+}
+
+impl Target {
+    /// A Connect of an admin queue: makes a controller.
+    pub(crate) fn create_controller(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        association: Association,
+        keep_alive_timeout_ms: u32,
+    ) -> Result<(u64, Option<Box<Auth>>), Refusal> {
+        let Association { host, host_id, subsystem } = association;
+        let place = self.find_subsystem(&subsystem)?;
+        let auth = self.admit(place, &host)?;
+        if keep_alive_timeout_ms > KEEP_ALIVE_TIMEOUT_MAX_MS {
+            return Err(Refusal::command_field(at::KEEP_ALIVE_TIMEOUT));
+        }
+        if self.controllers.len() >= self.config.limits.controllers {
+            return Err(StatusCode::CONNECT_CONTROLLER_BUSY.into());
+        }
+        let keep_alive_timeout = match (place, keep_alive_timeout_ms) {
+            (None, 0) => Some(DISCOVERY_IDLE),
+            (_, milliseconds) => keep_alive::timeout_of(milliseconds),
+        };
+        let id = self.new_controller_id();
+        let portal = self.connections.get(connection.0).map_or(0, |state| state.portal);
+        let key = self.controllers.insert(Controller {
+            id,
+            subsystem: place,
+            host: host.clone(),
+            host_id,
+            portal,
+            queues: vec![Some(connection)],
+            configuration: Configuration::default(),
+            status: ControllerStatus::default(),
+            flushes: 0,
+            features: Features::new(),
+            events: Events::default(),
+            keep_alive_timeout,
+            last_activity: now,
+            keep_alive_deadline: None,
+            errors: VecDeque::new(),
+            error_count: 0,
+        });
+        self.arm_keep_alive(now, key);
+        self.statistics.controllers_created += 1;
+        self.effects.push_back(Effect::Event(Event::HostConnected { connection, host, subsystem, controller_id: id }));
+        Ok((key, auth))
+    }
+
+    /// A Connect of an I/O queue: finds the controller.
+    pub(crate) fn join_controller(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        association: &Association,
+        controller_id: u16,
+        queue: u16,
+    ) -> Result<(u64, Option<Box<Auth>>), Refusal> {
+        let place = self.find_subsystem(&association.subsystem)?;
+        let auth = self.admit(place, &association.host)?;
+        let Some(key) = self.controllers.iter().find(|(_, it)| it.id == controller_id).map(|(key, _)| key) else {
+            return Err(Refusal::data_field(at::CONTROLLER_ID));
+        };
+        let controller = self.controllers.get_mut(key).expect("the key was just found");
+        if controller.subsystem != place {
+            return Err(Refusal::data_field(at::SUBSYSTEM_NQN));
+        }
+        if controller.host != association.host {
+            return Err(Refusal::data_field(at::HOST_NQN));
+        }
+        if controller.host_id != association.host_id {
+            return Err(Refusal::data_field(at::HOST_ID));
+        }
+        // Discovery controllers have an admin queue only; what the host was granted is the bound of the others.
+        if place.is_none() || queue > controller.features.io_queues(self.config.limits.io_queues) {
+            return Err(Refusal::command_field(at::QUEUE_ID));
+        }
+        // Admin first: an unauthenticated host must not reach the controller of another through an I/O queue.
+        let admin = controller.admin_queue();
+        if !controller.status.is_ready()
+            || !admin.and_then(|admin| self.connections.get(admin.0)).is_some_and(|admin| admin.may_command())
+        {
+            return Err(StatusCode::COMMAND_SEQUENCE_ERROR.into());
+        }
+        let queue = usize::from(queue);
+        if controller.queues.len() <= queue {
+            controller.queues.resize(queue + 1, None);
+        }
+        if controller.queues[queue].is_some() {
+            return Err(Refusal::command_field(at::QUEUE_ID));
+        }
+        controller.queues[queue] = Some(connection);
+        if auth.is_none() {
+            self.note_activity(now, key);
+        }
+        Ok((key, auth))
+    }
+
+    /// The connection of a queue is gone. A controller goes with its admin queue.
+    pub(crate) fn queue_gone(&mut self, now: Instant, key: u64, queue: u16, reason: &CloseReason) {
+        let Some(controller) = self.controllers.get_mut(key) else { return };
+        controller.queues[usize::from(queue)] = None;
+        if queue > 0 {
+            return;
+        }
+        let controller = self.controllers.remove(key).expect("the controller was just here");
+        if let Some(deadline) = controller.keep_alive_deadline {
+            self.keep_alive.remove(&(deadline, key));
+        }
+        let subsystem = match controller.subsystem {
+            Some(place) => self.config.subsystems[place].nqn.clone(),
+            None => Nqn::discovery(),
+        };
+        self.effects.push_back(Effect::Event(Event::ControllerGone {
+            host: controller.host.clone(),
+            subsystem,
+            controller_id: controller.id,
+            reason: reason.clone(),
+        }));
+        for connection in controller.queues() {
+            self.close(now, connection, &CloseReason::ControllerGone);
+        }
+    }
+
+    /// Closes a controller's I/O queues: a reset deletes them.
+    pub(crate) fn close_io_queues(&mut self, now: Instant, key: u64) {
+        let Some(controller) = self.controllers.get(key) else { return };
+        let connections: Vec<ConnectionId> = controller.queues.iter().skip(1).copied().flatten().collect();
+        for connection in connections {
+            self.close(now, connection, &CloseReason::ControllerGone);
+        }
+    }
+
+    /// A command ended with an error: one more entry in the error log.
+    pub(crate) fn note_error(&mut self, id: ConnectionId, command_id: u16, status: StatusCode, at: ErrorPlace) {
+        self.statistics.errors += 1;
+        let Some(connection) = self.connections.get(id.0) else { return };
+        let crate::connection::Phase::Connected { controller, queue } = connection.phase else { return };
+        if let Some(controller) = self.controllers.get_mut(controller) {
+            controller.add_error(queue, command_id, status, at);
+        }
+    }
+
+    fn find_subsystem(&self, nqn: &Nqn) -> Result<Option<usize>, Refusal> {
+        if nqn.is_discovery() {
+            return Ok(None);
+        }
+        let place = self.config.subsystems.iter().position(|subsystem| subsystem.nqn == *nqn);
+        place.map(Some).ok_or(Refusal::data_field(at::SUBSYSTEM_NQN))
+    }
+
+    /// Whether a host may connect to a subsystem, and the authentication it has to pass for it.
+    fn admit(&mut self, place: Option<usize>, host: &Nqn) -> Result<Option<Box<Auth>>, Refusal> {
+        // Everybody may ask the discovery service, which tells each host of its own subsystems only.
+        let Some(place) = place else { return Ok(None) };
+        let subsystem = &self.config.subsystems[place];
+        let access = subsystem.access(host).ok_or_else(Refusal::host)?;
+        Ok(access.secret.map(|secret| {
+            let machine =
+                crate::auth::machine(host, &subsystem.nqn, secret, access.controller_secret, &mut self.random);
+            Box::new(Auth { machine, passed: false, failed: false })
+        }))
+    }
+
+    /// An identifier that no controller has, and that was not used for as long as possible.
+    fn new_controller_id(&mut self) -> u16 {
+        /// Identifiers from FFF0h on are reserved (NVMe Base 2.0, section 3.1.2).
+        const LAST: u16 = 0xffef;
+        loop {
+            self.last_controller_id = if self.last_controller_id >= LAST { 1 } else { self.last_controller_id + 1 };
+            let id = self.last_controller_id;
+            if self.controllers.iter().all(|(_, controller)| controller.id != id) {
+                return id;
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What holds between any two events.
+
+use crate::connection::Phase;
+use crate::effects::ConnectionId;
+use crate::target::{Owner, Target};
+
+impl Target {
+    /// Looks at everything that must hold. Slow: for tests and simulation.
+    ///
+    /// # Panics
+    /// When something does not hold.
+    pub fn check_invariants(&self) {
+        self.check_connections();
+        self.check_commands();
+        self.check_controllers();
+        let limits = &self.config.limits;
+        assert!(self.connections.len() <= limits.connections, "connections are within their limit");
+        assert!(self.half_open.len() <= limits.half_open, "half-open connections are within their limit");
+        assert!(self.controllers.len() <= limits.controllers, "controllers are within their limit");
+        for &(deadline, id) in &self.half_open {
+            let connection = self.connections.get(id.0).expect("a half-open connection is here");
+            assert_eq!(connection.handshake, Some(deadline), "its deadline is its own");
+        }
+    }
+
+    fn check_connections(&self) {
+        let limits = &self.config.limits;
+        for (key, connection) in self.connections.iter() {
+            let id = ConnectionId(key);
+            let (mut counted_in, mut counted_out, mut asked) = (0, 0, 0);
+            for (slot, request) in connection.requests.iter() {
+                counted_in += request.counted_in;
+                counted_out += request.counted_out;
+                asked += usize::from(request.incoming.asked);
+                assert!(
+                    request.incoming.received <= request.incoming.expected,
+                    "no more data than a command has, slot {slot}"
+                );
+                if let Some(command) = request.device_command {
+                    let command = self.commands.get(command).expect("a request's device command is in the table");
+                    assert_eq!(command.owner, Owner::Request(id, slot), "and is its own");
+                } else {
+                    let waits = connection.waiting.iter().filter(|&&waiting| waiting == slot).count();
+                    assert_eq!(waits + usize::from(request.incoming.asked), 1, "slot {slot} of {id} has a next step");
+                }
+            }
+            assert_eq!(connection.received_bytes, counted_in, "bytes asked for are those of requests");
+            assert_eq!(connection.expected_out_bytes, counted_out, "bytes to come are those of requests");
+            assert!(connection.received_bytes <= limits.receive_bytes, "bytes asked for are within their limit");
+            assert!(asked + connection.waiting.len() <= connection.requests.len(), "transfers belong to requests");
+            assert_eq!(
+                connection.handshake.is_some(),
+                self.half_open.iter().any(|&(_, half_open)| half_open == id),
+                "a handshake that is not over is in the table"
+            );
+            if let Phase::Connected { controller, .. } = connection.phase {
+                let controller = self.controllers.get(controller).expect("a queue's controller is here");
+                assert!(controller.queues().any(|queue| queue == id), "and knows its queue");
+            }
+            assert!(
+                connection.dirty || connection.writer.queued_bytes() == 0,
+                "output is in the list of what is to be sent"
+            );
+        }
+    }
+
+    fn check_commands(&self) {
+        for (key, command) in self.commands.iter() {
+            if let Owner::Request(connection, slot) = command.owner {
+                let connection = self.connections.get(connection.0).expect("an owner's connection is here");
+                let request = connection.requests.get(slot).expect("an owner is here");
+                assert_eq!(request.device_command, Some(key), "and knows its command");
+            }
+        }
+    }
+
+    fn check_controllers(&self) {
+        for (key, controller) in self.controllers.iter() {
+            for queue in controller.queues() {
+                let connection = self.connections.get(queue.0).expect("a controller's queue is here");
+                assert_eq!(connection.controller(), Some(key), "and is its own");
+            }
+            if let Some(deadline) = controller.keep_alive_deadline() {
+                assert!(self.keep_alive.contains(&(deadline, key)), "a timer that runs is in the table");
+            }
+        }
+        let armed =
+            self.controllers.iter().filter(|(_, controller)| controller.keep_alive_deadline().is_some()).count();
+        assert_eq!(armed, self.keep_alive.len(), "and nothing else is");
+    }
+}

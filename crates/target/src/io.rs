@@ -1,0 +1,231 @@
+//! I/O commands: from the capsule to the device, and from its completion to the host.
+
+use bytes::Bytes;
+use zonda_nvme::io::{self, IoRequest, Transfer};
+use zonda_nvme::{StatusCode, SubmissionEntry};
+use zonda_zoned::{Completion, Instant, Operation, Outcome, Status};
+
+use crate::compare;
+use crate::connection::receive::Needed;
+use crate::connection::transfer::{HostData, check_room, host_data_of};
+use crate::connection::{Request, Stage, Work};
+use crate::effects::ConnectionId;
+use crate::read_data::{read_pieces, report_bytes};
+use crate::target::{Namespace, Owner, Target};
+
+impl Target {
+    /// An I/O command on a connected I/O queue.
+    #[inline]
+    pub(crate) fn io_command(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        controller: u64,
+        entry: &SubmissionEntry,
+        capsule: &Bytes,
+    ) {
+        match self.accept_io(controller, entry, capsule) {
+            Ok((request, data)) => self.take_io(now, id, request, data),
+            Err(status) => self.refuse(id, entry, status),
+        }
+    }
+
+    /// Checks an I/O command, and finds its data.
+    fn accept_io(
+        &self,
+        controller: u64,
+        entry: &SubmissionEntry,
+        capsule: &Bytes,
+    ) -> Result<(Request, HostData), StatusCode> {
+        let controller = self.controllers.get(controller).expect("a queue's controller is here");
+        if !controller.is_ready() {
+            return Err(StatusCode::COMMAND_SEQUENCE_ERROR);
+        }
+        let namespace = controller
+            .subsystem()
+            .and_then(|subsystem| self.subsystems[subsystem].namespace(entry.namespace.get()))
+            .ok_or(StatusCode::INVALID_NAMESPACE)?;
+        let format = &self.namespaces[namespace as usize].format;
+        if format.zoned && !controller.has_zones() {
+            return Err(StatusCode::IO_COMMAND_SET_NOT_ENABLED);
+        }
+        let request = io::decode(entry, format)?;
+        let mut taken = Request::io(entry.command_id.get(), request, namespace);
+        let data = match request.transfer(format) {
+            Transfer::None => HostData::Here(Bytes::new()),
+            Transfer::ToHost(bytes) => {
+                check_room(entry, bytes, matches!(request, IoRequest::Read { .. }))?;
+                taken.counted_out = bytes as usize;
+                HostData::Here(Bytes::new())
+            }
+            Transfer::FromHost(bytes) => {
+                let needed = if request.takes_longer_data() { Needed::AtLeast(bytes) } else { Needed::Exactly(bytes) };
+                host_data_of(entry, capsule, needed)?
+            }
+        };
+        Ok((taken, data))
+    }
+
+    fn take_io(&mut self, now: Instant, id: ConnectionId, request: Request, data: HostData) {
+        match data {
+            HostData::Ask(bytes) => self.await_data(now, id, request, bytes),
+            HostData::Here(data) => {
+                let Some(connection) = self.connections.get_mut(id.0) else { return };
+                let counted_out = request.counted_out;
+                match connection.requests.insert(request) {
+                    Some(slot) => {
+                        connection.expected_out_bytes += counted_out;
+                        self.start_io(id, slot, data);
+                    }
+                    None => self.sequence_error(now, id, &[]),
+                }
+            }
+        }
+    }
+
+    /// Gives an I/O command, whose data is here, to its device.
+    pub(crate) fn start_io(&mut self, id: ConnectionId, slot: u16, data: Bytes) {
+        let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
+        let Some(Request { work: Work::Io { request, namespace, stage, compare, .. }, device_command, .. }) = request
+        else {
+            unreachable!("an I/O command that starts is in the table");
+        };
+        let place = *namespace;
+        let served = &self.namespaces[place as usize];
+        let operation =
+            if matches!(request, IoRequest::Read { force_unit_access: true, .. }) && served.volatile_write_cache {
+                // What a read with FUA returns must be durable.
+                *stage = Stage::FlushBefore;
+                Ok(Some(Operation::Flush))
+            } else {
+                if matches!(request, IoRequest::Compare { .. }) {
+                    *compare = data.clone();
+                }
+                request.into_operation(data, &served.format)
+            };
+        match operation {
+            Ok(Some(operation)) => {
+                // The table of commands is another part of the target than the connection.
+                let key = self.commands.next_key();
+                *device_command = Some(key);
+                let given = self.submit(Owner::Request(id, slot), place, operation);
+                assert!(given == key, "the key was asked for just now");
+            }
+            Ok(None) => self.end_request(id, slot, StatusCode::SUCCESS, 0),
+            Err(status) => self.end_request(id, slot, status, 0),
+        }
+    }
+
+    /// A device has ended a command of a request.
+    #[inline]
+    pub(crate) fn device_completed(&mut self, id: ConnectionId, slot: u16, completion: Completion) {
+        let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
+        let request = request.expect("a command whose request is gone has no owner");
+        request.device_command = None;
+        let (io, place, stage) = match &mut request.work {
+            Work::Io { request, namespace, stage, result, .. } => {
+                if let Outcome::Appended(lba) = completion.outcome {
+                    *result = lba.0;
+                }
+                (*request, *namespace, *stage)
+            }
+            Work::ChangedZones { .. } => return self.changed_zones_read(id, slot, completion),
+            Work::Command(_) => unreachable!("no device works on an admin command"),
+        };
+        if completion.status != Status::Success {
+            let statistics = &mut self.namespaces[place as usize].statistics;
+            statistics.errors += 1;
+            statistics.media_errors += u64::from(completion.status.code_type() == 2);
+            return self.end_request(id, slot, completion.status.into(), 0);
+        }
+        match stage {
+            Stage::FlushBefore => self.next_stage(id, slot, place, Stage::Itself, io),
+            Stage::Itself if io.force_unit_access() && self.needs_flush(place, &io) => {
+                self.next_stage(id, slot, place, Stage::FlushAfter, io);
+            }
+            Stage::Itself | Stage::FlushAfter => self.io_succeeded(id, slot, place, io, completion.outcome),
+        }
+    }
+
+    /// Whether FUA asks for more than the device does by itself.
+    fn needs_flush(&self, namespace: u32, io: &IoRequest) -> bool {
+        self.namespaces[namespace as usize].volatile_write_cache && !matches!(io, IoRequest::Read { .. })
+    }
+
+    fn next_stage(&mut self, id: ConnectionId, slot: u16, namespace: u32, next: Stage, io: IoRequest) {
+        let operation = match (next, io) {
+            (Stage::Itself, IoRequest::Read { start, blocks, .. }) => Operation::Read { start, blocks },
+            _ => Operation::Flush,
+        };
+        let key = self.submit(Owner::Request(id, slot), namespace, operation);
+        let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
+        let request = request.expect("the request was just here");
+        request.device_command = Some(key);
+        if let Work::Io { stage, .. } = &mut request.work {
+            *stage = next;
+        }
+    }
+
+    /// Answers an I/O command that the device has carried out.
+    fn io_succeeded(&mut self, id: ConnectionId, slot: u16, place: u32, io: IoRequest, outcome: Outcome) {
+        let Namespace { format, statistics, .. } = &mut self.namespaces[place as usize];
+        let data_bytes = |blocks: zonda_zoned::Blocks| blocks.bytes(format.block_size_bytes);
+        match io {
+            IoRequest::Read { blocks, .. } => {
+                statistics.reads += 1;
+                statistics.read_bytes += data_bytes(blocks);
+                match read_pieces(outcome, blocks, format) {
+                    Some(pieces) => self.end_request_with_data(id, slot, &pieces),
+                    None => self.end_request(id, slot, StatusCode::INTERNAL_ERROR, 0),
+                }
+            }
+            IoRequest::Compare { blocks, .. } => {
+                statistics.reads += 1;
+                statistics.read_bytes += data_bytes(blocks);
+                let found = read_pieces(outcome, blocks, format);
+                let status = match (found, self.host_copy(id, slot)) {
+                    (Some(found), host) if compare::same(&found, &host) => StatusCode::SUCCESS,
+                    (Some(_), _) => StatusCode::COMPARE_FAILURE,
+                    (None, _) => StatusCode::INTERNAL_ERROR,
+                };
+                self.end_request(id, slot, status, 0);
+            }
+            IoRequest::Write { blocks, .. } | IoRequest::Append { blocks, .. } => {
+                statistics.writes += 1;
+                statistics.written_bytes += data_bytes(blocks);
+                let result = self.result_of(id, slot);
+                self.end_request(id, slot, StatusCode::SUCCESS, result);
+            }
+            IoRequest::ReportZones { bytes, extended, partial, .. } => {
+                statistics.others += 1;
+                match report_bytes(outcome, bytes, extended, partial, self.geometry(place)) {
+                    Some(report) => self.end_request_with_data(id, slot, &[report]),
+                    None => self.end_request(id, slot, StatusCode::INTERNAL_ERROR, 0),
+                }
+            }
+            IoRequest::WriteZeroes { .. }
+            | IoRequest::Flush
+            | IoRequest::DatasetManagement { .. }
+            | IoRequest::ManageZones { .. } => {
+                statistics.others += 1;
+                self.end_request(id, slot, StatusCode::SUCCESS, 0);
+            }
+        }
+    }
+
+    /// What the host compares with.
+    fn host_copy(&self, id: ConnectionId, slot: u16) -> Bytes {
+        match self.connections.get(id.0).and_then(|connection| connection.requests.get(slot)) {
+            Some(Request { work: Work::Io { compare, .. }, .. }) => compare.clone(),
+            _ => unreachable!("a compare that ends is in the table"),
+        }
+    }
+
+    /// DW0 and DW1 of an I/O command's completion.
+    fn result_of(&self, id: ConnectionId, slot: u16) -> u64 {
+        match self.connections.get(id.0).and_then(|connection| connection.requests.get(slot)) {
+            Some(Request { work: Work::Io { result, .. }, .. }) => *result,
+            _ => unreachable!("a write that ends is in the table"),
+        }
+    }
+}

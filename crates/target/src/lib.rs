@@ -1,0 +1,57 @@
+//! The NVMe/TCP target as a machine: bytes in, bytes out.
+//!
+//! A [`Target`] is what one server loop offers: subsystems with zoned and conventional namespaces, and the discovery
+//! service. It is told what happens on sockets ([`Target::connected`], [`Target::received`], [`Target::sent`],
+//! [`Target::disconnected`]), on devices ([`Target::completed`], [`Target::zones_changed`]) and in time
+//! ([`Target::timeout`]), and answers with [`Effect`]s. It speaks NVMe Base 2.0, the NVM and Zoned Namespace Command
+//! Sets and NVMe/TCP 1.0, with digests and in-band authentication.
+//!
+//! What is absent: sockets, threads, clocks, the devices themselves; TLS, reservations, namespace management, Asymmetric
+//! Namespace Access, protection information, fused commands, Copy and Verify.
+//!
+//! ```
+//! use bytes::Bytes;
+//! use zonda_nvme::tcp::{Digests, InitializeRequest};
+//! use zonda_target::{Effect, Portal, Target, TargetConfig};
+//! use zonda_zoned::Instant;
+//!
+//! let portal = Portal { address: "192.0.2.1".to_owned(), service: "4420".to_owned() };
+//! let mut target = Target::new(TargetConfig::new(vec![], vec![portal], [0; 32]))?;
+//! let connection = target.connected(Instant::ZERO, 0, "192.0.2.9:50000").expect("there is room");
+//! let request = InitializeRequest::new(0, Digests::NONE, 1);
+//! target.received(Instant::ZERO, connection, Bytes::copy_from_slice(request.bytes()));
+//! let Some(Effect::Send { pieces, .. }) = target.poll_effect() else { panic!("an answer") };
+//! assert_eq!(pieces.concat().len(), 128);
+//! # Ok::<(), zonda_target::TargetConfigError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod auth;
+mod compare;
+mod config;
+mod connection;
+mod controller;
+mod discovery;
+mod effects;
+mod health;
+mod invariants;
+mod io;
+pub mod limits;
+mod read_data;
+mod sessions;
+mod slots;
+mod statistics;
+mod subsystem;
+mod target;
+#[cfg(test)]
+mod tests;
+
+pub use config::{
+    DeviceKey, HostAccess, HostEntry, NamespaceConfig, Portal, SubsystemConfig, TargetConfig, TargetConfigError,
+};
+pub use effects::{CloseReason, ConnectionId, Effect, Event};
+pub use health::DeviceHealth;
+pub use limits::Limits;
+pub use sessions::Session;
+pub use statistics::{NamespaceStatistics, Statistics};
+pub use target::Target;

@@ -1,0 +1,170 @@
+//! Bounds of the target: every table has one.
+
+use zonda_nvme::tcp::{ADMIN_CAPSULE_DATA_BYTES, HOST_DATA_BYTES_MIN};
+use zonda_zoned::Duration;
+
+/// Connections with a connected queue, over all portals.
+pub const CONNECTIONS_MAX: usize = 4096;
+/// Connections that have not connected a queue, or not authenticated. The oldest gives way to a new one.
+pub const HALF_OPEN_MAX: usize = 512;
+/// Controllers, of all subsystems and of the discovery service.
+pub const CONTROLLERS_MAX: usize = 1024;
+/// I/O queues of one controller.
+pub const IO_QUEUES_MAX: u16 = 128;
+/// Entries of one queue.
+pub const QUEUE_ENTRIES_MAX: u16 = 1024;
+/// Entries of an admin queue, the least that a host may count on (NVMe Base 2.0, section 5: 32 over Fabrics).
+pub const ADMIN_QUEUE_ENTRIES_MIN: u16 = 32;
+/// Bytes of data, without metadata, that one command moves.
+pub const TRANSFER_BYTES_MAX: u32 = 4 << 20;
+/// The least `transfer_bytes` that can be told: MDTS of 1 is two pages.
+pub const TRANSFER_BYTES_MIN: u32 = 8192;
+/// Bytes of data in a command capsule of an I/O queue.
+pub const IN_CAPSULE_BYTES_MAX: u32 = 64 << 10;
+/// Bytes for a host that have been made and not been sent: then its commands wait.
+pub const OUTGOING_BYTES_MAX: usize = 256 << 20;
+/// Bytes that hosts have been asked for and that have not reached their device's end, on one connection.
+pub const RECEIVE_BYTES_MAX: usize = 256 << 20;
+/// Asynchronous Event Requests of one controller (AERL + 1).
+pub const ASYNC_EVENT_REQUESTS: usize = 4;
+/// Entries of a controller's error log (ELPE + 1).
+pub const ERROR_LOG_ENTRIES: usize = 64;
+/// Namespaces of one subsystem, and the greatest namespace identifier.
+pub const NAMESPACES_MAX: u32 = 1024;
+/// Keep alive timer unit, KAS, in 100 ms.
+pub const KEEP_ALIVE_GRANULARITY_100MS: u16 = 1;
+/// The longest Keep Alive Timeout that is taken.
+pub const KEEP_ALIVE_TIMEOUT_MAX_MS: u32 = 3_600_000;
+/// A discovery controller without keep alive timer is torn down after so long without a command (NVMe Base 2.0, section
+/// 3.1.2.3.4: two minutes).
+pub const DISCOVERY_IDLE: Duration = Duration::from_secs(120);
+/// A host that was refused, by Connect or by authentication, has so long to close its connection. Closed at once, the close
+/// can reach a Linux host before it has looked at the answer, and then it waits for its admin timeout of 60 s.
+pub const REFUSAL_LINGER: Duration = Duration::from_secs(5);
+/// Bytes that an Authentication Receive may ask for.
+pub const AUTHENTICATION_BYTES_MAX: u32 = 16 << 10;
+/// Bytes that one Get Log Page returns.
+pub const LOG_PAGE_BYTES_MAX: u32 = 1 << 20;
+/// Bytes of metadata that can come on top of a byte of data: 64 with each 512.
+const METADATA_SHARE: usize = 512 / 64;
+
+const _: () = assert!(ADMIN_QUEUE_ENTRIES_MIN <= QUEUE_ENTRIES_MAX);
+const _: () = assert!(HALF_OPEN_MAX < CONNECTIONS_MAX);
+const _: () = assert!(IN_CAPSULE_BYTES_MAX <= TRANSFER_BYTES_MAX);
+const _: () = assert!(TRANSFER_BYTES_MIN >= HOST_DATA_BYTES_MIN);
+const _: () = assert!(CONTROLLERS_MAX < 0xfff0, "controller identifiers from FFF0h are reserved");
+const _: () = assert!(ASYNC_EVENT_REQUESTS < ADMIN_QUEUE_ENTRIES_MIN as usize, "requests leave room for commands");
+const _: () = assert!(AUTHENTICATION_BYTES_MAX as usize >= zonda_chap::message::MESSAGE_BYTES_MAX);
+const _: () = assert!(ADMIN_CAPSULE_DATA_BYTES as usize >= zonda_chap::message::MESSAGE_BYTES_MAX);
+const _: () = assert!(TRANSFER_BYTES_MAX as usize * (METADATA_SHARE + 1) / METADATA_SHARE <= RECEIVE_BYTES_MAX);
+
+/// The bounds of one target. The defaults suit a server of some hosts on a machine with some GiB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// At most [`CONNECTIONS_MAX`].
+    pub connections: usize,
+    /// At most [`HALF_OPEN_MAX`], and fewer than `connections`.
+    pub half_open: usize,
+    /// At most [`CONTROLLERS_MAX`].
+    pub controllers: usize,
+    /// At most [`IO_QUEUES_MAX`].
+    pub io_queues: u16,
+    /// From [`ADMIN_QUEUE_ENTRIES_MIN`] to [`QUEUE_ENTRIES_MAX`].
+    pub queue_entries: u16,
+    /// A power of two from [`TRANSFER_BYTES_MIN`] to [`TRANSFER_BYTES_MAX`].
+    pub transfer_bytes: u32,
+    /// A multiple of 16, at most [`IN_CAPSULE_BYTES_MAX`].
+    pub in_capsule_bytes: u32,
+    /// At least twice `transfer_bytes`, at most [`OUTGOING_BYTES_MAX`].
+    pub outgoing_bytes: usize,
+    /// At least twice `transfer_bytes`, at most [`RECEIVE_BYTES_MAX`].
+    pub receive_bytes: usize,
+    /// From the start of a connection until its queue is connected and authenticated.
+    pub handshake: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 1024,
+            half_open: 256,
+            controllers: 256,
+            io_queues: 64,
+            queue_entries: 128,
+            transfer_bytes: 1 << 20,
+            in_capsule_bytes: 8192,
+            outgoing_bytes: 8 << 20,
+            receive_bytes: 8 << 20,
+            handshake: Duration::from_secs(20),
+        }
+    }
+}
+
+impl Limits {
+    /// The first limit that is out of its bounds, by name, and what it must be.
+    pub(crate) fn fault(&self) -> Option<(&'static str, &'static str)> {
+        let transfer = self.transfer_bytes as usize;
+        let rules = [
+            ((2..=CONNECTIONS_MAX).contains(&self.connections), "connections", "must be 2 to 4096"),
+            (
+                self.half_open >= 1 && self.half_open <= HALF_OPEN_MAX && self.half_open < self.connections,
+                "half_open",
+                "must be 1 to 512, and less than connections",
+            ),
+            ((1..=CONTROLLERS_MAX).contains(&self.controllers), "controllers", "must be 1 to 1024"),
+            ((1..=IO_QUEUES_MAX).contains(&self.io_queues), "io_queues", "must be 1 to 128"),
+            (
+                (ADMIN_QUEUE_ENTRIES_MIN..=QUEUE_ENTRIES_MAX).contains(&self.queue_entries),
+                "queue_entries",
+                "must be 32 to 1024",
+            ),
+            (
+                self.transfer_bytes.is_power_of_two()
+                    && (TRANSFER_BYTES_MIN..=TRANSFER_BYTES_MAX).contains(&self.transfer_bytes),
+                "transfer_bytes",
+                "must be a power of two from 8192 to 4194304",
+            ),
+            (
+                self.in_capsule_bytes.is_multiple_of(16)
+                    && self.in_capsule_bytes <= IN_CAPSULE_BYTES_MAX.min(self.transfer_bytes),
+                "in_capsule_bytes",
+                "must be a multiple of 16, at most 65536 and at most transfer_bytes",
+            ),
+            (
+                (2 * transfer..=OUTGOING_BYTES_MAX).contains(&self.outgoing_bytes),
+                "outgoing_bytes",
+                "must be at least twice transfer_bytes, and at most 256 MiB",
+            ),
+            (
+                (2 * transfer..=RECEIVE_BYTES_MAX).contains(&self.receive_bytes),
+                "receive_bytes",
+                "must be at least twice transfer_bytes, and at most 256 MiB",
+            ),
+            (self.handshake > Duration::ZERO, "handshake", "must be more than nothing"),
+        ];
+        rules.into_iter().find(|(holds, ..)| !holds).map(|(_, field, remedy)| (field, remedy))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_within_their_bounds_and_each_fault_names_its_field() {
+        assert_eq!(Limits::default().fault(), None);
+        type Spoil = fn(&mut Limits);
+        let spoil: [(&str, Spoil); 5] = [
+            ("half_open", |limits| limits.half_open = limits.connections),
+            ("queue_entries", |limits| limits.queue_entries = 31),
+            ("transfer_bytes", |limits| limits.transfer_bytes = 100_000),
+            ("in_capsule_bytes", |limits| limits.in_capsule_bytes = 100),
+            ("outgoing_bytes", |limits| limits.outgoing_bytes = 1 << 20),
+        ];
+        for (field, spoil) in spoil {
+            let mut limits = Limits::default();
+            spoil(&mut limits);
+            assert_eq!(limits.fault().map(|(field, _)| field), Some(field));
+        }
+    }
+}

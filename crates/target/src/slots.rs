@@ -1,0 +1,95 @@
+//! A table whose keys stay unique: an index, and how often its place has been given away.
+
+/// Items in places that are used again; a key of an item that is gone finds nothing.
+#[derive(Debug)]
+pub(crate) struct Slots<T> {
+    places: Vec<Place<T>>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    generation: u32,
+    item: Option<T>,
+}
+
+impl<T> Slots<T> {
+    pub(crate) fn new() -> Slots<T> {
+        Slots { places: Vec::new(), free: Vec::new() }
+    }
+
+    /// The key that the next [`Slots::insert`] gives.
+    pub(crate) fn next_key(&self) -> u64 {
+        match self.free.last() {
+            Some(&index) => key(self.places[index as usize].generation, index),
+            None => key(0, self.places.len() as u32),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, item: T) -> u64 {
+        let next = self.next_key();
+        match self.free.pop() {
+            Some(index) => self.places[index as usize].item = Some(item),
+            None => self.places.push(Place { generation: 0, item: Some(item) }),
+        }
+        next
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, key: u64) -> Option<&T> {
+        let place = self.places.get(key as u32 as usize)?;
+        if place.generation == (key >> 32) as u32 { place.item.as_ref() } else { None }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: u64) -> Option<&mut T> {
+        let place = self.places.get_mut(key as u32 as usize)?;
+        if place.generation == (key >> 32) as u32 { place.item.as_mut() } else { None }
+    }
+
+    pub(crate) fn remove(&mut self, key: u64) -> Option<T> {
+        let index = key as u32;
+        let place = self.places.get_mut(index as usize)?;
+        if place.generation != (key >> 32) as u32 {
+            return None;
+        }
+        let item = place.item.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(index);
+        Some(item)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        self.places
+            .iter()
+            .enumerate()
+            .filter_map(|(index, place)| place.item.as_ref().map(|item| (key(place.generation, index as u32), item)))
+    }
+
+    pub(crate) fn keys(&self) -> Vec<u64> {
+        self.iter().map(|(key, _)| key).collect()
+    }
+}
+
+fn key(generation: u32, index: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_an_item_that_is_gone_finds_nothing() {
+        let mut slots = Slots::new();
+        let first = slots.insert('a');
+        assert_eq!(slots.remove(first), Some('a'));
+        let second = slots.insert('b');
+        assert_eq!((slots.get(first), slots.get(second), slots.len()), (None, Some(&'b'), 1));
+        assert_eq!((slots.remove(first), slots.keys()), (None, vec![second]));
+    }
+}

@@ -1,0 +1,318 @@
+//! The machine: its parts, and the events it takes.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use zonda_chap::Random;
+use zonda_nvme::io::NamespaceFormat;
+use zonda_zoned::{Command, CommandId, Completion, Instant, NamespaceId, Operation};
+
+use crate::connection::Connection;
+use crate::controller::Controller;
+use crate::effects::{CloseReason, ConnectionId, Effect};
+use crate::health::DeviceHealth;
+use crate::slots::Slots;
+use crate::statistics::{NamespaceStatistics, Statistics};
+use crate::subsystem::Subsystem;
+use crate::{DeviceKey, TargetConfig, TargetConfigError};
+
+/// All subsystems, controllers and connections of one server loop.
+///
+/// The caller tells what happens on sockets and devices, and then takes effects until there is none.
+#[derive(Debug)]
+pub struct Target {
+    pub(crate) config: TargetConfig,
+    pub(crate) subsystems: Vec<Subsystem>,
+    pub(crate) namespaces: Vec<Namespace>,
+    pub(crate) connections: Slots<Connection>,
+    pub(crate) controllers: Slots<Controller>,
+    /// Commands at devices; the key is the command's id.
+    pub(crate) commands: Slots<DeviceCommand>,
+    pub(crate) effects: VecDeque<Effect>,
+    /// Connections with output that is in no effect yet.
+    pub(crate) dirty: VecDeque<ConnectionId>,
+    /// Connections that may take commands again.
+    pub(crate) stalled: VecDeque<ConnectionId>,
+    /// Connections that have not finished their handshake, by deadline.
+    pub(crate) half_open: BTreeSet<(Instant, ConnectionId)>,
+    /// When to look at a controller's keep alive timer, which may have been restarted since.
+    pub(crate) keep_alive: BTreeSet<(Instant, u64)>,
+    /// The controller identifier given last.
+    pub(crate) last_controller_id: u16,
+    pub(crate) random: Random,
+    pub(crate) draining: bool,
+    pub(crate) statistics: Statistics,
+}
+
+/// One namespace of one subsystem.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    /// Its place in the configuration.
+    pub(crate) subsystem: usize,
+    pub(crate) id: NamespaceId,
+    pub(crate) device: DeviceKey,
+    pub(crate) device_namespace: NamespaceId,
+    pub(crate) format: NamespaceFormat,
+    /// Place in the subsystem's list.
+    pub(crate) index: usize,
+    pub(crate) volatile_write_cache: bool,
+    pub(crate) health: DeviceHealth,
+    pub(crate) statistics: NamespaceStatistics,
+}
+
+/// A command that a device has.
+#[derive(Debug)]
+pub(crate) struct DeviceCommand {
+    pub(crate) owner: Owner,
+    pub(crate) device: DeviceKey,
+}
+
+/// Whose a device's command is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A request of a connection, by slot.
+    Request(ConnectionId, u16),
+    /// A controller that is shutting down.
+    Shutdown(u64),
+    /// Nobody's any more: its completion is dropped.
+    Gone,
+}
+
+impl Target {
+    /// A target that nobody has connected to.
+    ///
+    /// # Errors
+    /// What in the configuration cannot be served, and what to do about it.
+    pub fn new(config: TargetConfig) -> Result<Target, TargetConfigError> {
+        config.check()?;
+        let mut subsystems = Vec::new();
+        let mut namespaces = Vec::new();
+        for (place, subsystem) in config.subsystems.iter().enumerate() {
+            subsystems.push(Subsystem::new(subsystem, namespaces.len(), &config.limits)?);
+            for (index, namespace) in subsystem.namespaces.iter().enumerate() {
+                namespaces.push(Namespace {
+                    subsystem: place,
+                    id: namespace.id,
+                    device: namespace.device,
+                    device_namespace: namespace.device_namespace,
+                    format: NamespaceFormat::of(&namespace.geometry, config.limits.transfer_bytes),
+                    index,
+                    volatile_write_cache: namespace.volatile_write_cache,
+                    health: DeviceHealth::default(),
+                    statistics: NamespaceStatistics::default(),
+                });
+            }
+        }
+        Ok(Target {
+            random: Random::new(config.auth_seed),
+            config,
+            subsystems,
+            namespaces,
+            connections: Slots::new(),
+            controllers: Slots::new(),
+            commands: Slots::new(),
+            effects: VecDeque::new(),
+            dirty: VecDeque::new(),
+            stalled: VecDeque::new(),
+            half_open: BTreeSet::new(),
+            keep_alive: BTreeSet::new(),
+            last_controller_id: 0,
+            draining: false,
+            statistics: Statistics::default(),
+        })
+    }
+
+    /// A host has opened a connection to a portal (its place in the configuration), from the address `peer`. `None`:
+    /// there is no room, close the socket.
+    ///
+    /// When there are too many connections without a queue, the oldest of them is closed in favour of this one: an honest
+    /// host needs milliseconds for its handshake.
+    ///
+    /// # Panics
+    /// When there is no such portal.
+    pub fn connected(&mut self, now: Instant, portal: usize, peer: &str) -> Option<ConnectionId> {
+        assert!(portal < self.config.portals.len(), "there are {} portals", self.config.portals.len());
+        if self.draining {
+            return None;
+        }
+        let full = self.connections.len() >= self.config.limits.connections;
+        if full || self.half_open.len() >= self.config.limits.half_open {
+            let Some(&(_, oldest)) = self.half_open.first() else {
+                self.statistics.connections_refused += 1;
+                return None;
+            };
+            self.close(now, oldest, &CloseReason::Crowded);
+        }
+        let deadline = now + self.config.limits.handshake;
+        let connection = Connection::new(portal, peer, deadline);
+        let id = ConnectionId(self.connections.insert(connection));
+        self.half_open.insert((deadline, id));
+        self.statistics.connections_accepted += 1;
+        Some(id)
+    }
+
+    /// Bytes have come from a host. A connection that is closed takes none.
+    pub fn received(&mut self, now: Instant, connection: ConnectionId, chunk: Bytes) {
+        let Some(state) = self.connections.get_mut(connection.0) else { return };
+        if self.draining {
+            return;
+        }
+        state.reader.push(chunk);
+        // A stranger's I/O queue must not keep the controller of another alive.
+        if let Some(controller) = state.controller()
+            && (state.may_command() || state.queue() == Some(0))
+        {
+            self.note_activity(now, controller);
+        }
+        self.pump(now, connection);
+    }
+
+    /// So many bytes of what was to be sent have left for the socket.
+    ///
+    /// # Panics
+    /// When that is more than was to be sent.
+    pub fn sent(&mut self, now: Instant, connection: ConnectionId, bytes: usize) {
+        let Some(state) = self.connections.get_mut(connection.0) else { return };
+        assert!(bytes <= state.unsent_bytes, "{bytes} bytes sent of {}", state.unsent_bytes);
+        state.unsent_bytes -= bytes;
+        self.resume_if_drained(connection);
+        self.continue_stalled(now);
+    }
+
+    /// The socket was closed by the other side, or has failed.
+    pub fn disconnected(&mut self, now: Instant, connection: ConnectionId) {
+        self.forget(now, connection, &CloseReason::Disconnected);
+    }
+
+    /// A device has ended a command.
+    ///
+    /// # Panics
+    /// When the device has no such command.
+    pub fn completed(&mut self, now: Instant, device: DeviceKey, completion: Completion) {
+        let command = self.commands.remove(completion.id.0).expect("a device completes what it was given");
+        assert!(command.device == device, "a device completes its own commands");
+        match command.owner {
+            Owner::Request(connection, slot) => {
+                self.device_completed(connection, slot, completion);
+                self.continue_stalled(now);
+                if self.draining {
+                    self.close_if_idle(now, connection);
+                }
+            }
+            Owner::Shutdown(controller) => self.shutdown_progress(controller),
+            Owner::Gone => {}
+        }
+    }
+
+    /// Shuts down: takes no connection and no command from now on, ends what devices are at, and closes each connection
+    /// after its last answer.
+    pub fn drain(&mut self, now: Instant) {
+        self.draining = true;
+        for key in self.connections.keys() {
+            self.close_if_idle(now, ConnectionId(key));
+        }
+    }
+
+    /// Whether a target that drains has nothing left to do.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.draining && self.connections.len() == 0 && self.commands.len() == 0 && self.effects.is_empty()
+    }
+
+    /// The time has come that [`Target::next_timeout`] named, or a later one.
+    pub fn timeout(&mut self, now: Instant) {
+        while let Some(&(deadline, connection)) = self.half_open.first()
+            && deadline <= now
+        {
+            self.statistics.handshake_timeouts += 1;
+            let state = self.connections.get(connection.0).expect("a half-open connection is here");
+            let reason = state.handshake_end();
+            self.close(now, connection, &reason);
+        }
+        self.expire_keep_alive(now);
+    }
+
+    /// When to call [`Target::timeout`] next.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let handshake = self.half_open.first().map(|&(deadline, _)| deadline);
+        let keep_alive = self.keep_alive.first().map(|&(deadline, _)| deadline);
+        match (handshake, keep_alive) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// The next thing to be done. Output of a connection is gathered until everything before it has been taken.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        loop {
+            if let Some(effect) = self.effects.pop_front() {
+                return Some(effect);
+            }
+            let connection = self.dirty.pop_front()?;
+            self.flush_output(connection);
+        }
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        Statistics {
+            connections: self.connections.len(),
+            half_open: self.half_open.len(),
+            controllers: self.controllers.len(),
+            commands_at_devices: self.commands.len(),
+            ..self.statistics.clone()
+        }
+    }
+
+    /// What has happened to a namespace; `None` if the subsystem has none of this identifier.
+    #[must_use]
+    pub fn namespace_statistics(&self, subsystem: usize, namespace: NamespaceId) -> Option<&NamespaceStatistics> {
+        let place = self.subsystems.get(subsystem)?.namespace(namespace.0)?;
+        Some(&self.namespaces[place as usize].statistics)
+    }
+
+    /// Gives a command to the device of a namespace.
+    #[inline]
+    pub(crate) fn submit(&mut self, owner: Owner, namespace: u32, operation: Operation) -> u64 {
+        let namespace = &self.namespaces[namespace as usize];
+        let device = namespace.device;
+        let key = self.commands.insert(DeviceCommand { owner, device });
+        let command = Command { id: CommandId(key), namespace: namespace.device_namespace, operation };
+        self.effects.push_back(Effect::Submit { device, command });
+        key
+    }
+
+    /// Goes on with the commands of connections that may take them again.
+    fn continue_stalled(&mut self, now: Instant) {
+        while let Some(connection) = self.stalled.pop_front() {
+            self.pump(now, connection);
+            if let Some(state) = self.connections.get_mut(connection.0)
+                && !state.paused
+                && state.stopped
+            {
+                state.stopped = false;
+                self.effects.push_back(Effect::Resume { connection });
+            }
+        }
+    }
+
+    /// Closes a connection that no device works for; an admin queue goes when all I/O queues have gone.
+    fn close_if_idle(&mut self, now: Instant, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id.0) else { return };
+        if connection.requests.iter().any(|(_, request)| request.device_command.is_some()) {
+            return;
+        }
+        let controller = connection.controller().and_then(|key| self.controllers.get(key));
+        let queues = controller.map_or(0, |controller| controller.queues().count());
+        if connection.queue() == Some(0) && queues > 1 {
+            return;
+        }
+        let admin = controller.and_then(Controller::admin_queue);
+        self.close(now, id, &CloseReason::Draining);
+        if let Some(admin) = admin.filter(|&admin| admin != id) {
+            self.close_if_idle(now, admin);
+        }
+    }
+}

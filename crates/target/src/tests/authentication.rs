@@ -1,0 +1,146 @@
+//! In-band authentication through the Fabrics commands.
+
+use bytes::Bytes;
+use zonda_chap::{HostAuth, HostAuthConfig, Random, Secret};
+use zonda_nvme::fabrics::{AuthenticationCommand, ConnectResult, Property, PropertyCommand};
+use zonda_nvme::tcp::Digests;
+use zonda_nvme::{FabricsType, StatusCode};
+use zonda_zoned::Duration;
+
+use super::world::{HOST, SUBSYSTEM, World, config, nqn, read, zoned};
+use crate::{CloseReason, ConnectionId, Event, HostAccess, HostEntry};
+
+fn secret(seed: u8) -> Secret {
+    Secret::generate(None, [seed; 64])
+}
+
+fn world() -> World {
+    let entry = HostEntry { nqn: nqn(HOST), secret: Some(secret(1)), controller_secret: Some(secret(2)) };
+    World::of(config(&[zoned()], HostAccess::Hosts(vec![entry])))
+}
+
+fn connect(world: &mut World, queue: u16, controller: Option<u16>) -> (ConnectionId, u16) {
+    let id = world.open();
+    world.initialize(id, Digests::NONE, 0);
+    let answer = world.connect_as(id, HOST, SUBSYSTEM, queue, controller, 0);
+    assert_eq!(answer.status, StatusCode::SUCCESS);
+    let ConnectResult::Connected { controller_id, authentication_required } = ConnectResult::of_success(answer.result)
+    else {
+        panic!("connected")
+    };
+    assert!(authentication_required);
+    (id, controller_id)
+}
+
+/// Plays the host's part of the exchange; whether the host is content in the end.
+fn authenticate(world: &mut World, id: ConnectionId, host_secret: Secret, controller_secret: Option<Secret>) -> bool {
+    let mut host_config = HostAuthConfig::new(HOST, SUBSYSTEM, host_secret);
+    host_config.controller_secret = controller_secret;
+    let mut host = HostAuth::new(host_config, Random::new([9; 32]));
+    loop {
+        let Some(message) = host.message() else { return host.is_authenticated() };
+        let send = AuthenticationCommand::new(FabricsType::AuthenticationSend, message.len() as u32);
+        let answer = world.execute_in_capsule(id, send.into(), message.into());
+        assert_eq!(answer.status, StatusCode::SUCCESS);
+        if world.closed.contains_key(&id) || host.is_authenticated() {
+            return host.is_authenticated();
+        }
+        let receive = AuthenticationCommand::new(FabricsType::AuthenticationReceive, 4096);
+        let answer = world.execute(id, receive.into(), Bytes::new());
+        assert_eq!((answer.status, answer.data.len()), (StatusCode::SUCCESS, 4096));
+        if host.receive(&answer.data).is_err() {
+            if let Some(failure) = host.message() {
+                let send = AuthenticationCommand::new(FabricsType::AuthenticationSend, failure.len() as u32);
+                world.execute_in_capsule(id, send.into(), failure.into());
+            }
+            return false;
+        }
+    }
+}
+
+#[test]
+fn a_host_that_knows_the_secret_may_use_its_queues() {
+    let mut world = world();
+    let (admin, controller) = connect(&mut world, 0, None);
+    let answer = world.execute(admin, PropertyCommand::get(Property::Capabilities).into(), Bytes::new());
+    assert_eq!(answer.status, StatusCode::AUTHENTICATION_REQUIRED);
+    assert!(authenticate(&mut world, admin, secret(1), Some(secret(2))));
+    world.enable(admin);
+    let (io, _) = connect(&mut world, 1, Some(controller));
+    let refused = world.operate(io, 1, &read(0, 1));
+    assert_eq!(refused.status, StatusCode::AUTHENTICATION_REQUIRED);
+    assert!(authenticate(&mut world, io, secret(1), None));
+    assert_eq!(world.operate(io, 1, &read(0, 1)).status, StatusCode::SUCCESS);
+    world.pass(Duration::from_millis(4000));
+    world.operate(io, 1, &read(0, 1));
+    let passed = world.events.iter().filter(|event| matches!(event, Event::Authenticated { .. })).count();
+    assert_eq!((passed, world.target.statistics().half_open), (2, 0));
+}
+
+#[test]
+fn a_host_with_another_secret_is_told_and_its_connection_ends() {
+    let mut world = world();
+    let (admin, _) = connect(&mut world, 0, None);
+    assert!(!authenticate(&mut world, admin, secret(3), None));
+    assert!(world.closed.is_empty(), "the host is to close the connection");
+    world.pass(Duration::from_millis(4900));
+    world.execute(admin, PropertyCommand::get(Property::Status).into(), Bytes::new());
+    world.pass(Duration::from_millis(100));
+    assert_eq!(world.closed[&admin], CloseReason::AuthenticationFailed);
+    assert_eq!(world.target.statistics().authentication_failures, 1);
+    assert_eq!(world.target.statistics().controllers, 0);
+    assert!(world.events.iter().any(|event| matches!(event, Event::AuthenticationFailed { .. })));
+}
+
+#[test]
+fn a_controller_with_another_secret_is_left() {
+    let mut world = world();
+    let (admin, _) = connect(&mut world, 0, None);
+    assert!(!authenticate(&mut world, admin, secret(1), Some(secret(4))));
+    world.pass(Duration::from_millis(4900));
+    world.execute(admin, PropertyCommand::get(Property::Status).into(), Bytes::new());
+    world.pass(Duration::from_millis(100));
+    assert_eq!(world.closed[&admin], CloseReason::AuthenticationFailed);
+}
+
+#[test]
+fn a_host_that_does_not_authenticate_in_time_is_closed() {
+    let mut world = world();
+    let (admin, _) = connect(&mut world, 0, None);
+    for _ in 0..5 {
+        world.pass(Duration::from_millis(4000));
+        if world.closed.is_empty() {
+            world.execute(admin, PropertyCommand::get(Property::Status).into(), Bytes::new());
+        }
+    }
+    assert_eq!(world.closed[&admin], CloseReason::HandshakeTimeout);
+}
+
+#[test]
+fn a_queue_in_use_whose_host_fails_to_authenticate_again_is_closed() {
+    let mut world = world();
+    let (admin, _) = connect(&mut world, 0, None);
+    assert!(authenticate(&mut world, admin, secret(1), None));
+    world.enable(admin);
+    assert!(authenticate(&mut world, admin, secret(1), None), "again, with the right secret");
+    world.enable(admin);
+    let nonsense = AuthenticationCommand::new(FabricsType::AuthenticationSend, 16);
+    world.execute_in_capsule(admin, nonsense.into(), vec![0xee; 16].into());
+    let answer = world.execute(admin, PropertyCommand::get(Property::Status).into(), Bytes::new());
+    assert_eq!(answer.status, StatusCode::AUTHENTICATION_REQUIRED);
+    world.pass(Duration::from_millis(100));
+    world.execute(admin, PropertyCommand::get(Property::Status).into(), Bytes::new());
+    world.pass(Duration::from_millis(4900));
+    assert_eq!(world.closed[&admin], CloseReason::AuthenticationFailed);
+}
+
+#[test]
+fn authentication_commands_where_nothing_is_to_be_proved_are_sequence_errors() {
+    let mut world = World::new();
+    let (admin, _) = world.admin();
+    let receive = AuthenticationCommand::new(FabricsType::AuthenticationReceive, 4096);
+    assert_eq!(world.execute(admin, receive.into(), Bytes::new()).status, StatusCode::COMMAND_SEQUENCE_ERROR);
+    let mut strange = AuthenticationCommand::new(FabricsType::AuthenticationReceive, 4096);
+    strange.security_protocol = 1;
+    assert_eq!(world.execute(admin, strange.into(), Bytes::new()).status, StatusCode::INVALID_FIELD);
+}

@@ -1,0 +1,310 @@
+//! The handshake, properties, who may connect, and how connections end.
+
+use bytes::Bytes;
+use zonda_nvme::fabrics::{
+    Capabilities, Configuration, ConnectCommand, ConnectData, ConnectResult, Property, connect_offsets as at,
+    disconnect_command,
+};
+use zonda_nvme::tcp::{Digests, FatalStatus, InitializeRequest, Pdu};
+use zonda_nvme::{HostId, IoOpcode, StatusCode, SubmissionEntry};
+use zonda_zoned::Duration;
+
+use super::world::{HOST, SUBSYSTEM, World, config, conventional, nqn, read, write, zoned};
+use crate::{CloseReason, Event, HostAccess, HostEntry, Target};
+
+#[test]
+fn a_host_connects_enables_and_shuts_down() {
+    let mut world = World::new();
+    let (admin, controller) = world.admin();
+    let capabilities = Capabilities::from_value(world.get(admin, Property::Capabilities));
+    assert!(capabilities.all_command_sets && capabilities.nvm_command_set);
+    assert_eq!(world.get(admin, Property::Version), 0x2_0000);
+    let io = world.io_with(controller, 1, Digests::NONE, 0);
+    assert_eq!(world.operate(io, 1, &write(0, 4, 1)).status, StatusCode::SUCCESS);
+    let normal = Configuration::enabled(Configuration::CSS_ALL).0 | 1 << 14;
+    world.set(admin, Property::Configuration, normal.into());
+    assert_eq!(world.get(admin, Property::Status) >> 2 & 0b11, 0b10, "shut down");
+    assert_eq!(world.submitted, ["write", "flush"], "what was volatile was flushed");
+    world.vanish(admin);
+    assert_eq!(world.closed[&io], CloseReason::ControllerGone);
+    let statistics = world.target.statistics();
+    assert_eq!((statistics.connections, statistics.controllers, statistics.commands_at_devices), (0, 0, 0));
+}
+
+#[test]
+fn a_shutdown_is_complete_only_when_the_flush_is() {
+    let mut world = World::new();
+    let (admin, _) = world.admin();
+    world.hold = true;
+    let normal = Configuration::enabled(Configuration::CSS_ALL).0 | 1 << 14;
+    world.set(admin, Property::Configuration, normal.into());
+    assert_eq!(world.get(admin, Property::Status) >> 2 & 0b11, 0b01, "under way");
+    world.release();
+    assert_eq!(world.get(admin, Property::Status) >> 2 & 0b11, 0b10, "shut down");
+}
+
+#[test]
+fn digests_are_used_only_when_both_want_them() {
+    let mut world = World::new();
+    for digests in [Digests::NONE, Digests::BOTH, Digests { header: true, data: false }] {
+        let (_, controller) = world.admin_with(digests);
+        let io = world.io_with(controller, 1, digests, 0);
+        let zone = 64 * u64::from(controller);
+        assert_eq!(world.operate(io, 1, &write(zone, 8, 5)).status, StatusCode::SUCCESS);
+        assert_eq!(world.operate(io, 1, &read(zone, 8)).data, super::world::pattern(8, 512, 5));
+    }
+    let mut none = config(&[zoned()], HostAccess::Any);
+    none.digests = Digests::NONE;
+    let mut world = World::of(none);
+    let id = world.open();
+    world.wire(id).writer.initialize_request(&InitializeRequest::new(0, Digests::BOTH, 1));
+    world.push(id);
+    let Some(Pdu::InitializeResponse(response)) = world.wire(id).pdus.pop_front() else { panic!("an ICResp") };
+    assert_eq!(response.digests, 0);
+}
+
+#[test]
+fn data_for_the_host_is_aligned_as_it_wants() {
+    let mut world = World::new();
+    let (_, controller) = world.admin();
+    let io = world.open();
+    world.initialize(io, Digests::BOTH, 31);
+    assert_eq!(world.connect_as(io, HOST, SUBSYSTEM, 1, Some(controller), 0).status, StatusCode::SUCCESS);
+    world.operate(io, 1, &write(0, 8, 5));
+    let (entry, _) = world.encoded(1, &read(0, 8));
+    world.start(io, entry, &Bytes::new());
+    let Some(Pdu::ControllerData { header, .. }) = world.wire(io).pdus.pop_front() else { panic!("data") };
+    assert_eq!(header.common.data_offset, 128);
+}
+
+#[test]
+fn another_pdu_format_and_a_strange_alignment_are_unsupported_parameters() {
+    for (change, offset) in [
+        (Box::new(|it: &mut InitializeRequest| it.format_version = 1.into()) as Box<dyn Fn(&mut InitializeRequest)>, 8),
+        (Box::new(|it: &mut InitializeRequest| it.data_alignment = 32), 10),
+    ] {
+        let mut world = World::new();
+        let id = world.open();
+        let mut request = InitializeRequest::new(0, Digests::NONE, 1);
+        change(&mut request);
+        world.send(id, Bytes::copy_from_slice(request.bytes()));
+        let CloseReason::Protocol(error) = &world.closed[&id] else { panic!("{:?}", world.closed) };
+        assert_eq!((error.status, error.information), (FatalStatus::UnsupportedParameter, offset));
+        let Some(Pdu::ControllerTermination(termination)) = world.wire(id).pdus.pop_front() else {
+            panic!("the host is told")
+        };
+        assert_eq!((termination.status, termination.information), (6, offset));
+        assert_eq!(&termination.header[..], request.bytes());
+    }
+}
+
+#[test]
+fn a_host_that_is_not_allowed_is_refused_by_its_name() {
+    let entry = HostEntry { nqn: nqn(HOST), secret: None, controller_secret: None };
+    let mut world = World::of(config(&[zoned()], HostAccess::Hosts(vec![entry])));
+    let id = world.open();
+    world.initialize(id, Digests::NONE, 0);
+    let answer = world.connect_as(id, "nqn.2024-01.org.example:stranger", SUBSYSTEM, 0, None, 0);
+    assert_eq!(answer.status, StatusCode::CONNECT_INVALID_HOST);
+    assert_eq!(answer.result, ConnectResult::InvalidDataField(at::HOST_NQN).value());
+    assert!(world.closed.is_empty(), "the host is to close the connection");
+    world.pass(Duration::from_secs(5));
+    assert_eq!(world.closed[&id], CloseReason::ConnectRefused(StatusCode::CONNECT_INVALID_HOST));
+    assert!(matches!(world.events[..], [Event::HostRefused { .. }]));
+    world.admin();
+}
+
+#[test]
+fn each_fault_in_a_connect_names_its_field() {
+    type Spoil = fn(&mut ConnectCommand, &mut ConnectData);
+    let invalid = StatusCode::CONNECT_INVALID_PARAMETERS;
+    let data = |offset| (invalid, ConnectResult::InvalidDataField(offset).value());
+    let command = |offset| (invalid, ConnectResult::InvalidCommandField(offset).value());
+    let faults: [(Spoil, (StatusCode, u64)); 7] = [
+        (|it, _| it.queue_size = 0.into(), command(at::QUEUE_SIZE)),
+        (|it, _| it.queue_size = 0xffff.into(), command(at::QUEUE_SIZE)),
+        (|it, _| it.record_format = 1.into(), (StatusCode::CONNECT_INCOMPATIBLE_FORMAT, 0)),
+        (|_, it| it.host_id = [0; 16], data(at::HOST_ID)),
+        (|_, it| it.host_nqn = [b'n'; 256], data(at::HOST_NQN)),
+        (|_, it| it.subsystem_nqn = nqn("nqn.2024-01.org.example:other").to_field(), data(at::SUBSYSTEM_NQN)),
+        (|_, it| it.controller_id = 1.into(), data(at::CONTROLLER_ID)),
+    ];
+    for (i, (spoil, expected)) in faults.into_iter().enumerate() {
+        let mut world = World::new();
+        let id = world.open();
+        world.initialize(id, Digests::NONE, 0);
+        let mut connect = ConnectCommand::new(0, 32, 0, 0);
+        let mut data = ConnectData::new(HostId([1; 16]), 0xffff, &nqn(SUBSYSTEM), &nqn(HOST));
+        spoil(&mut connect, &mut data);
+        let answer = world.execute_in_capsule(id, connect.into(), Bytes::copy_from_slice(data.bytes()));
+        assert_eq!((answer.status, answer.result), expected, "fault {i}");
+        let answer = world.connect_as(id, HOST, SUBSYSTEM, 0, None, 0);
+        assert_eq!(answer.status, StatusCode::SUCCESS, "and without the fault it connects");
+    }
+}
+
+#[test]
+fn an_io_queue_belongs_to_the_host_that_made_its_controller() {
+    let mut world = World::new();
+    let (_, controller) = world.admin();
+    world.io_with(controller, 1, Digests::NONE, 0);
+    let status = |world: &mut World, host: &str, queue, controller| {
+        let id = world.open();
+        world.initialize(id, Digests::NONE, 0);
+        let answer = world.connect_as(id, host, SUBSYSTEM, queue, Some(controller), 0);
+        (answer.status, answer.result)
+    };
+    let invalid = StatusCode::CONNECT_INVALID_PARAMETERS;
+    let data = |offset| ConnectResult::InvalidDataField(offset).value();
+    let command = |offset| ConnectResult::InvalidCommandField(offset).value();
+    let other = "nqn.2024-01.org.example:other";
+    assert_eq!(status(&mut world, other, 2, controller), (invalid, data(at::HOST_NQN)));
+    assert_eq!(status(&mut world, HOST, 2, controller + 1), (invalid, data(at::CONTROLLER_ID)));
+    assert_eq!(status(&mut world, HOST, 1, controller), (invalid, command(at::QUEUE_ID)), "there already");
+    assert_eq!(status(&mut world, HOST, 999, controller), (invalid, command(at::QUEUE_ID)), "beyond the limit");
+    assert_eq!(status(&mut world, HOST, 2, controller).0, StatusCode::SUCCESS);
+}
+
+#[test]
+fn an_io_queue_waits_for_its_controller_to_be_enabled() {
+    let mut world = World::new();
+    let admin = world.open();
+    world.initialize(admin, Digests::NONE, 0);
+    let controller = world.connect_as(admin, HOST, SUBSYSTEM, 0, None, 0).result as u16;
+    let io = world.open();
+    world.initialize(io, Digests::NONE, 0);
+    let answer = world.connect_as(io, HOST, SUBSYSTEM, 1, Some(controller), 0);
+    assert_eq!(answer.status, StatusCode::COMMAND_SEQUENCE_ERROR);
+}
+
+#[test]
+fn connect_data_may_be_asked_for() {
+    let mut world = World::new();
+    let id = world.open();
+    world.initialize(id, Digests::BOTH, 0);
+    let data = ConnectData::new(HostId([1; 16]), 0xffff, &nqn(SUBSYSTEM), &nqn(HOST));
+    let mut entry = SubmissionEntry::from(ConnectCommand::new(0, 32, 0, 0));
+    entry.data_pointer = zonda_nvme::SglDescriptor::transport(1024);
+    let answer = world.execute(id, entry, Bytes::copy_from_slice(data.bytes()));
+    assert_eq!(answer.status, StatusCode::SUCCESS);
+}
+
+#[test]
+fn any_other_first_command_is_a_sequence_error() {
+    let mut world = World::new();
+    let id = world.open();
+    world.initialize(id, Digests::NONE, 0);
+    let answer = world.execute(id, SubmissionEntry::new(IoOpcode::Flush.code(), 1), Bytes::new());
+    assert_eq!(answer.status, StatusCode::COMMAND_SEQUENCE_ERROR);
+    world.pass(Duration::from_secs(5));
+    assert!(world.closed.contains_key(&id));
+}
+
+#[test]
+fn a_reset_closes_the_io_queues_and_the_controller_can_be_enabled_again() {
+    let mut world = World::new();
+    let (admin, controller) = world.admin();
+    let io = world.io_with(controller, 1, Digests::NONE, 0);
+    world.set(admin, Property::Configuration, 0);
+    assert_eq!(world.closed[&io], CloseReason::ControllerGone);
+    assert_eq!(world.get(admin, Property::Status), 0);
+    world.enable(admin);
+    world.io_with(controller, 1, Digests::NONE, 0);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_is_a_fatal_status() {
+    let mut world = World::of(config(&[conventional()], HostAccess::Any));
+    let id = world.open();
+    world.initialize(id, Digests::NONE, 0);
+    world.connect_as(id, HOST, SUBSYSTEM, 0, None, 0);
+    let capabilities = Capabilities::from_value(world.get(id, Property::Capabilities));
+    assert!(!capabilities.all_command_sets, "there are no zones");
+    world.set(id, Property::Configuration, Configuration::enabled(Configuration::CSS_ALL).0.into());
+    assert_eq!(world.get(id, Property::Status), 0b10);
+    world.set(id, Property::Configuration, 0);
+    world.set(id, Property::Configuration, Configuration::enabled(Configuration::CSS_NVM).0.into());
+    assert_eq!(world.get(id, Property::Status), 0b01);
+}
+
+#[test]
+fn a_disconnected_queue_is_closed_and_can_come_again() {
+    let mut world = World::new();
+    let (_, controller) = world.admin();
+    let io = world.io_with(controller, 1, Digests::NONE, 0);
+    assert_eq!(world.execute(io, disconnect_command(), Bytes::new()).status, StatusCode::SUCCESS);
+    assert_eq!(world.closed[&io], CloseReason::Disconnected);
+    world.io_with(controller, 1, Digests::NONE, 0);
+}
+
+#[test]
+fn a_silent_host_loses_its_controller_and_a_busy_one_does_not() {
+    let mut world = World::new();
+    let (admin, controller) = world.admin();
+    let io = world.io_with(controller, 1, Digests::NONE, 0);
+    for _ in 0..10 {
+        world.pass(Duration::from_millis(4000));
+        assert_eq!(world.operate(io, 1, &read(0, 1)).status, StatusCode::SUCCESS);
+    }
+    assert!(world.closed.is_empty());
+    world.pass(Duration::from_millis(4999));
+    assert!(world.closed.is_empty());
+    world.pass(Duration::from_millis(1));
+    assert_eq!(world.closed[&admin], CloseReason::KeepAliveExpired);
+    assert_eq!(world.closed[&io], CloseReason::ControllerGone);
+    assert_eq!(world.target.next_timeout(), None);
+}
+
+#[test]
+fn several_controllers_do_not_meet() {
+    let mut world = World::new();
+    let (one, first) = world.admin();
+    let (_, second) = world.admin();
+    assert_ne!(first, second);
+    let io = world.io_with(second, 1, Digests::NONE, 0);
+    world.vanish(one);
+    assert_eq!(world.operate(io, 1, &write(0, 2, 9)).status, StatusCode::SUCCESS);
+    assert_eq!(world.target.statistics().controllers, 1);
+}
+
+#[test]
+fn draining_ends_what_is_under_way_and_then_every_connection() {
+    let mut world = World::new();
+    let (admin, controller) = world.admin();
+    let io = world.io_with(controller, 1, Digests::NONE, 0);
+    let idle = world.io_with(controller, 2, Digests::NONE, 0);
+    world.hold = true;
+    let (entry, data) = world.encoded(1, &write(0, 2, 1));
+    let mut entry = entry;
+    entry.data_pointer = zonda_nvme::SglDescriptor::in_capsule(0, 1024);
+    let command = world.start(io, entry, &data);
+    world.target.drain(world.now);
+    world.target.check_invariants();
+    world.settle();
+    assert_eq!(world.closed.keys().copied().collect::<Vec<_>>(), [idle]);
+    assert!(world.target.connected(world.now, 0, "192.0.2.9:1").is_none());
+    world.release();
+    assert_eq!(world.finish(io, command, Bytes::new()).status, StatusCode::SUCCESS);
+    assert!(world.closed.contains_key(&io) && world.closed.contains_key(&admin));
+    assert!(world.target.is_drained());
+}
+
+#[test]
+fn mixed_zones_and_other_faults_are_refused_with_a_remedy() {
+    let fault = |change: fn(&mut crate::TargetConfig)| {
+        let mut config = config(&[zoned(), conventional()], HostAccess::Any);
+        change(&mut config);
+        let error = Target::new(config).unwrap_err();
+        assert!(!error.remedy.is_empty());
+        error.to_string()
+    };
+    let mixed = fault(|it| {
+        let geometry = &mut it.subsystems[0].namespaces[0].geometry;
+        geometry.zone_capacity_blocks = geometry.zone_size_blocks;
+        geometry.conventional_zone_count = 1;
+    });
+    assert!(mixed.contains("conventional_zone_count") && mixed.contains("two namespaces"), "{mixed}");
+    assert!(fault(|it| it.subsystems[0].serial = "\u{e9}".to_owned()).contains("serial"));
+    assert!(fault(|it| it.subsystems[0].namespaces[1].id = it.subsystems[0].namespaces[0].id).contains("twice"));
+    assert!(fault(|it| it.limits.queue_entries = 1).contains("limits.queue_entries"));
+}

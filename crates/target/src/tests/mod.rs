@@ -1,0 +1,10 @@
+//! A scripted host against the target, over devices that complete at once, or when told.
+
+mod admin;
+mod authentication;
+mod connecting;
+mod data;
+mod hostile;
+mod random;
+mod world;
+mod zones;
