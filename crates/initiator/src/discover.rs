@@ -1,0 +1,337 @@
+//! Discovery: where a server's subsystems are, from the log page of its discovery controller.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use zonda_chap::Random;
+use zonda_nvme::discovery::{DiscoveryEntry, DiscoveryHeader, SubsystemKind, log_bytes, parse_log};
+use zonda_nvme::fabrics::CONTROLLER_ID_DYNAMIC;
+use zonda_nvme::log::{GetLogPage, LogPage};
+use zonda_nvme::page::Page;
+use zonda_nvme::tcp::ADMIN_CAPSULE_DATA_BYTES;
+use zonda_nvme::{HostId, Nqn};
+use zonda_zoned::{Duration, Instant};
+
+use crate::connecting::{Enabling, Handshake, HandshakeOptions, Progress, succeeded};
+use crate::error::{InitiatorError, Reason};
+use crate::initiator::{data_bytes_max, host_id_of};
+use crate::io::get_log_page;
+use crate::limits::{ADMIN_QUEUE_DEPTH, DISCOVERY_ATTEMPTS_MAX, DISCOVERY_LOG_BYTES_MAX};
+use crate::queue::{CommandData, Ended, Failure, Owner, Queue, QueueEvent, QueueId, QueueOptions};
+use crate::state::Step;
+use crate::{Effect, InitiatorConfig};
+
+/// Bytes of one read of the log: what every controller can transfer.
+const ROUND_BYTES: u64 = 4096;
+
+/// Asks a discovery controller for its log, once. Told and polled like an [`crate::Initiator`]; its one connection is
+/// that of [`QueueId::ADMIN`].
+///
+/// A change of the log between two reads of it is noticed, and it is read again.
+#[derive(Debug)]
+pub struct Discovery {
+    config: InitiatorConfig,
+    host_id: HostId,
+    random: Random,
+    queue: Queue,
+    is_linked: bool,
+    stage: Stage,
+    deadline: Option<Instant>,
+    step: Step,
+    effects: VecDeque<Effect>,
+    attempts: u32,
+    result: Option<Result<Vec<Discovered>, InitiatorError>>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Idle,
+    Handshake(Handshake),
+    Enabling(Enabling),
+    /// The log as far as it has come, and how long it is once that is known.
+    Reading {
+        log: BytesMut,
+        total: u64,
+    },
+    /// The header once more, to see whether the log is still the same.
+    Checking {
+        log: BytesMut,
+    },
+    Done,
+}
+
+/// One way to one subsystem, over TCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discovered {
+    /// Its name.
+    pub subsystem_nqn: Nqn,
+    /// What it is; `None` for a kind without a name.
+    pub kind: Option<SubsystemKind>,
+    /// IPv4 or IPv6 address, or a host name.
+    pub address: String,
+    /// TCP port.
+    pub service: String,
+}
+
+impl Discovery {
+    /// A discovery as the host of `config`, with its digests, timeouts and secrets. `subsystem_nqn` is usually
+    /// [`Nqn::discovery`]; what else is in `config` does not matter.
+    #[must_use]
+    pub fn new(config: InitiatorConfig) -> Discovery {
+        let mut random = Random::new(config.random_seed);
+        Discovery {
+            host_id: host_id_of(&config, &mut random),
+            random,
+            queue: Queue::new(QueueOptions {
+                depth: ADMIN_QUEUE_DEPTH,
+                digests: config.digests,
+                data_bytes_max: data_bytes_max(&config),
+                in_order: false,
+            }),
+            is_linked: false,
+            stage: Stage::Idle,
+            deadline: None,
+            step: Step::Configure,
+            effects: VecDeque::new(),
+            attempts: 0,
+            result: None,
+            config,
+        }
+    }
+
+    /// Begins.
+    ///
+    /// # Panics
+    /// When called twice.
+    pub fn start(&mut self, now: Instant) {
+        assert!(matches!(self.stage, Stage::Idle) && self.result.is_none(), "a discovery is started once");
+        if let Err(error) = self.config.check() {
+            self.fail(Reason::Config(error));
+            return;
+        }
+        self.stage = Stage::Handshake(Handshake::new(HandshakeOptions {
+            queue: QueueId::ADMIN,
+            entries: ADMIN_QUEUE_DEPTH + 1,
+            controller_id: CONTROLLER_ID_DYNAMIC,
+            keep_alive_timeout_ms: 0,
+            transaction: 1,
+        }));
+        self.is_linked = true;
+        self.effects.push_back(Effect::Connect { queue: QueueId::ADMIN });
+        self.step_changed(now);
+    }
+
+    /// The connection has been made.
+    pub fn connected(&mut self, now: Instant, queue: QueueId) {
+        if let Stage::Handshake(handshake) = &mut self.stage
+            && handshake.step() == Step::OpenConnection(queue)
+        {
+            handshake.connected(&mut self.queue, ADMIN_CAPSULE_DATA_BYTES);
+            self.step_changed(now);
+        }
+    }
+
+    /// Bytes have come.
+    pub fn received(&mut self, now: Instant, queue: QueueId, chunk: Bytes) {
+        if !self.is_linked || queue != QueueId::ADMIN {
+            return;
+        }
+        let mut events = Vec::new();
+        let result = self.queue.receive(chunk, &mut events);
+        for event in events {
+            if !self.is_linked {
+                return;
+            }
+            let came = self.came(now, event);
+            match came {
+                Ok(()) => self.step_changed(now),
+                Err(reason) => self.fail(reason),
+            }
+        }
+        match result {
+            Err(Failure::Pdu(error)) if self.is_linked => {
+                self.queue.terminate(&error);
+                self.fail(Reason::Protocol(error));
+            }
+            Err(Failure::Terminated(found)) if self.is_linked => {
+                self.fail(Reason::Terminated { status: found.status, information: found.information });
+            }
+            _ => {}
+        }
+    }
+
+    /// The connection has ended, or could not be made.
+    pub fn disconnected(&mut self, _now: Instant, queue: QueueId, reason: &str) {
+        if self.is_linked && queue == QueueId::ADMIN {
+            self.is_linked = false;
+            self.fail(Reason::Connection { queue, why: reason.to_owned() });
+        }
+    }
+
+    /// Time has passed.
+    pub fn timeout(&mut self, now: Instant) {
+        if self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.fail(Reason::Timeout);
+        }
+        if let Stage::Enabling(enabling) = &mut self.stage {
+            enabling.timeout(now, &mut self.queue);
+        }
+    }
+
+    /// When [`Discovery::timeout`] is to be called next.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let poll = if let Stage::Enabling(enabling) = &self.stage { enabling.next_timeout() } else { None };
+        self.deadline.into_iter().chain(poll).min()
+    }
+
+    /// Something to do.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        if let Some(effect) = self.effects.pop_front() {
+            return Some(effect);
+        }
+        self.queue.has_output().then(|| Effect::Send { queue: QueueId::ADMIN, pieces: self.queue.take_output() })
+    }
+
+    /// The step under way.
+    #[must_use]
+    pub fn step(&self) -> Step {
+        self.step
+    }
+
+    /// What came of it, once it is over.
+    #[must_use]
+    pub fn result(&self) -> Option<&Result<Vec<Discovered>, InitiatorError>> {
+        self.result.as_ref()
+    }
+
+    fn came(&mut self, now: Instant, event: QueueEvent) -> Result<(), Reason> {
+        match event {
+            QueueEvent::Negotiated => {
+                if let Stage::Handshake(handshake) = &mut self.stage {
+                    handshake.negotiated(now, &mut self.queue, &self.config, self.host_id);
+                }
+                Ok(())
+            }
+            QueueEvent::Placed(_) => Ok(()),
+            QueueEvent::Ended(ended) => self.ended(now, &ended),
+        }
+    }
+
+    fn ended(&mut self, now: Instant, ended: &Ended) -> Result<(), Reason> {
+        match &mut self.stage {
+            Stage::Handshake(handshake) => {
+                let progress = handshake.ended(now, &mut self.queue, &self.config, &mut self.random, ended)?;
+                if progress == Progress::Done {
+                    self.stage = Stage::Enabling(Enabling::start(now, &mut self.queue));
+                }
+                Ok(())
+            }
+            Stage::Enabling(enabling) => {
+                if enabling.ended(now, &mut self.queue, ended)? == Progress::Done {
+                    self.read_anew(now);
+                }
+                Ok(())
+            }
+            Stage::Reading { log, total } => {
+                succeeded(ended)?;
+                let wanted = (*total - log.len() as u64).min(ROUND_BYTES);
+                if ended.data.len() as u64 != wanted {
+                    return Err(Reason::Damaged);
+                }
+                log.extend_from_slice(&ended.data);
+                if log.len() == size_of::<DiscoveryHeader>() {
+                    *total = log_bytes(DiscoveryHeader::parse(log)?.records.get());
+                    if *total > DISCOVERY_LOG_BYTES_MAX {
+                        return Err(Reason::DiscoveryLog);
+                    }
+                }
+                let (offset, left) = (log.len() as u64, *total - log.len() as u64);
+                if left > 0 {
+                    self.read(now, offset, left.min(ROUND_BYTES));
+                } else {
+                    let log = std::mem::take(log);
+                    self.read(now, 0, size_of::<DiscoveryHeader>() as u64);
+                    self.stage = Stage::Checking { log };
+                }
+                Ok(())
+            }
+            Stage::Checking { log } => {
+                succeeded(ended)?;
+                let (generation, entries) = parse_log(log)?;
+                if DiscoveryHeader::parse(&ended.data)?.generation.get() != generation {
+                    if self.attempts == DISCOVERY_ATTEMPTS_MAX {
+                        return Err(Reason::DiscoveryLog);
+                    }
+                    self.read_anew(now);
+                    return Ok(());
+                }
+                self.finish(Ok(entries.iter().filter_map(discovered).collect()));
+                Ok(())
+            }
+            Stage::Idle | Stage::Done => Ok(()),
+        }
+    }
+
+    /// Reads the log from its header on.
+    fn read_anew(&mut self, now: Instant) {
+        self.attempts += 1;
+        let header_bytes = size_of::<DiscoveryHeader>() as u64;
+        self.stage = Stage::Reading { log: BytesMut::new(), total: header_bytes };
+        self.read(now, 0, header_bytes);
+    }
+
+    fn read(&mut self, now: Instant, offset: u64, length_bytes: u64) {
+        let request = GetLogPage { offset, ..GetLogPage::of(LogPage::Discovery, length_bytes) };
+        let data = CommandData::ToHost(length_bytes as u32);
+        self.queue.submit(now, Owner::Procedure, get_log_page(0, &request), data);
+    }
+
+    /// Gives every step its time.
+    fn step_changed(&mut self, now: Instant) {
+        let (step, patience) = match &self.stage {
+            Stage::Idle | Stage::Done => {
+                self.deadline = None;
+                return;
+            }
+            Stage::Handshake(handshake) => (handshake.step(), Duration::ZERO),
+            Stage::Enabling(enabling) => (enabling.step(), enabling.patience()),
+            Stage::Reading { .. } | Stage::Checking { .. } => (Step::ReadDiscoveryLog, Duration::ZERO),
+        };
+        if step != self.step || self.deadline.is_none() {
+            self.step = step;
+            self.deadline = Some(now + self.config.step_timeout.max(patience));
+        }
+    }
+
+    fn fail(&mut self, reason: Reason) {
+        self.finish(Err(InitiatorError { step: self.step, reason }));
+    }
+
+    fn finish(&mut self, result: Result<Vec<Discovered>, InitiatorError>) {
+        self.result = Some(result);
+        self.stage = Stage::Done;
+        self.deadline = None;
+        let id = QueueId::ADMIN;
+        if std::mem::take(&mut self.is_linked) {
+            if self.queue.has_output() {
+                self.effects.push_back(Effect::Send { queue: id, pieces: self.queue.take_output() });
+            }
+            self.effects.push_back(Effect::Close { queue: id });
+        }
+        self.queue.close();
+    }
+}
+
+/// What an entry says, unless it is of another transport, or has no proper name.
+fn discovered(entry: &DiscoveryEntry) -> Option<Discovered> {
+    let kinds = [SubsystemKind::Referral, SubsystemKind::Nvm, SubsystemKind::CurrentDiscovery];
+    entry.is_tcp().then(|| {
+        Some(Discovered {
+            subsystem_nqn: Nqn::new(&entry.subsystem_nqn()).ok()?,
+            kind: kinds.into_iter().find(|&kind| kind as u8 == entry.kind),
+            address: entry.address(),
+            service: entry.service(),
+        })
+    })?
+}

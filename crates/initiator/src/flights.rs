@@ -1,0 +1,204 @@
+//! Commands from above: taken, held while others are in their way, sent, ended.
+
+use std::collections::VecDeque;
+
+use zonda_zoned::{Command, CommandId, Completion, Instant, NamespaceId, Outcome, QueueFull, Status};
+
+use crate::Initiator;
+use crate::io::{Begin, Next, Wire, Work};
+use crate::order::{Access, Kind};
+use crate::queue::{CommandData, Ended, Owner};
+use crate::state::State;
+
+/// Places in the admin queue that commands from above leave free: for keep alive, events, and whatever comes up.
+const ADMIN_RESERVE: usize = 8;
+
+/// A command from above.
+#[derive(Debug)]
+struct Flight {
+    id: CommandId,
+    work: Work,
+    access: Access,
+    /// All its data has been sent.
+    is_placed: bool,
+    /// While it is held: what is to be sent.
+    wire: Option<Box<Wire>>,
+}
+
+/// All commands from above that have not ended.
+#[derive(Debug)]
+pub(crate) struct Flights {
+    capacity: usize,
+    slots: Vec<Option<Flight>>,
+    free: Vec<u32>,
+    /// Those that wait, in the order of submission.
+    held: VecDeque<u32>,
+}
+
+impl Flights {
+    pub(crate) fn new() -> Flights {
+        Flights { capacity: 0, slots: Vec::new(), free: Vec::new(), held: VecDeque::new() }
+    }
+
+    pub(crate) fn set_capacity(&mut self, capacity: usize) {
+        assert_eq!(self.len(), 0, "the table is made anew with every connection");
+        self.capacity = capacity;
+        self.slots.clear();
+        self.slots.resize_with(capacity, || None);
+        self.free = (0..capacity as u32).rev().collect();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Ends all; tells which were sent.
+    pub(crate) fn take_all(&mut self) -> Vec<(CommandId, bool)> {
+        self.held.clear();
+        let flights = self.slots.iter_mut().filter_map(Option::take);
+        let ended = flights.map(|flight| (flight.id, flight.wire.is_none())).collect();
+        self.free = (0..self.slots.len() as u32).rev().collect();
+        ended
+    }
+
+    pub(crate) fn check_invariants(&self) {
+        let used = self.slots.iter().flatten().count();
+        assert_eq!(used, self.len(), "every place is used or free");
+        let held = self.slots.iter().flatten().filter(|flight| flight.wire.is_some()).count();
+        assert_eq!(held, self.held.len(), "who has something to send waits");
+    }
+
+    fn get(&mut self, index: u32) -> &mut Flight {
+        self.slots[index as usize].as_mut().expect("the flight is under way")
+    }
+}
+
+impl Initiator {
+    /// Takes a command. While there is no connection it ends at once with [`Status::NamespaceNotReady`].
+    ///
+    /// # Errors
+    /// [`QueueFull`] hands the command back when as many are outstanding as the queues hold.
+    pub fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        if self.flights.len() + self.completions.len() >= self.flights.capacity.max(1) {
+            return Err(QueueFull(command));
+        }
+        if command.namespace != NamespaceId::FIRST {
+            self.answer(command.id, Status::InvalidNamespace, Outcome::None);
+            return Ok(());
+        }
+        let (State::Ready, Some(namespace), Some(lanes)) = (&self.state, &self.namespace, &self.lanes) else {
+            self.answer(command.id, Status::NamespaceNotReady, Outcome::None);
+            return Ok(());
+        };
+        match namespace.begin(&command.operation) {
+            Begin::Answer(status, outcome) => self.answer(command.id, status, outcome),
+            Begin::Send { work, wire, lasting } => {
+                let access = lanes.access_of(&command.operation);
+                let access = if lasting { lanes.lasting(access) } else { access };
+                let index = self.flights.free.pop().expect("there is room for another");
+                let flight = Flight { id: command.id, work, access, is_placed: true, wire: None };
+                self.flights.slots[index as usize] = Some(flight);
+                if self.may_send(&access, &wire.1) {
+                    self.send_first(now, index, wire);
+                } else {
+                    self.statistics.held += 1;
+                    self.hold(index, wire);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All data of a write has been sent: others may follow.
+    pub(crate) fn placed(&mut self, index: u32) {
+        let flight = self.flights.get(index);
+        if !std::mem::replace(&mut flight.is_placed, true) {
+            let access = flight.access;
+            self.lanes.as_mut().expect("commands are under way").place(&access);
+        }
+    }
+
+    /// A command of a flight has ended.
+    pub(crate) fn flight_ended(&mut self, now: Instant, index: u32, ended: Ended) {
+        let namespace = self.namespace.as_ref().expect("commands are under way");
+        let flight = self.flights.slots[index as usize].as_mut().expect("the flight is under way");
+        match namespace.ended(&mut flight.work, ended) {
+            Next::Send((entry, data)) => {
+                let queue = queue_of(&flight.access);
+                self.queues[queue].submit(now, Owner::Flight(index), entry, data);
+            }
+            Next::Done(status, outcome) => {
+                let flight = self.flights.slots[index as usize].take().expect("the flight is under way");
+                self.flights.free.push(index);
+                self.lanes.as_mut().expect("commands are under way").end(&flight.access, flight.is_placed);
+                self.answer(flight.id, status, outcome);
+            }
+        }
+    }
+
+    /// Sends what was held, as far as nothing is in its way any more.
+    pub(crate) fn release(&mut self, now: Instant) {
+        if self.flights.held.is_empty() {
+            return;
+        }
+        let held = std::mem::take(&mut self.flights.held);
+        let accesses = held.iter().map(|&index| self.flights.slots[index as usize].as_ref());
+        let accesses = accesses.map(|flight| flight.expect("who waits is under way").access);
+        self.lanes.as_mut().expect("commands are under way").clear_held(accesses);
+        for index in held {
+            let flight = self.flights.get(index);
+            let access = flight.access;
+            let wire = flight.wire.take().expect("who waits has something to send");
+            if self.may_send(&access, &wire.1) {
+                self.send_first(now, index, *wire);
+            } else {
+                self.hold(index, *wire);
+            }
+        }
+    }
+
+    #[inline]
+    fn may_send(&self, access: &Access, data: &CommandData) -> bool {
+        let index = queue_of(access);
+        let queue = &self.queues[index];
+        let reserve = if index == 0 { ADMIN_RESERVE } else { 0 };
+        let is_asked_for = matches!(data, CommandData::FromHost(data) if !queue.fits_capsule(data));
+        let lanes = self.lanes.as_ref().expect("commands are taken");
+        queue.is_open()
+            && queue.outstanding() + reserve < usize::from(queue.depth())
+            && lanes.may_start(access, is_asked_for, queue.has_unsent())
+    }
+
+    #[inline]
+    fn send_first(&mut self, now: Instant, index: u32, (entry, data): Wire) {
+        let flight = self.flights.slots[index as usize].as_mut().expect("the flight is under way");
+        let access = flight.access;
+        let is_placed = self.queues[queue_of(&access)].submit(now, Owner::Flight(index), entry, data);
+        flight.is_placed = is_placed;
+        self.lanes.as_mut().expect("commands are taken").start(&access, is_placed);
+        if self.scan_at.is_none() {
+            self.scan_at = Some(now + self.config.command_timeout);
+        }
+    }
+
+    fn hold(&mut self, index: u32, wire: Wire) {
+        let flight = self.flights.get(index);
+        flight.wire = Some(Box::new(wire));
+        let access = flight.access;
+        self.flights.held.push_back(index);
+        self.lanes.as_mut().expect("commands are taken").hold(&access);
+    }
+
+    #[inline]
+    fn answer(&mut self, id: CommandId, status: Status, outcome: Outcome) {
+        self.statistics.commands += 1;
+        self.statistics.errors += u64::from(!status.is_success());
+        self.completions.push(Completion { id, status, outcome });
+    }
+}
+
+/// The changed zone list is read over the admin queue, all else over I/O queues.
+#[inline]
+fn queue_of(access: &Access) -> usize {
+    if access.kind == Kind::Apart { 0 } else { usize::from(access.queue) + 1 }
+}

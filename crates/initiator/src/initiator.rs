@@ -1,0 +1,405 @@
+//! The machine: what it is made of, what it is told, and what it wants done.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use zonda_chap::Random;
+use zonda_nvme::HostId;
+use zonda_nvme::identify::NamespaceIdentity;
+use zonda_nvme::tcp::ADMIN_CAPSULE_DATA_BYTES;
+use zonda_zoned::{Completion, CompletionQueue, Geometry, Instant, Status};
+
+use crate::InitiatorConfig;
+use crate::error::{InitiatorError, Reason};
+use crate::events::{Effect, Event};
+use crate::flights::Flights;
+use crate::io::Namespace;
+use crate::keep_alive::{Beat, KeepAlive};
+use crate::limits::ADMIN_QUEUE_DEPTH;
+use crate::order::Lanes;
+use crate::procedure::Stage;
+use crate::queue::{CommandData, Failure, Owner, Queue, QueueEvent, QueueId, QueueOptions};
+use crate::state::{State, Step};
+
+/// One host, one controller with its queues, one namespace: commands in, completions out.
+///
+/// The owner carries out effects and tells what became of them; see [`Effect`]. The namespace is
+/// [`NamespaceId::FIRST`](zonda_zoned::NamespaceId::FIRST) to commands, whatever its identifier at the target.
+#[derive(Debug)]
+pub struct Initiator {
+    pub(crate) config: InitiatorConfig,
+    pub(crate) host_id: HostId,
+    pub(crate) random: Random,
+    pub(crate) state: State,
+    pub(crate) stage: Stage,
+    /// When the step under way has taken too long.
+    pub(crate) deadline: Option<Instant>,
+    /// The admin queue, and I/O queues as far as they are known.
+    pub(crate) queues: Vec<Queue>,
+    /// Which queues have a connection, or are to get one.
+    pub(crate) links: Vec<bool>,
+    pub(crate) controller_id: u16,
+    /// Authentications so far: each has an identifier of its own.
+    pub(crate) transactions: u16,
+    pub(crate) keep_alive: KeepAlive,
+    /// What the namespace was when it was first connected. It must not change.
+    pub(crate) identity: Option<NamespaceIdentity>,
+    pub(crate) namespace: Option<Namespace>,
+    pub(crate) lanes: Option<Lanes>,
+    pub(crate) flights: Flights,
+    /// When to look for commands that take too long.
+    pub(crate) scan_at: Option<Instant>,
+    pub(crate) completions: CompletionQueue,
+    pub(crate) effects: VecDeque<Effect>,
+    scratch: Vec<QueueEvent>,
+    pub(crate) statistics: Statistics,
+}
+
+/// What has happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Commands from above that have ended.
+    pub commands: u64,
+    /// Of them those that did not succeed.
+    pub errors: u64,
+    /// Commands from above that had to wait for others.
+    pub held: u64,
+    /// Data that came with a wrong digest.
+    pub damaged: u64,
+    /// Connections that were lost after they had been made.
+    pub losses: u64,
+}
+
+impl Initiator {
+    /// A machine that does nothing until [`Initiator::start`].
+    #[must_use]
+    pub fn new(config: InitiatorConfig) -> Initiator {
+        let mut random = Random::new(config.random_seed);
+        let host_id = host_id_of(&config, &mut random);
+        let admin = Queue::new(QueueOptions {
+            depth: ADMIN_QUEUE_DEPTH,
+            digests: config.digests,
+            data_bytes_max: data_bytes_max(&config),
+            in_order: false,
+        });
+        Initiator {
+            host_id,
+            random,
+            state: State::Idle,
+            stage: Stage::Idle,
+            deadline: None,
+            queues: vec![admin],
+            links: vec![false],
+            controller_id: 0,
+            transactions: 0,
+            keep_alive: KeepAlive::new(config.keep_alive),
+            identity: None,
+            namespace: None,
+            lanes: None,
+            flights: Flights::new(),
+            scan_at: None,
+            completions: CompletionQueue::new(),
+            effects: VecDeque::new(),
+            scratch: Vec::new(),
+            statistics: Statistics::default(),
+            config,
+        }
+    }
+
+    /// Begins to connect; also again, after a failure or a shutdown.
+    ///
+    /// # Panics
+    /// While it is connecting or connected.
+    pub fn start(&mut self, now: Instant) {
+        assert!(
+            matches!(self.state, State::Idle | State::Failed(_) | State::Closed),
+            "an initiator is started once, and again after its end"
+        );
+        match self.config.check() {
+            Ok(()) => self.begin_connecting(now),
+            Err(error) => {
+                self.state = State::Failed(InitiatorError { step: Step::Configure, reason: Reason::Config(error) });
+            }
+        }
+    }
+
+    /// The connection of a queue has been made.
+    pub fn connected(&mut self, now: Instant, queue: QueueId) {
+        let index = usize::from(queue.0);
+        if let Some(handshake) = self.stage.handshake()
+            && handshake.step() == Step::OpenConnection(queue)
+        {
+            // Connect and authentication may have their data in the capsule on every queue.
+            handshake.connected(&mut self.queues[index], ADMIN_CAPSULE_DATA_BYTES);
+            self.step_changed(now);
+        }
+    }
+
+    /// Bytes have come over a queue's connection.
+    pub fn received(&mut self, now: Instant, queue: QueueId, chunk: Bytes) {
+        let index = usize::from(queue.0);
+        if !self.links.get(index).is_some_and(|&is_linked| is_linked) {
+            return;
+        }
+        let mut events = std::mem::take(&mut self.scratch);
+        let result = self.queues[index].receive(chunk, &mut events);
+        for event in events.drain(..) {
+            // What comes after a failure belongs to a connection that is given up.
+            if self.links.get(index).is_some_and(|&is_linked| is_linked) {
+                self.came(now, queue, event);
+            }
+        }
+        self.scratch = events;
+        let is_linked = self.links.get(index).is_some_and(|&is_linked| is_linked);
+        match result {
+            Err(failure) if is_linked => {
+                let reason = match failure {
+                    Failure::Pdu(error) => {
+                        self.queues[index].terminate(&error);
+                        Reason::Protocol(error)
+                    }
+                    Failure::Terminated(found) => {
+                        Reason::Terminated { status: found.status, information: found.information }
+                    }
+                };
+                self.fail(now, reason);
+            }
+            _ => self.release(now),
+        }
+    }
+
+    /// The connection of a queue has ended, or could not be made.
+    pub fn disconnected(&mut self, now: Instant, queue: QueueId, reason: &str) {
+        let index = usize::from(queue.0);
+        if self.links.get(index).is_some_and(|&is_linked| is_linked) {
+            self.links[index] = false;
+            self.queues[index].close();
+            self.fail(now, Reason::Connection { queue, why: reason.to_owned() });
+        }
+    }
+
+    /// Time has passed.
+    pub fn timeout(&mut self, now: Instant) {
+        if let Stage::Waiting { until } = self.stage
+            && until <= now
+        {
+            self.begin_connecting(now);
+        }
+        if self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.fail(now, Reason::Timeout);
+        }
+        if let Stage::Enabling(enabling) = &mut self.stage {
+            enabling.timeout(now, &mut self.queues[0]);
+        }
+        match self.keep_alive.timeout(now) {
+            Beat::Nothing => {}
+            Beat::Send => {
+                let entry = zonda_nvme::SubmissionEntry::new(zonda_nvme::AdminOpcode::KeepAlive.code(), 0);
+                self.queues[0].submit(now, Owner::KeepAlive, entry, CommandData::None);
+            }
+            Beat::Silent => self.fail(now, Reason::Timeout),
+        }
+        if self.scan_at.is_some_and(|at| at <= now) {
+            self.scan(now);
+        }
+    }
+
+    /// When [`Initiator::timeout`] is to be called next.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let of_stage = match &self.stage {
+            Stage::Waiting { until } => Some(*until),
+            Stage::Enabling(enabling) => enabling.next_timeout(),
+            _ => None,
+        };
+        [of_stage, self.deadline, self.keep_alive.next_timeout(), self.scan_at].into_iter().flatten().min()
+    }
+
+    /// Something to do.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        if let Some(effect) = self.effects.pop_front() {
+            return Some(effect);
+        }
+        let (index, queue) = self.queues.iter_mut().enumerate().find(|(_, queue)| queue.has_output())?;
+        Some(Effect::Send { queue: QueueId(index as u16), pieces: queue.take_output() })
+    }
+
+    /// Where the machine stands.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The geometry of the namespace, once it has been connected; it stays through losses.
+    #[must_use]
+    pub fn geometry(&self) -> Option<&Geometry> {
+        self.namespace.as_ref().map(|namespace| &namespace.geometry)
+    }
+
+    /// What the namespace is known by, once it has been connected.
+    #[must_use]
+    pub fn identity(&self) -> Option<&NamespaceIdentity> {
+        self.identity.as_ref()
+    }
+
+    /// The identifier of this host.
+    #[must_use]
+    pub fn host_id(&self) -> HostId {
+        self.host_id
+    }
+
+    /// Counts.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Adds the commands that have ended to `completions`.
+    pub fn poll(&mut self, _now: Instant, completions: &mut CompletionQueue) {
+        while let Some(completion) = self.completions.pop() {
+            completions.push(completion);
+        }
+    }
+
+    /// Commands that have been taken and not been handed back by [`Initiator::poll`].
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.flights.len() + self.completions.len()
+    }
+
+    /// Takes leave of the controller and closes all connections. What is outstanding ends like at a loss.
+    pub fn shut_down(&mut self, now: Instant) {
+        if self.queues[0].is_open() {
+            self.notify_shutdown(now);
+        }
+        self.close_all();
+        self.stage = Stage::Idle;
+        self.state = State::Closed;
+    }
+
+    /// Checks what must always hold.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn check_invariants(&self) {
+        assert_eq!(self.state == State::Ready, self.lanes.is_some(), "lanes are there while commands are taken");
+        assert_eq!(self.queues.len(), self.links.len(), "every queue has its link");
+        assert!(
+            self.state != State::Ready || self.links.iter().all(|&is_linked| is_linked),
+            "ready is fully connected"
+        );
+        if let (Some(lanes), 0) = (&self.lanes, self.flights.len()) {
+            lanes.check_idle();
+        }
+        self.flights.check_invariants();
+    }
+
+    fn came(&mut self, now: Instant, queue: QueueId, event: QueueEvent) {
+        let index = usize::from(queue.0);
+        match event {
+            QueueEvent::Negotiated => {
+                if let Some(handshake) = self.stage.handshake()
+                    && handshake.step() == Step::Negotiate(queue)
+                {
+                    handshake.negotiated(now, &mut self.queues[index], &self.config, self.host_id);
+                    self.step_changed(now);
+                }
+            }
+            QueueEvent::Placed(Owner::Flight(flight)) => self.placed(flight),
+            QueueEvent::Placed(_) => {}
+            QueueEvent::Ended(ended) => {
+                self.keep_alive.heard();
+                self.statistics.damaged += u64::from(ended.is_damaged);
+                match ended.owner {
+                    Owner::Flight(flight) => self.flight_ended(now, flight, ended),
+                    Owner::Procedure => self.step_ended(now, queue, &ended),
+                    Owner::KeepAlive if ended.status.is_success() => self.keep_alive.answered(),
+                    Owner::KeepAlive => {
+                        let (status, result) = (ended.status, ended.result);
+                        let do_not_retry = ended.do_not_retry;
+                        self.fail(now, Reason::Status { status, result, do_not_retry });
+                    }
+                    Owner::AsyncEvent => self.event_came(now, &ended),
+                }
+            }
+        }
+    }
+
+    /// Looks whether a command has taken too long.
+    fn scan(&mut self, now: Instant) {
+        let oldest = self.queues.iter().filter_map(Queue::oldest).min();
+        self.scan_at = oldest.map(|oldest| oldest + self.config.command_timeout);
+        if self.scan_at.is_some_and(|at| at <= now) {
+            self.fail(now, Reason::Timeout);
+        }
+    }
+
+    /// Gives up: tries again later, or never.
+    pub(crate) fn fail(&mut self, now: Instant, reason: Reason) {
+        let step = self.stage.step();
+        self.fail_with(now, InitiatorError { step, reason });
+    }
+
+    pub(crate) fn fail_with(&mut self, now: Instant, error: InitiatorError) {
+        self.statistics.losses += u64::from(error.step == Step::Serve);
+        self.close_all();
+        match self.config.reconnect {
+            // The namespace is known: it has been connected before.
+            Some(delay) if self.namespace.is_some() && !error.is_permanent() => {
+                self.stage = Stage::Waiting { until: now + delay };
+                self.state = State::Connecting(Step::Wait);
+                self.effects.push_back(Effect::Event(Event::Lost(error)));
+            }
+            _ => {
+                self.stage = Stage::Idle;
+                self.state = State::Failed(error);
+            }
+        }
+    }
+
+    /// Closes every connection, and ends every command: what was sent with an unknown outcome, which is that of a power
+    /// loss; what was not, as if it had never been taken.
+    fn close_all(&mut self) {
+        for (index, queue) in self.queues.iter_mut().enumerate() {
+            let id = QueueId(index as u16);
+            if std::mem::take(&mut self.links[index]) {
+                // The last words: why the connection ends.
+                if queue.has_output() {
+                    self.effects.push_back(Effect::Send { queue: id, pieces: queue.take_output() });
+                }
+                self.effects.push_back(Effect::Close { queue: id });
+            }
+            queue.close();
+        }
+        self.queues.truncate(1);
+        self.links.truncate(1);
+        self.lanes = None;
+        self.deadline = None;
+        self.scan_at = None;
+        self.keep_alive.stop();
+        for (id, was_sent) in self.flights.take_all() {
+            self.statistics.commands += 1;
+            self.statistics.errors += 1;
+            let status = if was_sent { Status::AbortedPowerLoss } else { Status::NamespaceNotReady };
+            self.completions.push(Completion::of(id, status));
+        }
+    }
+}
+
+/// Bytes of data that a PDU of the controller may have: a whole transfer with its metadata.
+pub(crate) fn data_bytes_max(config: &InitiatorConfig) -> u32 {
+    let metadata = config.transfer_bytes_max / 512 * u32::from(zonda_zoned::limits::METADATA_BYTES_MAX);
+    config.transfer_bytes_max.saturating_add(metadata)
+}
+
+/// The identifier of this host, if need be a random one.
+pub(crate) fn host_id_of(config: &InitiatorConfig, random: &mut Random) -> HostId {
+    config.host_id.unwrap_or_else(|| {
+        let mut id = [0; 16];
+        random.fork().fill(&mut id);
+        // A random UUID (RFC 9562, version 4), as hosts usually have.
+        id[6] = id[6] & 0x0f | 0x40;
+        id[8] = id[8] & 0x3f | 0x80;
+        HostId(id)
+    })
+}

@@ -1,0 +1,48 @@
+//! Data that a controller has asked for: in the order of the commands, or as asked.
+
+use super::commands::Transfer;
+use super::{Queue, QueueEvent};
+
+impl Queue {
+    /// Sends what is asked for, as far as nothing before it waits to be asked for.
+    ///
+    /// The target takes a write when its data has arrived, so the order of the data is the order of the writes.
+    pub(super) fn send_in_order(&mut self, events: &mut Vec<QueueEvent>) {
+        while let Some(&id) = self.unsent.front() {
+            if !self.send_request(id, events) {
+                break;
+            }
+            self.unsent.pop_front();
+        }
+    }
+
+    /// Sends what a command was asked for, in PDUs as long as the controller takes. Says whether its data has all been
+    /// sent.
+    pub(super) fn send_request(&mut self, id: u16, events: &mut Vec<QueueEvent>) -> bool {
+        let slot = self.commands.find(id).expect("a command with data to send is outstanding");
+        let Transfer::Send { data, sent, request } = &mut slot.transfer else {
+            unreachable!("the command has data to send");
+        };
+        let Some(asked) = request.take() else { return false };
+        let end = *sent + asked.length;
+        while *sent < end {
+            let length = (end - *sent).min(self.host_data_bytes_max);
+            let pieces = data.pieces(*sent, length);
+            let is_last = *sent + length == end;
+            self.writer.host_data(id, asked.tag, *sent, pieces.as_slice(), is_last);
+            *sent += length;
+        }
+        if *sent < data.len() {
+            return false;
+        }
+        events.push(QueueEvent::Placed(slot.owner));
+        true
+    }
+
+    /// A command has ended before its data was sent: those behind it need not wait for it.
+    pub(super) fn forget_unsent(&mut self, id: u16) {
+        if let Some(place) = self.unsent.iter().position(|&unsent| unsent == id) {
+            self.unsent.remove(place);
+        }
+    }
+}

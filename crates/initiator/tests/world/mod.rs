@@ -1,0 +1,388 @@
+//! An initiator and a target, joined by pipes that split bytes at random, over a device that is an oracle.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "helpers of tests, of which each file uses a part")]
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use zonda_initiator::{Effect, Event, Initiator, InitiatorConfig, QueueId, State};
+use zonda_nvme::Nqn;
+use zonda_nvme::identify::NamespaceIdentity;
+use zonda_nvme::tcp::Digests;
+use zonda_target::{
+    ConnectionId, DeviceKey, HostAccess, NamespaceConfig, Portal, SubsystemConfig, Target, TargetConfig,
+};
+use zonda_zoned::reference::ReferenceDevice;
+use zonda_zoned::{Command, Completion, CompletionQueue, Duration, Geometry, Instant, NamespaceId, PayloadKind, Prng};
+
+pub const SUBSYSTEM: &str = "nqn.2014-08.org.example:drive";
+pub const HOST: &str = "nqn.2014-08.org.example:host";
+
+pub fn nqn(name: &str) -> Nqn {
+    Nqn::new(name).unwrap()
+}
+
+pub fn host_config() -> InitiatorConfig {
+    InitiatorConfig::new(nqn(HOST), nqn(SUBSYSTEM), [7; 32])
+}
+
+/// One subsystem with these namespaces, numbered from 1.
+pub fn target_config(geometries: &[Geometry], allow: HostAccess) -> TargetConfig {
+    let namespaces = geometries
+        .iter()
+        .enumerate()
+        .map(|(i, geometry)| NamespaceConfig {
+            id: NamespaceId(i as u32 + 1),
+            device: DeviceKey(i as u32),
+            device_namespace: NamespaceId::FIRST,
+            geometry: geometry.clone(),
+            identity: NamespaceIdentity { uuid: Some([i as u8 + 1; 16]), ..NamespaceIdentity::default() },
+            volatile_write_cache: true,
+        })
+        .collect();
+    let subsystem = SubsystemConfig {
+        nqn: nqn(SUBSYSTEM),
+        serial: "1".to_owned(),
+        model: "zonda".to_owned(),
+        firmware: "1".to_owned(),
+        namespaces,
+        allow,
+    };
+    let portals = vec![Portal { address: "192.0.2.1".to_owned(), service: "4420".to_owned() }];
+    let mut config = TargetConfig::new(vec![subsystem], portals, [9; 32]);
+    config.digests = Digests::BOTH;
+    config
+}
+
+/// One direction of a connection.
+#[derive(Default)]
+struct Pipe {
+    chunks: VecDeque<Bytes>,
+}
+
+impl Pipe {
+    /// Takes up to `most` bytes, across pieces.
+    fn take(&mut self, most: usize) -> Bytes {
+        let Some(mut first) = self.chunks.pop_front() else { return Bytes::new() };
+        if first.len() >= most {
+            let rest = first.split_off(most);
+            if !rest.is_empty() {
+                self.chunks.push_front(rest);
+            }
+            return first;
+        }
+        let mut bytes = BytesMut::from(&first[..]);
+        while bytes.len() < most
+            && let Some(mut next) = self.chunks.pop_front()
+        {
+            let rest = next.split_off(next.len().min(most - bytes.len()));
+            bytes.extend_from_slice(&next);
+            if !rest.is_empty() {
+                self.chunks.push_front(rest);
+            }
+        }
+        bytes.freeze()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+}
+
+struct Wire {
+    connection: ConnectionId,
+    to_target: Pipe,
+    to_host: Pipe,
+    is_paused: bool,
+    /// The target has closed; the host hears of it when it has read all.
+    is_closed: bool,
+}
+
+pub struct World {
+    pub now: Instant,
+    pub initiator: Initiator,
+    pub target: Option<Target>,
+    config: TargetConfig,
+    pub devices: Vec<ReferenceDevice>,
+    wires: BTreeMap<QueueId, Wire>,
+    /// Connections that the initiator has asked for.
+    wanted: Vec<QueueId>,
+    /// Completions that the device has not told yet, in any order.
+    pending: Vec<(DeviceKey, Completion)>,
+    pub events: Vec<Event>,
+    pub completions: CompletionQueue,
+    pub prng: Prng,
+    /// Bytes delivered at a time, at most.
+    pub chunk_max: u64,
+    /// One byte of one in so many chunks for the host is changed on the way.
+    pub damage_one_in: Option<u64>,
+}
+
+impl World {
+    pub fn new(host: InitiatorConfig, target: TargetConfig, seed: u64) -> World {
+        let devices = target.subsystems[0]
+            .namespaces
+            .iter()
+            .map(|namespace| ReferenceDevice::new(namespace.geometry.clone(), PayloadKind::Bytes))
+            .collect();
+        World {
+            now: Instant(1),
+            initiator: Initiator::new(host),
+            target: Some(Target::new(target.clone()).unwrap()),
+            config: target,
+            devices,
+            wires: BTreeMap::new(),
+            wanted: Vec::new(),
+            pending: Vec::new(),
+            events: Vec::new(),
+            completions: CompletionQueue::new(),
+            prng: Prng::new(seed),
+            chunk_max: 20_000,
+            damage_one_in: None,
+        }
+    }
+
+    /// Starts, and runs until it is connected or has failed.
+    pub fn connect(&mut self) -> &State {
+        self.initiator.start(self.now);
+        self.run_until(|world| !matches!(world.initiator.state(), State::Connecting(_)));
+        self.settle();
+        self.initiator.state()
+    }
+
+    /// A world that is connected.
+    pub fn connected(host: InitiatorConfig, target: TargetConfig, seed: u64) -> World {
+        let mut world = World::new(host, target, seed);
+        let state = world.connect();
+        assert_eq!(*state, State::Ready, "{state:?}");
+        world
+    }
+
+    /// Runs until something holds.
+    pub fn run_until(&mut self, holds: impl Fn(&World) -> bool) {
+        for _ in 0..2_000_000 {
+            if holds(self) {
+                return;
+            }
+            if !self.turn() {
+                if holds(self) {
+                    return;
+                }
+                self.pass_time();
+            }
+        }
+        panic!("it takes for ever: {:?}", self.initiator.state());
+    }
+
+    /// Runs until nothing moves but time.
+    pub fn settle(&mut self) {
+        while self.turn() {}
+    }
+
+    /// Nothing moves: time passes to whatever comes next.
+    pub fn pass_time(&mut self) {
+        let of_target = self.target.as_ref().and_then(Target::next_timeout);
+        let next = [self.initiator.next_timeout(), of_target].into_iter().flatten().min();
+        let next = next.unwrap_or_else(|| panic!("nothing will ever happen: {:?}", self.initiator.state()));
+        self.now = self.now.max(next);
+        self.initiator.timeout(self.now);
+        if let Some(target) = &mut self.target {
+            target.timeout(self.now);
+        }
+    }
+
+    pub fn wait(&mut self, span: Duration) {
+        let end = self.now + span;
+        loop {
+            self.settle();
+            let of_target = self.target.as_ref().and_then(Target::next_timeout);
+            match [self.initiator.next_timeout(), of_target].into_iter().flatten().min() {
+                Some(next) if next <= end => self.pass_time(),
+                _ => break,
+            }
+        }
+        self.now = end;
+    }
+
+    pub fn submit(&mut self, command: Command) {
+        self.initiator.submit(self.now, command).expect("there is room");
+    }
+
+    /// Cuts a connection, as seen from both sides.
+    pub fn cut(&mut self, queue: QueueId) {
+        if let Some(wire) = self.wires.remove(&queue) {
+            if let Some(target) = &mut self.target {
+                target.disconnected(self.now, wire.connection);
+            }
+            self.initiator.disconnected(self.now, queue, "connection reset by peer");
+        }
+    }
+
+    /// The server dies: completions are lost, connections break, devices stay as they are.
+    pub fn crash(&mut self) {
+        self.target = None;
+        self.pending.clear();
+        let queues: Vec<QueueId> = self.wires.keys().copied().collect();
+        self.wires.clear();
+        for queue in queues {
+            self.initiator.disconnected(self.now, queue, "connection reset by peer");
+        }
+    }
+
+    /// The server comes back.
+    pub fn restart(&mut self) {
+        self.target = Some(Target::new(self.config.clone()).unwrap());
+    }
+
+    pub fn queues(&self) -> Vec<QueueId> {
+        self.wires.keys().copied().collect()
+    }
+
+    /// Does one thing chosen at random of all that can happen now; says whether there was one.
+    pub fn turn(&mut self) -> bool {
+        self.now = Instant(self.now.0 + 10);
+        self.host_effects();
+        self.target_effects();
+        self.initiator.check_invariants();
+        self.initiator.poll(self.now, &mut self.completions);
+        enum Choice {
+            Open(usize),
+            ToTarget(QueueId),
+            ToHost(QueueId),
+            Closed(QueueId),
+            Complete(usize),
+        }
+        let mut choices = Vec::new();
+        choices.extend((0..self.wanted.len()).map(Choice::Open));
+        for (&queue, wire) in &self.wires {
+            if !wire.to_target.is_empty() && !wire.is_paused && !wire.is_closed {
+                choices.push(Choice::ToTarget(queue));
+            }
+            if !wire.to_host.is_empty() {
+                choices.push(Choice::ToHost(queue));
+            } else if wire.is_closed {
+                choices.push(Choice::Closed(queue));
+            }
+        }
+        choices.extend((0..self.pending.len()).map(Choice::Complete));
+        if choices.is_empty() {
+            return false;
+        }
+        let chosen = self.prng.below(choices.len() as u64) as usize;
+        let most = 1 + self.prng.below(self.chunk_max) as usize;
+        match choices[chosen] {
+            Choice::Open(index) => self.open(index),
+            Choice::ToTarget(queue) => {
+                let wire = self.wires.get_mut(&queue).unwrap();
+                let chunk = wire.to_target.take(most);
+                let connection = wire.connection;
+                self.target.as_mut().unwrap().received(self.now, connection, chunk);
+            }
+            Choice::ToHost(queue) => {
+                let wire = self.wires.get_mut(&queue).unwrap();
+                let chunk = wire.to_host.take(most);
+                if let Some(target) = &mut self.target {
+                    target.sent(self.now, wire.connection, chunk.len());
+                }
+                let chunk = self.damage(chunk);
+                self.initiator.received(self.now, queue, chunk);
+            }
+            Choice::Closed(queue) => {
+                self.wires.remove(&queue);
+                self.initiator.disconnected(self.now, queue, "closed by the server");
+            }
+            Choice::Complete(index) => {
+                let (device, completion) = self.pending.swap_remove(index);
+                self.target.as_mut().unwrap().completed(self.now, device, completion);
+            }
+        }
+        true
+    }
+
+    fn damage(&mut self, chunk: Bytes) -> Bytes {
+        let Some(one_in) = self.damage_one_in.filter(|_| !chunk.is_empty()) else { return chunk };
+        if !self.prng.chance(1, one_in) {
+            return chunk;
+        }
+        let mut bytes = chunk.to_vec();
+        let place = self.prng.below(bytes.len().min(200) as u64) as usize;
+        bytes[place] =
+            if self.prng.chance(1, 2) { self.prng.next_u64() as u8 } else { bytes[place] ^ 1 << self.prng.below(8) };
+        bytes.into()
+    }
+
+    fn open(&mut self, index: usize) {
+        let queue = self.wanted.swap_remove(index);
+        let connection = self.target.as_mut().and_then(|target| target.connected(self.now, 0, "192.0.2.9:50000"));
+        let Some(connection) = connection else {
+            self.initiator.disconnected(self.now, queue, "connection refused");
+            return;
+        };
+        let wire = Wire {
+            connection,
+            to_target: Pipe::default(),
+            to_host: Pipe::default(),
+            is_paused: false,
+            is_closed: false,
+        };
+        self.wires.insert(queue, wire);
+        self.initiator.connected(self.now, queue);
+    }
+
+    fn host_effects(&mut self) {
+        while let Some(effect) = self.initiator.poll_effect() {
+            match effect {
+                Effect::Connect { queue } => self.wanted.push(queue),
+                Effect::Send { queue, pieces } => {
+                    assert!(pieces.iter().all(|piece| !piece.is_empty()));
+                    if let Some(wire) = self.wires.get_mut(&queue) {
+                        wire.to_target.chunks.extend(pieces);
+                    }
+                }
+                Effect::Close { queue } => {
+                    self.wanted.retain(|&wanted| wanted != queue);
+                    if let Some(mut wire) = self.wires.remove(&queue)
+                        && let Some(target) = &mut self.target
+                    {
+                        while !wire.is_closed && !wire.to_target.is_empty() {
+                            target.received(self.now, wire.connection, wire.to_target.take(usize::MAX));
+                        }
+                        target.disconnected(self.now, wire.connection);
+                    }
+                }
+                Effect::Event(event) => self.events.push(event),
+            }
+        }
+    }
+
+    fn target_effects(&mut self) {
+        let Some(target) = &mut self.target else { return };
+        while let Some(effect) = target.poll_effect() {
+            use zonda_target::Effect as Of;
+            let wire = |wires: &mut BTreeMap<QueueId, Wire>, connection: ConnectionId| {
+                wires.iter().find(|(_, wire)| wire.connection == connection).map(|(&queue, _)| queue)
+            };
+            match effect {
+                Of::Send { connection, pieces } => {
+                    if let Some(queue) = wire(&mut self.wires, connection) {
+                        self.wires.get_mut(&queue).unwrap().to_host.chunks.extend(pieces);
+                    }
+                }
+                Of::Pause { connection } | Of::Resume { connection } => {
+                    if let Some(queue) = wire(&mut self.wires, connection) {
+                        self.wires.get_mut(&queue).unwrap().is_paused = matches!(effect, Of::Pause { .. });
+                    }
+                }
+                Of::Close { connection, .. } => {
+                    if let Some(queue) = wire(&mut self.wires, connection) {
+                        self.wires.get_mut(&queue).unwrap().is_closed = true;
+                    }
+                }
+                Of::Submit { device, command } => {
+                    let completion = self.devices[device.0 as usize].execute(&command);
+                    self.pending.push((device, completion));
+                }
+                Of::Event(_) => {}
+            }
+        }
+    }
+}
