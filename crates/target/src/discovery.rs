@@ -12,18 +12,21 @@ use crate::target::Target;
 const GENERATION: u64 = 1;
 
 impl Target {
-    /// The page for a host: the portal it came through first.
-    pub(crate) fn discovery_page(&self, host: &Nqn, portal: usize) -> Vec<u8> {
+    /// The page for a host: the portal it came through first. A portal on every address of the machine is told by the one
+    /// that the host has reached it at.
+    pub(crate) fn discovery_page(&self, host: &Nqn, portal: usize, reached_at: Option<&str>) -> Vec<u8> {
         let places = std::iter::once(portal).chain((0..self.config.portals.len()).filter(|&other| other != portal));
         let mut entries = Vec::new();
         for place in places {
             let portal = &self.config.portals[place];
+            let listens_everywhere = portal.address.parse().is_ok_and(|address: IpAddr| address.is_unspecified());
+            let address = reached_at.filter(|_| listens_everywhere).unwrap_or(&portal.address);
             // An address that is no IPv6 address may be a name; hosts resolve it.
-            let family = match portal.address.parse() {
+            let family = match address.parse() {
                 Ok(IpAddr::V6(_)) => AddressFamily::Ipv6,
                 _ => AddressFamily::Ipv4,
             };
-            let at = TcpAddress { family, address: &portal.address, service: &portal.service };
+            let at = TcpAddress { family, address, service: &portal.service };
             for subsystem in self.config.subsystems.iter().filter(|subsystem| subsystem.access(host).is_some()) {
                 let nqn = subsystem.nqn.as_str();
                 let entry = DiscoveryEntry::tcp(SubsystemKind::Nvm, place as u16, nqn, &at, QUEUE_ENTRIES_MAX);

@@ -151,6 +151,14 @@ impl Target {
         Some(id)
     }
 
+    /// The address under which a connection has reached this side. The discovery log tells it to the host where the portal
+    /// listens on every address of the machine.
+    pub fn reached_at(&mut self, connection: ConnectionId, address: &str) {
+        if let Some(state) = self.connections.get_mut(connection.0) {
+            state.local = Some(address.into());
+        }
+    }
+
     /// Bytes have come from a host. A connection that is closed takes none.
     pub fn received(&mut self, now: Instant, connection: ConnectionId, chunk: Bytes) {
         let Some(state) = self.connections.get_mut(connection.0) else { return };

@@ -36,6 +36,8 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) portal: usize,
+    /// Address of this side, where the caller has told it.
+    pub(crate) local: Option<Box<str>>,
     pub(crate) peer: Box<str>,
     pub(crate) phase: Phase,
     pub(crate) reader: PduReader,
@@ -143,6 +145,7 @@ impl Connection {
             ReaderLimits { capsule_data_bytes: ADMIN_CAPSULE_DATA_BYTES, data_bytes: ADMIN_CAPSULE_DATA_BYTES };
         Connection {
             portal,
+            local: None,
             peer: peer.into(),
             phase: Phase::Initialize,
             reader: PduReader::new(Side::Controller, reader_limits),

@@ -102,6 +102,10 @@ impl Target {
                 return self.admin_data(id, entry, data);
             }
             Feature::HostIdentifier => {
+                // Fabrics know only the identifier of 128 bits (EXHID).
+                if entry.cdw11.get() & 1 == 0 {
+                    return Err(StatusCode::INVALID_FIELD);
+                }
                 let data = Bytes::copy_from_slice(&controller.host_id.0);
                 return self.admin_data(id, entry, data);
             }

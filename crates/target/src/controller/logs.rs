@@ -87,7 +87,10 @@ impl Target {
                 ChangedNamespaceList::of(&controller.events.changed_namespaces).bytes().to_vec()
             }
             LogPage::CommandEffects => self.effects_page(controller, request.command_set)?,
-            LogPage::Discovery => self.discovery_page(&controller.host, controller.portal),
+            LogPage::Discovery => {
+                let reached_at = self.connections.get(id.0).and_then(|connection| connection.local.as_deref());
+                self.discovery_page(&controller.host, controller.portal, reached_at)
+            }
             LogPage::ChangedZones => return self.read_changed_zones(id, key, entry),
         };
         let data = window_of(&request, &bytes)?;

@@ -180,6 +180,9 @@ fn features_are_set_read_and_bounded() {
     behavior.opcode = GetFeatures.code();
     assert_eq!(world.execute(admin, behavior, Bytes::new()).data, data);
     behavior.cdw10 = 0x81.into();
+    behavior.data_pointer = SglDescriptor::transport(8);
+    assert_eq!(world.execute(admin, behavior, Bytes::new()).status, StatusCode::INVALID_FIELD);
+    behavior.cdw11 = 1.into();
     behavior.data_pointer = SglDescriptor::transport(16);
     assert_eq!(world.execute(admin, behavior, Bytes::new()).data, [7; 16]);
 }
@@ -224,6 +227,21 @@ fn admin_commands_wait_for_the_controller_to_be_enabled() {
     world.connect_as(id, HOST, SUBSYSTEM, 0, None, 0);
     let answer = identify(&mut world, id, Structure::Controller, CommandSet::Nvm, 0);
     assert_eq!(answer.status, StatusCode::COMMAND_SEQUENCE_ERROR);
+}
+
+#[test]
+fn a_portal_on_every_address_is_told_by_the_one_that_the_host_has_reached() {
+    let mut config = config(&[zoned()], HostAccess::Any);
+    config.portals[0].address = "0.0.0.0".to_owned();
+    let mut world = World::of(config);
+    let id = world.open();
+    world.target.reached_at(id, "198.51.100.7");
+    world.initialize(id, Digests::NONE, 0);
+    assert_eq!(world.connect_as(id, HOST, Nqn::DISCOVERY, 0, None, 0).status, StatusCode::SUCCESS);
+    world.enable(id);
+    let page = log(&mut world, id, GetLogPage::of(LogPage::Discovery, 4096), 0).data;
+    let (_, entries) = zonda_nvme::discovery::parse_log(&page).unwrap();
+    assert_eq!(entries[0].address(), "198.51.100.7");
 }
 
 #[test]
