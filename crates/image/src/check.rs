@@ -1,0 +1,131 @@
+//! Verifying every block of an image, without changing any.
+
+use std::fmt;
+
+use zonda_zoned::{Lba, ZoneIndex};
+
+use crate::examine::{Found, Mend, examine};
+use crate::format::entry::Kept;
+use crate::format::tag::Verdict;
+use crate::load::load;
+use crate::media::Media;
+use crate::{Files, ImageError, ImageFile};
+
+/// How far a check has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckProgress {
+    /// Zones done.
+    pub zones: u32,
+    /// Zones in all.
+    pub zones_total: u32,
+    /// Blocks verified so far.
+    pub blocks: u64,
+}
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// A block cannot be given back: its data or its tag are damaged. Reads of it end with UnrecoveredReadError.
+    Block {
+        /// Its zone.
+        zone: ZoneIndex,
+        /// Its address.
+        lba: Lba,
+    },
+    /// One of the two copies in a file is damaged; the next opening mends it.
+    Copy {
+        /// In which file.
+        file: ImageFile,
+    },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::Block { zone, lba } => write!(
+                f,
+                "{}: zone {zone}, block {lba}: damaged; its contents are lost, and reads of it fail",
+                ImageFile::Data
+            ),
+            Finding::Copy { file } => write!(f, "{file}: one of two copies is damaged; opening the drive mends it"),
+        }
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Whether the drive was shut down in order.
+    pub clean: bool,
+    /// Blocks verified.
+    pub blocks: u64,
+    /// What is damaged, in the order of the zones; at most [`limits::FINDINGS_MAX`](crate::limits::FINDINGS_MAX).
+    pub findings: Vec<Finding>,
+    /// More was damaged than `findings` holds.
+    pub more_findings: bool,
+}
+
+/// Verifies superblock, checkpoint, journal and every block that was written, and changes nothing. `progress` is called
+/// after each zone. The caller holds the image's lock.
+///
+/// After an unclean stop it verifies what opening the drive would make of the image.
+///
+/// # Errors
+/// As for [`open`](crate::open): the image as a whole is not usable, and why.
+pub fn check(files: &mut dyn Files, progress: &mut dyn FnMut(CheckProgress)) -> Result<CheckReport, ImageError> {
+    let loaded = load(files)?;
+    let mut report = CheckReport { clean: loaded.clean, ..CheckReport::default() };
+    for (file, good) in [
+        (ImageFile::Superblock, loaded.superblock_copies_good),
+        (ImageFile::State, loaded.checkpoint_copies_good),
+    ] {
+        if good != [true; 2] {
+            report.add(Finding::Copy { file });
+        }
+    }
+    let examined = examine(files, &loaded)?;
+    let mut accepted: Vec<(u32, u64)> = examined
+        .mends
+        .iter()
+        .filter_map(|mend| match mend {
+            Mend::Accept { zone, block, .. } => Some((*zone, *block)),
+            Mend::Clear { .. } | Mend::Zero { .. } => None,
+        })
+        .collect();
+    accepted.sort_unstable();
+    let mut media = Media::new(files, &loaded);
+    for (zone, (entry, found)) in (0..).zip(loaded.ledger.entries.iter().zip(&examined.zones)) {
+        let Found { written, .. } = *found;
+        let may_be_unwritten = entry.had_zrwa || zone < loaded.layout.conventional;
+        let mut at = if entry.kept == Kept::Offline { written } else { 0 };
+        while at < written {
+            let chunk = media.chunk(zone, at, written)?;
+            at = chunk.end();
+            for block in chunk.first..chunk.end() {
+                let good = match media.verdict(&chunk, zone, entry.generation, block) {
+                    Verdict::Data | Verdict::Zeros => true,
+                    Verdict::Unwritten => may_be_unwritten,
+                    Verdict::Mismatch => accepted.binary_search(&(zone, block)).is_ok(),
+                    Verdict::Foreign => false,
+                };
+                if !good {
+                    let lba = Lba(u64::from(zone) * loaded.spec.geometry.zone_size_blocks.0 + block);
+                    report.add(Finding::Block { zone: ZoneIndex(zone), lba });
+                }
+            }
+            report.blocks += chunk.blocks;
+        }
+        progress(CheckProgress { zones: zone + 1, zones_total: loaded.layout.zones, blocks: report.blocks });
+    }
+    Ok(report)
+}
+
+impl CheckReport {
+    fn add(&mut self, finding: Finding) {
+        if self.findings.len() < crate::limits::FINDINGS_MAX {
+            self.findings.push(finding);
+        } else {
+            self.more_findings = true;
+        }
+    }
+}

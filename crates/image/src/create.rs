@@ -1,0 +1,68 @@
+//! Making the files of a new drive.
+
+use crate::format::checkpoint;
+use crate::format::entry::Ledger;
+use crate::format::layout::Layout;
+use crate::format::superblock;
+use crate::{FileError, Files, ImageError, ImageFile, ImageSpec};
+
+/// The sequence of the first checkpoint.
+const FIRST_SEQUENCE: u64 = 1;
+/// Bytes written at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Makes the files of a new drive. The superblock comes last: files without it are no image, and may be created again.
+///
+/// State and journal are written out whole, so that a file system that fills up later does not stop management.
+///
+/// # Errors
+/// A specification that cannot be, an image that is there already, or what the system said.
+pub fn create(spec: &ImageSpec, files: &mut dyn Files) -> Result<(), ImageError> {
+    spec.validate()?;
+    match files.length(ImageFile::Superblock) {
+        Ok(0) | Err(FileError::Missing) => {}
+        Ok(_) => return Err(ImageError::Exists),
+        Err(error) => return Err(ImageError::File { file: ImageFile::Superblock, doing: "looking for it", error }),
+    }
+    let layout = Layout::new(&spec.geometry, spec.journal_bytes);
+    for file in [ImageFile::Data, ImageFile::Tags, ImageFile::State, ImageFile::Journal] {
+        let failed = |error| ImageError::File { file, doing: "creating it", error };
+        files.set_length(file, 0).map_err(failed)?;
+        files.set_length(file, layout.length(file)).map_err(failed)?;
+    }
+    write_zeros(files, ImageFile::Journal, layout.length(ImageFile::Journal))?;
+    write_zeros(files, ImageFile::State, layout.length(ImageFile::State))?;
+    let ledger = Ledger::new(layout.zones);
+    for slot in 0..2 {
+        let copy = checkpoint::encode(&layout, &spec.uuid, FIRST_SEQUENCE, true, &ledger);
+        write(files, ImageFile::State, layout.slot_offset(slot), &copy)?;
+    }
+    for file in [ImageFile::Data, ImageFile::Tags, ImageFile::State, ImageFile::Journal] {
+        sync(files, file)?;
+    }
+    let copy = superblock::encode(spec);
+    write(files, ImageFile::Superblock, 0, &copy)?;
+    write(files, ImageFile::Superblock, copy.len() as u64, &copy)?;
+    sync(files, ImageFile::Superblock)
+}
+
+fn write_zeros(files: &mut dyn Files, file: ImageFile, length: u64) -> Result<(), ImageError> {
+    let zeros = vec![0; CHUNK_BYTES];
+    let mut offset = 0;
+    while offset < length {
+        let bytes = (length - offset).min(CHUNK_BYTES as u64);
+        write(files, file, offset, &zeros[..bytes as usize])?;
+        offset += bytes;
+    }
+    Ok(())
+}
+
+/// Writes, and names file and deed if that fails.
+pub(crate) fn write(files: &mut dyn Files, file: ImageFile, offset: u64, bytes: &[u8]) -> Result<(), ImageError> {
+    files.write_at(file, offset, bytes).map_err(|error| ImageError::File { file, doing: "writing", error })
+}
+
+/// Syncs, and names the file if that fails.
+pub(crate) fn sync(files: &mut dyn Files, file: ImageFile) -> Result<(), ImageError> {
+    files.sync(file).map_err(|error| ImageError::File { file, doing: "syncing", error })
+}

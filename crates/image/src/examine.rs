@@ -1,0 +1,213 @@
+//! Finding, from the tags, what a crash left: write pointers, and tags that must be mended.
+
+use zonda_zoned::zones::ZoneTable;
+use zonda_zoned::{Blocks, ZoneIndex};
+
+use crate::format::entry::{Entry, Kept};
+use crate::format::tag::Verdict;
+use crate::limits::REGION_BLOCKS;
+use crate::load::Loaded;
+use crate::media::{Chunk, Media};
+use crate::rebuild::{Builder, implicit_commit};
+use crate::{Files, ImageError};
+
+/// Where a zone stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) pointer: u64,
+    pub(crate) written: u64,
+}
+
+/// A change to the tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mend {
+    /// Tags behind a write pointer, of blocks that were never acknowledged.
+    Clear { zone: u32, first: u64, end: u64 },
+    /// Data of blocks that read as zeros without being looked at, and may be overwritten: whatever lies there must not be
+    /// accepted by a later recovery.
+    Zero { zone: u32, first: u64, end: u64 },
+    /// A tag for a block that is accepted as it is.
+    Accept { zone: u32, block: u64, tag: Vec<u8> },
+}
+
+/// What was found, and what must be done.
+#[derive(Debug, Default)]
+pub(crate) struct Examined {
+    pub(crate) zones: Vec<Found>,
+    pub(crate) mends: Vec<Mend>,
+    /// Blocks found behind what the journal knew to be synced.
+    pub(crate) found_blocks: u64,
+    /// Blocks with a tag behind the write pointer.
+    pub(crate) dropped_blocks: u64,
+}
+
+/// Looks at every zone whose tags may have changed since they were last known.
+pub(crate) fn examine(files: &mut dyn Files, loaded: &Loaded) -> Result<Examined, ImageError> {
+    let mut examined = Examined::default();
+    let mut media = Media::new(files, loaded);
+    for (zone, entry) in (0..).zip(&loaded.ledger.entries) {
+        let found = if zone < loaded.layout.conventional {
+            Found { pointer: 0, written: loaded.layout.capacity }
+        } else if loaded.clean || entry.finished || entry.kept == Kept::Offline {
+            known(entry)
+        } else if entry.had_zrwa {
+            examined.random_writes(&mut media, loaded, zone, entry)?
+        } else {
+            examined.sequential_writes(&mut media, zone, entry, loaded.layout.capacity)?
+        };
+        examined.zones.push(found);
+    }
+    for &region in &loaded.intended {
+        examined.intended_region(&mut media, loaded, region)?;
+    }
+    Ok(examined)
+}
+
+/// Where a zone stands whose tags need not be looked at.
+fn known(entry: &Entry) -> Found {
+    match entry.kept {
+        Kept::Offline => Found::default(),
+        _ if entry.finished => Found { pointer: entry.pointer, written: entry.written },
+        _ if entry.had_zrwa => Found { pointer: entry.pointer, written: entry.written.max(entry.pointer) },
+        _ => Found { pointer: entry.durable, written: entry.durable },
+    }
+}
+
+impl Examined {
+    /// The write pointer stands before the first block that is not there as it was written. What comes behind was never
+    /// acknowledged, and must not be found again when the zone is written up to it.
+    fn sequential_writes(
+        &mut self,
+        media: &mut Media<'_>,
+        zone: u32,
+        entry: &Entry,
+        capacity: u64,
+    ) -> Result<Found, ImageError> {
+        let end = if entry.kept == Kept::ReadOnly { entry.pointer } else { capacity };
+        let mut pointer = entry.durable;
+        let mut at = entry.durable;
+        let mut clear: Option<(u64, u64)> = None;
+        while at < end {
+            let chunk = media.chunk(zone, at, end)?;
+            at = chunk.end();
+            if chunk.is_unwritten() {
+                continue;
+            }
+            for block in chunk.first..chunk.end() {
+                let verdict = media.verdict(&chunk, zone, entry.generation, block);
+                if block == pointer && matches!(verdict, Verdict::Data | Verdict::Zeros) {
+                    pointer = block + 1;
+                } else if matches!(verdict, Verdict::Data | Verdict::Zeros | Verdict::Mismatch) {
+                    // Tags of earlier generations may stay: they deceive nobody.
+                    self.dropped_blocks += 1;
+                    let first = clear.map_or(block, |(first, _)| first);
+                    clear = Some((first, block + 1));
+                }
+            }
+        }
+        if let Some((first, end)) = clear {
+            self.mends.push(Mend::Clear { zone, first, end });
+        }
+        self.found_blocks += pointer - entry.durable;
+        Ok(Found { pointer, written: pointer })
+    }
+
+    /// In a ZRWA blocks are written in any order, and in place: the last one written tells how far implicit commits have
+    /// moved the write pointer, and a block that disagrees with its tag was being overwritten.
+    fn random_writes(
+        &mut self,
+        media: &mut Media<'_>,
+        loaded: &Loaded,
+        zone: u32,
+        entry: &Entry,
+    ) -> Result<Found, ImageError> {
+        let capacity = loaded.layout.capacity;
+        let mut written = entry.written;
+        let mut at = entry.durable;
+        while at < capacity {
+            let chunk = media.chunk(zone, at, capacity)?;
+            at = chunk.end();
+            for block in chunk.first..chunk.end() {
+                let verdict = media.verdict(&chunk, zone, entry.generation, block);
+                if !loaded.layout.logs_contents {
+                    self.mend_overwritten(media, &chunk, zone, entry.generation, block);
+                }
+                if verdict != Verdict::Unwritten {
+                    written = block + 1;
+                    self.found_blocks += 1;
+                }
+            }
+        }
+        let pointer = entry.pointer.max(entry.durable).max(implicit_commit(&loaded.spec.geometry, written));
+        Ok(Found { pointer, written: written.max(pointer) })
+    }
+
+    fn intended_region(&mut self, media: &mut Media<'_>, loaded: &Loaded, region: u64) -> Result<(), ImageError> {
+        let capacity = loaded.layout.capacity;
+        let mut lba = region * REGION_BLOCKS;
+        let end = (lba + REGION_BLOCKS).min(u64::from(loaded.layout.conventional) * capacity);
+        while lba < end {
+            let (zone, first) = ((lba / capacity) as u32, lba % capacity);
+            let generation = loaded.ledger.entries[zone as usize].generation;
+            let chunk = media.chunk(zone, first, capacity.min(first + (end - lba)))?;
+            lba += chunk.blocks;
+            for block in chunk.first..chunk.end() {
+                self.mend_overwritten(media, &chunk, zone, generation, block);
+            }
+        }
+        Ok(())
+    }
+
+    /// A block that may have been overwritten when the drive stopped.
+    fn mend_overwritten(&mut self, media: &Media<'_>, chunk: &Chunk, zone: u32, generation: u32, block: u64) {
+        match media.verdict(chunk, zone, generation, block) {
+            Verdict::Mismatch => {
+                let tag = media.accepted(chunk, zone, generation, block);
+                self.mends.extend(tag.map(|tag| Mend::Accept { zone, block, tag }));
+            }
+            Verdict::Unwritten | Verdict::Zeros => match self.mends.last_mut() {
+                Some(Mend::Zero { zone: same, end, .. }) if *same == zone && *end == block => *end += 1,
+                _ => self.mends.push(Mend::Zero { zone, first: block, end: block + 1 }),
+            },
+            Verdict::Data | Verdict::Foreign => {}
+        }
+    }
+}
+
+/// The zone table of what was found. A zone that can only be active, with no active resource or ZRWA left for it, is
+/// full from now on, and so is its entry: see the format document.
+pub(crate) fn build_table(loaded: &mut Loaded, found: &[Found]) -> (ZoneTable, Vec<ZoneIndex>) {
+    let geometry = &loaded.spec.geometry;
+    let mut table = ZoneTable::new(geometry.clone());
+    let builder = Builder::new(geometry);
+    let mut finished = Vec::new();
+    for zone in 0..loaded.layout.conventional {
+        table.set_written(ZoneIndex(zone), Blocks(loaded.layout.capacity)).expect("a conventional zone has no limits");
+    }
+    let mut zones: Vec<u32> = (loaded.layout.conventional..loaded.layout.zones).collect();
+    // What the journal knew comes first, then the emptiest: the fullest zones are those that a torn write left.
+    zones.sort_by_key(|&zone| {
+        let entry = &loaded.ledger.entries[zone as usize];
+        let known = entry.has_extension || entry.has_zrwa || entry.durable > 0;
+        (!known, found[zone as usize].pointer, zone)
+    });
+    for zone in zones {
+        let entry = &mut loaded.ledger.entries[zone as usize];
+        let Found { pointer, written } = found[zone as usize];
+        if *entry == (Entry { generation: entry.generation, wear: entry.wear, ..Entry::default() }) && pointer == 0 {
+            continue;
+        }
+        let extension = loaded.ledger.extensions.get(&zone).map(|extension| &extension[..]);
+        if table.restore(ZoneIndex(zone), &builder.zone(entry, extension, pointer, written)) {
+            continue;
+        }
+        (entry.kept, entry.finished) = (Kept::Finished, true);
+        entry.has_zrwa = false;
+        (entry.pointer, entry.written) = (pointer, written);
+        let restored = table.restore(ZoneIndex(zone), &builder.zone(entry, extension, pointer, written));
+        assert!(restored, "a full zone holds no resources");
+        finished.push(ZoneIndex(zone));
+    }
+    finished.sort_unstable();
+    (table, finished)
+}

@@ -1,0 +1,156 @@
+//! The checkpoint: the ledger of all zones at one moment, in two copies of equal contents.
+//!
+//! ```text
+//! a copy, at 0 and at the next page behind the first:
+//! byte 0..4     CRC-32C over bytes 4..4096
+//!      4..8     CRC-32C over everything from byte 4096 on
+//!      8..16    magic "zondchkp"
+//!      16..24   sequence: the epoch of the journal that follows
+//!      24..40   UUID
+//!      40       1: the drive was shut down in order; nothing follows, and no tags need be looked at
+//!      41..48   0
+//!      48..80   counters: blocks written by hosts, blocks padded, blocks read, erases
+//!      80..4096 0
+//!      4096..   an entry of 40 bytes for each zone (see entry.rs)
+//!      then     a descriptor extension for each zone, zeros where there is none
+//! ```
+//! The first copy is written and synced, then the second, and only then is a record of the new epoch written. So there
+//! is always a good copy, and a damaged one never matters.
+
+use bytes::Bytes;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::{Counters, ImageError, ImageFile};
+
+use super::crc;
+use super::entry::{ENTRY_BYTES, Entry, Ledger};
+use super::layout::Layout;
+
+/// Bytes before the entries.
+pub(crate) const SLOT_HEADER_BYTES: usize = 4096;
+
+const MAGIC: [u8; 8] = *b"zondchkp";
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct Header {
+    sum: U32,
+    body_sum: U32,
+    magic: [u8; 8],
+    sequence: U64,
+    uuid: [u8; 16],
+    clean: u8,
+    reserved: [u8; 7],
+    host_written_blocks: U64,
+    padding_blocks: U64,
+    host_read_blocks: U64,
+    erases: U64,
+}
+
+const HEADER_BYTES: usize = size_of::<Header>();
+const _: () = assert!(HEADER_BYTES == 80);
+
+/// A checkpoint as it was read.
+pub(crate) struct Checkpoint {
+    pub(crate) sequence: u64,
+    pub(crate) clean: bool,
+    pub(crate) ledger: Ledger,
+}
+
+/// One copy, as it is written.
+pub(crate) fn encode(layout: &Layout, uuid: &[u8; 16], sequence: u64, clean: bool, ledger: &Ledger) -> Bytes {
+    let mut bytes = vec![0; layout.checkpoint_bytes() as usize];
+    let extensions_from = SLOT_HEADER_BYTES + ledger.entries.len() * ENTRY_BYTES;
+    for (entry, place) in ledger.entries.iter().zip(bytes[SLOT_HEADER_BYTES..].chunks_exact_mut(ENTRY_BYTES)) {
+        place.copy_from_slice(&entry.encode());
+    }
+    for (&zone, extension) in &ledger.extensions {
+        let from = extensions_from + zone as usize * layout.extension_bytes as usize;
+        bytes[from..from + extension.len()].copy_from_slice(extension);
+    }
+    let counters = &ledger.counters;
+    let mut header = Header {
+        sum: 0.into(),
+        body_sum: crc(&bytes[SLOT_HEADER_BYTES..]).into(),
+        magic: MAGIC,
+        sequence: sequence.into(),
+        uuid: *uuid,
+        clean: u8::from(clean),
+        reserved: [0; 7],
+        host_written_blocks: counters.host_written_blocks.into(),
+        padding_blocks: counters.padding_blocks.into(),
+        host_read_blocks: counters.host_read_blocks.into(),
+        erases: counters.erases.into(),
+    };
+    bytes[..HEADER_BYTES].copy_from_slice(header.as_bytes());
+    header.sum = crc(&bytes[4..SLOT_HEADER_BYTES]).into();
+    bytes[..HEADER_BYTES].copy_from_slice(header.as_bytes());
+    bytes.into()
+}
+
+/// Reads one copy; `None` if it is damaged.
+///
+/// # Errors
+/// [`ImageError::OtherImage`] for a good copy of another image.
+pub(crate) fn decode(layout: &Layout, uuid: &[u8; 16], bytes: &[u8]) -> Result<Option<Checkpoint>, ImageError> {
+    let Ok((header, _)) = Header::read_from_prefix(bytes) else { return Ok(None) };
+    if header.magic != MAGIC || bytes.len() < SLOT_HEADER_BYTES || crc(&bytes[4..SLOT_HEADER_BYTES]) != header.sum.get() {
+        return Ok(None);
+    }
+    if header.uuid != *uuid {
+        return Err(ImageError::OtherImage { file: ImageFile::State });
+    }
+    if bytes.len() as u64 != layout.checkpoint_bytes() || crc(&bytes[SLOT_HEADER_BYTES..]) != header.body_sum.get() {
+        return Ok(None);
+    }
+    let mut ledger = Ledger::new(0);
+    let body = &bytes[SLOT_HEADER_BYTES..];
+    let (entries, extensions) = body.split_at(layout.zones as usize * ENTRY_BYTES);
+    for bytes in entries.chunks_exact(ENTRY_BYTES) {
+        let Some(entry) = Entry::decode(bytes, layout.capacity) else { return Ok(None) };
+        if entry.has_extension {
+            let from = ledger.entries.len() * layout.extension_bytes as usize;
+            let extension = &extensions[from..from + layout.extension_bytes as usize];
+            ledger.extensions.insert(ledger.entries.len() as u32, extension.into());
+        }
+        ledger.entries.push(entry);
+    }
+    ledger.counters = Counters {
+        host_written_blocks: header.host_written_blocks.get(),
+        padding_blocks: header.padding_blocks.get(),
+        host_read_blocks: header.host_read_blocks.get(),
+        erases: header.erases.get(),
+    };
+    Ok(Some(Checkpoint { sequence: header.sequence.get(), clean: header.clean == 1, ledger }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::entry::Kept;
+    use zonda_zoned::Geometry;
+
+    #[test]
+    fn a_checkpoint_reads_back_as_it_was_written() {
+        let layout = Layout::new(&Geometry::tiny(), 1 << 20);
+        let mut ledger = Ledger::new(8);
+        ledger.counters = Counters { host_written_blocks: 1, padding_blocks: 2, host_read_blocks: 3, erases: 4 };
+        ledger.entries[3] = Entry {
+            generation: 9,
+            wear: 8,
+            kept: Kept::ReadOnly,
+            has_extension: true,
+            had_zrwa: true,
+            durable: 4,
+            pointer: 5,
+            written: 6,
+            ..Entry::default()
+        };
+        ledger.extensions.insert(3, vec![0xab; 64].into());
+        let bytes = encode(&layout, &[1; 16], 12, true, &ledger);
+        let read = decode(&layout, &[1; 16], &bytes).unwrap().unwrap();
+        assert_eq!((read.sequence, read.clean, read.ledger), (12, true, ledger));
+        assert!(matches!(decode(&layout, &[2; 16], &bytes), Err(ImageError::OtherImage { .. })));
+    }
+}

@@ -1,0 +1,88 @@
+//! Where everything lies in the files.
+
+use zonda_zoned::Geometry;
+
+use crate::ImageFile;
+use crate::limits::PAGE_BYTES;
+
+use super::checkpoint::SLOT_HEADER_BYTES;
+use super::entry::ENTRY_BYTES;
+use super::record::{HEADER_BYTES, MARKS_BYTES};
+use super::superblock::COPY_BYTES;
+use super::tag::TAG_BYTES;
+
+/// Offsets and lengths that follow from the geometry and the journal's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) block_bytes: u64,
+    pub(crate) tag_bytes: u64,
+    pub(crate) capacity: u64,
+    pub(crate) zones: u32,
+    pub(crate) conventional: u32,
+    pub(crate) extension_bytes: u64,
+    pub(crate) journal_bytes: u64,
+    /// Overwrites go through the journal with their contents: see [`Layout::logs_contents`].
+    pub(crate) logs_contents: bool,
+}
+
+impl Layout {
+    pub(crate) fn new(geometry: &Geometry, journal_bytes: u64) -> Layout {
+        let tag_bytes = (TAG_BYTES as u64 + u64::from(geometry.metadata_bytes)).next_power_of_two();
+        Layout {
+            block_bytes: u64::from(geometry.block_size_bytes),
+            tag_bytes,
+            capacity: geometry.zone_capacity_blocks.0,
+            zones: geometry.zone_count,
+            conventional: geometry.conventional_zone_count,
+            extension_bytes: u64::from(geometry.descriptor_extension_bytes),
+            journal_bytes,
+            logs_contents: geometry.metadata_bytes > 0 || u64::from(geometry.block_size_bytes) > PAGE_BYTES,
+        }
+    }
+
+    /// Where a block of a zone lies in the data file.
+    #[inline]
+    pub(crate) fn data_offset(&self, zone: u32, block: u64) -> u64 {
+        (u64::from(zone) * self.capacity + block) * self.block_bytes
+    }
+
+    /// Where the tag of a block of a zone lies in the tag file. A tag never lies across two pages.
+    #[inline]
+    pub(crate) fn tag_offset(&self, zone: u32, block: u64) -> u64 {
+        (u64::from(zone) * self.capacity + block) * self.tag_bytes
+    }
+
+    /// Bytes of a checkpoint.
+    pub(crate) fn checkpoint_bytes(&self) -> u64 {
+        SLOT_HEADER_BYTES as u64 + u64::from(self.zones) * (ENTRY_BYTES as u64 + self.extension_bytes)
+    }
+
+    /// Where one of the two copies of the checkpoint begins.
+    pub(crate) fn slot_offset(&self, slot: u64) -> u64 {
+        slot * self.checkpoint_bytes().next_multiple_of(PAGE_BYTES)
+    }
+
+    /// The length that a file must have.
+    pub(crate) fn length(&self, file: ImageFile) -> u64 {
+        match file {
+            ImageFile::Superblock => 2 * COPY_BYTES as u64,
+            ImageFile::State => self.slot_offset(2),
+            ImageFile::Journal => self.journal_bytes,
+            ImageFile::Data => self.data_offset(self.zones, 0),
+            ImageFile::Tags => self.tag_offset(self.zones, 0),
+        }
+    }
+
+    /// Blocks whose contents one journal record takes, where overwrites are logged with their contents.
+    pub(crate) fn logged_blocks(&self) -> u64 {
+        let room = (self.journal_bytes - MARKS_BYTES) / 8;
+        (room / (self.block_bytes + self.tag_bytes)).max(1)
+    }
+
+    /// The shortest journal that this geometry can do with: several of the longest records.
+    pub(crate) fn journal_bytes_min(geometry: &Geometry) -> u64 {
+        let block = u64::from(geometry.block_size_bytes) + 8 + 2 * u64::from(geometry.metadata_bytes);
+        let longest = HEADER_BYTES as u64 + block.max(u64::from(geometry.descriptor_extension_bytes)).max(1024);
+        (MARKS_BYTES + 8 * longest).next_multiple_of(PAGE_BYTES)
+    }
+}

@@ -1,0 +1,18 @@
+//! What the bytes of the five files mean. Byte maps stand above each structure; `docs/internals/image-format.md` has them
+//! together, and says why the format is safe. All numbers are little-endian.
+
+pub(crate) mod checkpoint;
+pub(crate) mod entry;
+pub(crate) mod layout;
+pub(crate) mod record;
+pub(crate) mod superblock;
+pub(crate) mod tag;
+
+/// The format that this crate writes, and the only one that it reads.
+pub const VERSION: u32 = 1;
+
+/// CRC-32C (Castagnoli, as in iSCSI, RFC 3720 section 12.1).
+#[inline]
+pub(crate) fn crc(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}

@@ -1,0 +1,210 @@
+//! The tag of a block: what it takes to know that the block is the one last written there.
+//!
+//! ```text
+//! byte 0..4   checksum: CRC-32C over the 24 bytes and the metadata below, 1 in place of 0
+//!      4..8   generation (bits 0 to 29: how many times the zone was reset), kind (bits 30 and 31: 1 data, 2 zeros)
+//!      8..    metadata; then zeros up to the next power of two
+//!
+//! what the checksum covers:
+//!      0..4   CRC-32C of the block's data; 0 for a block of zeros
+//!      4..8   generation and kind, as in the tag
+//!      8..16  LBA within the namespace
+//!      16..24 the first 8 bytes of the image's UUID
+//!      24..   metadata
+//! ```
+//! A tag of zeros is that of a block that was never written.
+
+use bytes::{Bytes, BytesMut};
+
+use super::crc;
+
+/// Bytes of a tag without metadata.
+pub(crate) const TAG_BYTES: usize = 8;
+/// Generations that a tag can tell apart.
+pub(crate) const GENERATION_MASK: u32 = (1 << 30) - 1;
+
+const KIND_SHIFT: u32 = 30;
+const METADATA_MAX: usize = zonda_zoned::limits::METADATA_BYTES_MAX as usize;
+
+/// Makes and reads the tags of one image.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TagCodec {
+    salt: [u8; 8],
+    metadata_bytes: usize,
+    tag_bytes: usize,
+    block_bytes: usize,
+}
+
+/// What a tag says of its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// All of the tag is zero.
+    Unwritten,
+    /// The data are those last written.
+    Data,
+    /// The block was written as zeros; what the data file holds does not matter.
+    Zeros,
+    /// A tag of this generation and its data do not belong together.
+    Mismatch,
+    /// A tag that no write of this generation has made.
+    Foreign,
+}
+
+/// What a tag claims by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Data = 1,
+    Zeros = 2,
+}
+
+impl TagCodec {
+    pub(crate) fn new(uuid: &[u8; 16], block_bytes: u64, metadata_bytes: u16, tag_bytes: u64) -> TagCodec {
+        let mut salt = [0; 8];
+        salt.copy_from_slice(&uuid[..8]);
+        TagCodec {
+            salt,
+            metadata_bytes: usize::from(metadata_bytes),
+            tag_bytes: tag_bytes as usize,
+            block_bytes: block_bytes as usize,
+        }
+    }
+
+    pub(crate) fn metadata_bytes(&self) -> usize {
+        self.metadata_bytes
+    }
+
+    pub(crate) fn tag_bytes(&self) -> usize {
+        self.tag_bytes
+    }
+
+    /// The tags of consecutive blocks with these contents.
+    pub(crate) fn of_data(&self, lba: u64, generation: u32, data: &[u8], metadata: &[u8]) -> Bytes {
+        let blocks = data.len() / self.block_bytes;
+        let mut tags = BytesMut::zeroed(blocks * self.tag_bytes);
+        for (i, tag) in tags.chunks_exact_mut(self.tag_bytes).enumerate() {
+            let data = &data[i * self.block_bytes..][..self.block_bytes];
+            let metadata = &metadata[i * self.metadata_bytes..][..self.metadata_bytes];
+            self.encode(tag, lba + i as u64, generation, Some(data), metadata);
+        }
+        tags.freeze()
+    }
+
+    /// The tags of consecutive blocks of zeros.
+    pub(crate) fn of_zeros(&self, lba: u64, generation: u32, blocks: u64) -> Bytes {
+        let mut tags = BytesMut::zeroed(blocks as usize * self.tag_bytes);
+        let metadata = [0; METADATA_MAX];
+        for (i, tag) in tags.chunks_exact_mut(self.tag_bytes).enumerate() {
+            self.encode(tag, lba + i as u64, generation, None, &metadata[..self.metadata_bytes]);
+        }
+        tags.freeze()
+    }
+
+    /// Writes one tag; `None` is a block of zeros.
+    #[inline]
+    fn encode(&self, tag: &mut [u8], lba: u64, generation: u32, data: Option<&[u8]>, metadata: &[u8]) {
+        let kind = if data.is_some() { Kind::Data } else { Kind::Zeros };
+        let word = generation & GENERATION_MASK | (kind as u32) << KIND_SHIFT;
+        let sum = self.sum(data.map_or(0, crc), word, lba, metadata);
+        tag[0..4].copy_from_slice(&sum.to_le_bytes());
+        tag[4..8].copy_from_slice(&word.to_le_bytes());
+        tag[8..8 + metadata.len()].copy_from_slice(metadata);
+    }
+
+    /// Makes a tag that fits the data as they are, with the metadata that the tag has.
+    pub(crate) fn accept(&self, tag: &mut [u8], lba: u64, generation: u32, data: &[u8]) {
+        let mut metadata = [0; METADATA_MAX];
+        let metadata = &mut metadata[..self.metadata_bytes];
+        metadata.copy_from_slice(&tag[8..8 + self.metadata_bytes]);
+        self.encode(tag, lba, generation, Some(data), metadata);
+    }
+
+    /// Whether block and tag belong together.
+    #[inline]
+    pub(crate) fn verify(&self, tag: &[u8], lba: u64, generation: u32, data: &[u8]) -> Verdict {
+        let word = u32::from_le_bytes([tag[4], tag[5], tag[6], tag[7]]);
+        let sum = u32::from_le_bytes([tag[0], tag[1], tag[2], tag[3]]);
+        if word == 0 && sum == 0 && tag.iter().all(|&byte| byte == 0) {
+            return Verdict::Unwritten;
+        }
+        let (kind, verdict) = match word >> KIND_SHIFT {
+            1 => (Kind::Data, Verdict::Data),
+            2 => (Kind::Zeros, Verdict::Zeros),
+            _ => return Verdict::Foreign,
+        };
+        if word & GENERATION_MASK != generation & GENERATION_MASK {
+            return Verdict::Foreign;
+        }
+        let data_crc = if kind == Kind::Data { crc(data) } else { 0 };
+        let metadata = &tag[8..8 + self.metadata_bytes];
+        if self.sum(data_crc, word, lba, metadata) == sum { verdict } else { Verdict::Mismatch }
+    }
+
+    #[inline]
+    fn sum(&self, data_crc: u32, word: u32, lba: u64, metadata: &[u8]) -> u32 {
+        let mut covered = [0; 24 + METADATA_MAX];
+        covered[0..4].copy_from_slice(&data_crc.to_le_bytes());
+        covered[4..8].copy_from_slice(&word.to_le_bytes());
+        covered[8..16].copy_from_slice(&lba.to_le_bytes());
+        covered[16..24].copy_from_slice(&self.salt);
+        covered[24..24 + metadata.len()].copy_from_slice(metadata);
+        crc(&covered[..24 + metadata.len()]).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn codec(metadata_bytes: u16) -> TagCodec {
+        let tag_bytes = (TAG_BYTES as u64 + u64::from(metadata_bytes)).next_power_of_two();
+        TagCodec::new(&[7; 16], 512, metadata_bytes, tag_bytes)
+    }
+
+    #[test]
+    fn a_tag_fits_its_block_and_no_other_place_generation_or_image() {
+        let codec = codec(8);
+        let data = [3; 512];
+        let tag = codec.of_data(40, 5, &data, &[9; 8]);
+        assert_eq!(tag.len(), 16);
+        assert_eq!(codec.verify(&tag, 40, 5, &data), Verdict::Data);
+        assert_eq!(codec.verify(&tag, 41, 5, &data), Verdict::Mismatch);
+        assert_eq!(codec.verify(&tag, 40, 6, &data), Verdict::Foreign);
+        assert_eq!(codec.verify(&tag, 40, 5, &[4; 512]), Verdict::Mismatch);
+        let other = TagCodec::new(&[8; 16], 512, 8, 16);
+        assert_eq!(other.verify(&tag, 40, 5, &data), Verdict::Mismatch);
+    }
+
+    #[test]
+    fn a_tag_with_any_bit_of_its_meaning_flipped_fits_nothing() {
+        for metadata_bytes in [0, 8, 64] {
+            let codec = codec(metadata_bytes);
+            let data = [1; 512];
+            let zeros = codec.of_zeros(3, 1, 1);
+            let written = codec.of_data(3, 1, &data, &vec![6; usize::from(metadata_bytes)]);
+            for tag in [zeros, written] {
+                for bit in 0..8 * (TAG_BYTES + usize::from(metadata_bytes)) {
+                    let mut tag = tag.to_vec();
+                    tag[bit / 8] ^= 1 << (bit % 8);
+                    let verdict = codec.verify(&tag, 3, 1, &data);
+                    assert!(matches!(verdict, Verdict::Mismatch | Verdict::Foreign), "bit {bit}: {verdict:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_of_zeros_needs_no_data_and_an_unwritten_one_no_tag() {
+        let codec = codec(64);
+        assert_eq!(codec.verify(&codec.of_zeros(9, 2, 1), 9, 2, &[0xaa; 512]), Verdict::Zeros);
+        assert_eq!(codec.verify(&[0; 128], 9, 2, &[0xaa; 512]), Verdict::Unwritten);
+    }
+
+    #[test]
+    fn a_block_accepted_as_it_is_keeps_its_metadata() {
+        let codec = codec(8);
+        let mut tag = codec.of_data(1, 0, &[1; 512], &[5; 8]).to_vec();
+        codec.accept(&mut tag, 1, 0, &[2; 512]);
+        assert_eq!(codec.verify(&tag, 1, 0, &[2; 512]), Verdict::Data);
+        assert_eq!(tag[8..], [5; 8]);
+    }
+}

@@ -1,0 +1,191 @@
+//! Reading superblock, checkpoint and journal, and writing nothing.
+
+use std::collections::BTreeSet;
+
+use zonda_zoned::ZoneIndex;
+
+use crate::format::checkpoint::{self, Checkpoint};
+use crate::format::entry::Ledger;
+use crate::format::layout::Layout;
+use crate::format::record::{self, Decoded, Kind, MARK_STRIDE, MARKS_BYTES, Record};
+use crate::format::superblock;
+use crate::format::tag::TagCodec;
+use crate::{FileError, Files, ImageError, ImageFile, ImageSpec};
+
+/// What superblock, checkpoint and journal say, before any tag is looked at.
+pub(crate) struct Loaded {
+    pub(crate) spec: ImageSpec,
+    pub(crate) layout: Layout,
+    pub(crate) codec: TagCodec,
+    pub(crate) ledger: Ledger,
+    /// The checkpoint's.
+    pub(crate) sequence: u64,
+    /// The copy of the checkpoint that was read; the other one is to be written first.
+    pub(crate) slot: u64,
+    pub(crate) clean: bool,
+    pub(crate) superblock_copies_good: [bool; 2],
+    pub(crate) checkpoint_copies_good: [bool; 2],
+    pub(crate) records: u64,
+    /// Contents to be written again, in this order.
+    pub(crate) logged: Vec<Logged>,
+    /// Regions of conventional zones whose blocks may disagree with their tags.
+    pub(crate) intended: BTreeSet<u64>,
+}
+
+/// Blocks whose contents are in the journal.
+pub(crate) struct Logged {
+    pub(crate) zone: u32,
+    generation: u32,
+    pub(crate) first: u64,
+    pub(crate) blocks: u64,
+    pub(crate) tags: Vec<u8>,
+    /// Empty for zeros.
+    pub(crate) data: Vec<u8>,
+}
+
+pub(crate) fn load(files: &mut dyn Files) -> Result<Loaded, ImageError> {
+    let superblock::Superblock { spec, copies_good } = superblock::read(files)?;
+    let layout = Layout::new(&spec.geometry, spec.journal_bytes);
+    for file in ImageFile::ALL {
+        let found = match files.length(file) {
+            Ok(found) => found,
+            Err(FileError::Missing) => 0,
+            Err(error) => return Err(ImageError::File { file, doing: "asking for its length", error }),
+        };
+        let expected = layout.length(file);
+        // One good copy of the superblock is enough; what lies behind it is mended.
+        if found != expected && file != ImageFile::Superblock {
+            return Err(ImageError::Length { file, found, expected });
+        }
+    }
+    let (Checkpoint { sequence, clean, ledger }, slot, checkpoint_copies_good) =
+        read_checkpoint(files, &layout, &spec.uuid)?;
+    let codec = TagCodec::new(&spec.uuid, layout.block_bytes, spec.geometry.metadata_bytes, layout.tag_bytes);
+    let mut loaded = Loaded {
+        spec,
+        layout,
+        codec,
+        ledger,
+        sequence,
+        slot,
+        clean,
+        superblock_copies_good: copies_good,
+        checkpoint_copies_good,
+        records: 0,
+        logged: Vec::new(),
+        intended: BTreeSet::new(),
+    };
+    if !clean {
+        loaded.read_journal(files)?;
+    }
+    Ok(loaded)
+}
+
+fn read_checkpoint(
+    files: &mut dyn Files,
+    layout: &Layout,
+    uuid: &[u8; 16],
+) -> Result<(Checkpoint, u64, [bool; 2]), ImageError> {
+    let mut best: Option<(Checkpoint, u64)> = None;
+    let mut good = [false; 2];
+    for slot in 0..2 {
+        let bytes = read(files, ImageFile::State, layout.slot_offset(slot), layout.checkpoint_bytes() as usize)?;
+        if let Some(checkpoint) = checkpoint::decode(layout, uuid, &bytes)? {
+            good[slot as usize] = true;
+            if best.as_ref().is_none_or(|(best, _)| checkpoint.sequence > best.sequence) {
+                best = Some((checkpoint, slot));
+            }
+        }
+    }
+    let damaged = || ImageError::Damaged {
+        file: ImageFile::State,
+        what: "both copies of the checkpoint are damaged".into(),
+    };
+    let (checkpoint, slot) = best.ok_or_else(damaged)?;
+    Ok((checkpoint, slot, good))
+}
+
+impl Loaded {
+    fn read_journal(&mut self, files: &mut dyn Files) -> Result<(), ImageError> {
+        let journal = read(files, ImageFile::Journal, 0, self.layout.journal_bytes as usize)?;
+        let epoch = self.sequence;
+        let mut at = MARKS_BYTES as usize;
+        let (mut last_sequence, mut last_sum) = (0, 0);
+        let mut intents: Vec<(u64, u64, u64)> = Vec::new();
+        while let Some(Decoded { record, place, sum, length }) = Record::decode(&journal[at..], epoch) {
+            let sequence = place.sequence;
+            if sequence != last_sequence + 1 || place.previous != last_sum {
+                break;
+            }
+            if !self.possible(&record) {
+                let what = format!("record {sequence} names what this drive does not have");
+                return Err(ImageError::Damaged { file: ImageFile::Journal, what });
+            }
+            self.ledger.apply(&record);
+            match record.kind {
+                Kind::Flush => intents.retain(|(intended_at, ..)| intended_at.saturating_add(record.c) >= sequence),
+                Kind::Intent => intents.push((sequence, record.a, record.b)),
+                Kind::Contents | Kind::Zeros => self.log(&record),
+                _ => {}
+            }
+            (last_sequence, last_sum) = (sequence, sum);
+            at += length;
+        }
+        let synced = [0, MARK_STRIDE as usize]
+            .into_iter()
+            .filter_map(|at| record::decode_mark(&journal[at..], &self.spec.uuid, epoch))
+            .max()
+            .unwrap_or(0);
+        if last_sequence < synced {
+            let what = format!("record {} is damaged, and was synced up to record {synced}", last_sequence + 1);
+            return Err(ImageError::Damaged { file: ImageFile::Journal, what });
+        }
+        self.records = last_sequence;
+        self.intended = intents.into_iter().flat_map(|(_, first, regions)| first..first + regions).collect();
+        let entries = &self.ledger.entries;
+        self.logged.retain(|logged| logged.generation == entries[logged.zone as usize].generation);
+        Ok(())
+    }
+
+    fn log(&mut self, record: &Record<'_>) {
+        let (zone, generation, first, blocks) = (record.zone, record.generation, record.a, record.b);
+        let lba = self.spec.geometry.zone_start(ZoneIndex(zone)).0 + first;
+        let (tags, data) = if record.kind == Kind::Zeros {
+            (self.codec.of_zeros(lba, generation, blocks).to_vec(), Vec::new())
+        } else {
+            let (tags, data) = record.payload[0].split_at((blocks * self.layout.tag_bytes) as usize);
+            (tags.to_vec(), data.to_vec())
+        };
+        self.logged.push(Logged { zone, generation, first, blocks, tags, data });
+    }
+
+    /// Whether zones and blocks of a record exist.
+    fn possible(&self, record: &Record<'_>) -> bool {
+        let capacity = self.layout.capacity;
+        match record.kind {
+            Kind::Flush => record.pointers().all(|p| p.zone < self.layout.zones && p.pointer <= capacity),
+            Kind::Intent => {
+                let blocks = u64::from(self.layout.conventional) * capacity;
+                record.a.checked_add(record.b).is_some_and(|end| end <= blocks)
+            }
+            Kind::Contents | Kind::Zeros => {
+                let contents = record.b * (self.layout.tag_bytes + self.layout.block_bytes);
+                record.zone < self.layout.zones
+                    && record.a.max(record.b) <= capacity
+                    && record.a + record.b <= capacity
+                    && (record.kind == Kind::Zeros || record.payload[0].len() as u64 == contents)
+            }
+            _ => record.zone < self.layout.zones && record.a.max(record.b) <= capacity,
+        }
+    }
+}
+
+/// Reads exactly so many bytes.
+pub(crate) fn read(files: &mut dyn Files, file: ImageFile, offset: u64, length: usize) -> Result<Vec<u8>, ImageError> {
+    let mut bytes = vec![0; length];
+    match files.read_at(file, offset, &mut bytes) {
+        Ok(found) if found == length => Ok(bytes),
+        Ok(found) => Err(ImageError::Length { file, found: offset + found as u64, expected: offset + length as u64 }),
+        Err(error) => Err(ImageError::File { file, doing: "reading", error }),
+    }
+}

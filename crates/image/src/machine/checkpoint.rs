@@ -1,0 +1,217 @@
+//! Checkpoints: the ledger written out whole, twice, so that the journal can begin anew; and the shutdown in order.
+//!
+//! A checkpoint waits until nobody uses the journal, holds whoever wants to, syncs data and tags, writes and syncs one
+//! copy and then the other. Reads and writes at write pointers go on meanwhile.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use zonda_zoned::{Status, ZoneIndex};
+
+use crate::format::checkpoint;
+use crate::{FileError, FileOperation, ImageFile};
+
+use super::part::{Stage, Work};
+use super::{Image, Role};
+
+/// How far a checkpoint has come.
+#[derive(Debug)]
+pub(super) struct Checkpointing {
+    state: State,
+    wanted: bool,
+    /// A copy may have been written and the checkpoint is not complete: the journal's records would not be found.
+    blocked: bool,
+    /// Of the last complete checkpoint.
+    sequence: u64,
+    /// Parts that may write to the journal, and that a checkpoint waits for.
+    pub(super) users: u32,
+    held: VecDeque<u32>,
+    closing: bool,
+    closed: Option<Result<(), FileError>>,
+    copy: Bytes,
+    clean: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Resting,
+    /// Until nobody uses the journal.
+    Draining,
+    Flushing,
+    Writing(u64),
+    Syncing(u64),
+}
+
+impl Checkpointing {
+    pub(super) fn new(sequence: u64) -> Checkpointing {
+        Checkpointing {
+            state: State::Resting,
+            wanted: false,
+            blocked: false,
+            sequence,
+            users: 0,
+            held: VecDeque::new(),
+            closing: false,
+            closed: None,
+            copy: Bytes::new(),
+            clean: false,
+        }
+    }
+
+    pub(super) fn want(&mut self) {
+        self.wanted = true;
+    }
+
+    /// The ledger has what the journal has no room for: the next copy holds it.
+    pub(super) fn want_for_unrecorded(&mut self) {
+        self.wanted |= !matches!(self.state, State::Draining | State::Flushing);
+    }
+
+    /// Whether records may be written now.
+    pub(super) fn admits(&self) -> bool {
+        self.state == State::Resting && !self.blocked
+    }
+
+    pub(super) fn is_resting(&self) -> bool {
+        self.state == State::Resting
+    }
+
+    pub(super) fn begin_closing(&mut self) {
+        self.closing = true;
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    pub(super) fn closed(&self) -> Option<&Result<(), FileError>> {
+        self.closed.as_ref()
+    }
+
+    pub(super) fn holds(&self) -> usize {
+        self.held.len()
+    }
+}
+
+impl Image {
+    pub(super) fn hold(&mut self, index: u32) {
+        self.parts[index].stage = Stage::Held;
+        self.checkpointing.held.push_back(index);
+        self.checkpointing.wanted |= self.checkpointing.blocked;
+    }
+
+    /// Moves a checkpoint on as far as it goes without waiting.
+    pub(super) fn pump_checkpoint(&mut self) {
+        if self.checkpointing.state == State::Resting {
+            let quiet = self.commands.len() == 0 && self.parts.len() == 0;
+            let last = self.checkpointing.closing && self.checkpointing.closed.is_none() && quiet;
+            if !self.checkpointing.wanted && !last {
+                return;
+            }
+            self.checkpointing.wanted = false;
+            self.checkpointing.state = State::Draining;
+        }
+        let drained = self.checkpointing.users == 0 && self.journal.is_idle() && !self.flush.is_running();
+        if self.checkpointing.state == State::Draining && drained {
+            self.checkpointing.state = State::Flushing;
+            self.begin_round();
+        }
+    }
+
+    /// A round of flushes has ended; if it was the checkpoint's, the ledger is written.
+    pub(super) fn on_round_ended(&mut self, done: bool) {
+        if self.checkpointing.state != State::Flushing {
+            return;
+        }
+        if !done {
+            self.abandon_checkpoint(FileError::Other("data or tags could not be synced".into()));
+            return;
+        }
+        self.checkpointing.clean = self.checkpointing.closing && self.commands.len() == 0 && self.parts.len() == 0;
+        if self.checkpointing.clean {
+            self.note_last_pointers();
+        }
+        let sequence = self.checkpointing.sequence + 1;
+        self.checkpointing.copy = checkpoint::encode(
+            &self.layout,
+            &self.spec.uuid,
+            sequence,
+            self.checkpointing.clean,
+            &self.ledger,
+        );
+        self.checkpointing.blocked = true;
+        self.write_copy(0);
+    }
+
+    /// After a clean stop nobody looks for write pointers. Everything up to them was synced.
+    fn note_last_pointers(&mut self) {
+        for zone in self.layout.conventional..self.layout.zones {
+            let run = &self.zones[zone as usize];
+            let entry = &mut self.ledger.entries[zone as usize];
+            assert_eq!(run.generation, entry.generation, "resets of zone {zone} have ended");
+            if entry.had_zrwa {
+                let view = self.table.zone(ZoneIndex(zone));
+                (entry.pointer, entry.written) = (view.write_pointer_blocks.0, view.written_blocks.0);
+            } else if run.on_file > entry.durable {
+                self.ledger.counters.host_written_blocks += run.on_file - entry.durable;
+                entry.durable = run.on_file;
+            }
+        }
+    }
+
+    fn write_copy(&mut self, slot: u64) {
+        self.checkpointing.state = State::Writing(slot);
+        let pieces = vec![self.checkpointing.copy.clone()];
+        let offset = self.layout.slot_offset(slot);
+        self.emit(Role::Checkpoint, 0, FileOperation::Write { file: ImageFile::State, offset, pieces });
+    }
+
+    pub(super) fn on_checkpoint_file(&mut self, result: Result<(), FileError>) {
+        if let Err(error) = result {
+            self.abandon_checkpoint(error);
+            return;
+        }
+        match self.checkpointing.state {
+            State::Writing(slot) => {
+                self.checkpointing.state = State::Syncing(slot);
+                self.emit(Role::Checkpoint, 0, FileOperation::Sync { file: ImageFile::State });
+            }
+            State::Syncing(0) => self.write_copy(1),
+            State::Syncing(_) => self.complete_checkpoint(),
+            State::Resting | State::Draining | State::Flushing => panic!("no checkpoint is being written"),
+        }
+    }
+
+    fn complete_checkpoint(&mut self) {
+        let checkpointing = &mut self.checkpointing;
+        checkpointing.sequence += 1;
+        checkpointing.state = State::Resting;
+        checkpointing.blocked = false;
+        checkpointing.copy = Bytes::new();
+        if std::mem::take(&mut checkpointing.clean) {
+            checkpointing.closed = Some(Ok(()));
+        }
+        let held = std::mem::take(&mut checkpointing.held);
+        self.journal.restart(checkpointing.sequence);
+        self.intents.durable.clear();
+        self.intents.touched.clear();
+        self.ready.extend(held);
+        self.begin_waiting_flushes();
+    }
+
+    /// What waited for the checkpoint fails; the next part that needs the journal tries again.
+    fn abandon_checkpoint(&mut self, error: FileError) {
+        self.checkpointing.state = State::Resting;
+        self.checkpointing.copy = Bytes::new();
+        if self.checkpointing.closing {
+            self.checkpointing.closed = Some(Err(error));
+        }
+        for index in std::mem::take(&mut self.checkpointing.held) {
+            match self.parts[index].work {
+                Work::Manage(_) => self.refuse_management(index),
+                _ => self.end_part(index, Status::WriteFault),
+            }
+        }
+        self.begin_waiting_flushes();
+    }
+}

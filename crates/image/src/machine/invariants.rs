@@ -1,0 +1,46 @@
+//! What always holds of a running drive, recounted from scratch.
+
+use crate::format::entry::Kept;
+
+use super::Image;
+use super::part::{Stage, Work};
+
+impl Image {
+    /// Recounts everything. Takes time in proportion to zones and commands.
+    ///
+    /// # Panics
+    /// When anything does not hold.
+    pub fn check_invariants(&self) {
+        self.table.check_invariants();
+        let mut in_zones = 0;
+        for (zone, run) in self.zones.iter().enumerate() {
+            in_zones += run.parts.len();
+            let parts = || run.parts.iter().map(|&index| &self.parts[index]);
+            assert!(parts().all(|part| part.zone as usize == zone && !part.released), "parts of zone {zone}");
+            assert_eq!(run.exclusive as usize, parts().filter(|part| part.is_exclusive()).count(), "zone {zone}");
+            let overwrites = parts().filter(|part| matches!(part.work, Work::Overwrite { .. } | Work::Zero { .. }));
+            assert_eq!(run.overwrites as usize, overwrites.count(), "zone {zone}");
+            let order = run.order.iter().map(|&index| &self.parts[index]).filter(|part| !part.doomed);
+            let order: Vec<(u32, u64)> = order.map(|part| (part.generation, part.first)).collect();
+            let in_order = |pair: &[(u32, u64)]| pair[0].0 != pair[1].0 || pair[0].1 < pair[1].1;
+            assert!(order.windows(2).all(in_order), "writes of zone {zone}, generation and first block: {order:?}");
+            assert!(run.failed.is_none() || !run.order.is_empty(), "zone {zone} failed without a write");
+            let entry = &self.ledger.entries[zone];
+            if zone >= self.layout.conventional as usize && !entry.had_zrwa && entry.kept != Kept::Offline {
+                assert!(entry.durable <= run.on_file, "zone {zone}: synced to {}, on file {}", entry.durable, run.on_file);
+            }
+        }
+        let unreleased = self.parts.iter().filter(|(_, part)| !part.released).count();
+        assert_eq!(in_zones, unreleased, "every part is with its zone");
+        let held = self.parts.iter().filter(|(_, part)| part.stage == Stage::Held).count();
+        assert_eq!(held, self.checkpointing.holds(), "parts held for a checkpoint");
+        for (index, part) in self.parts.iter() {
+            let blockers = self.parts.iter().map(|(_, other)| other.waiters.iter().filter(|&&w| w == index).count());
+            assert_eq!(part.blockers as usize, blockers.sum::<usize>(), "part {index} waits");
+        }
+        for (index, run) in self.commands.iter() {
+            let parts = self.parts.iter().filter(|(_, part)| part.command == index).count() as u32;
+            assert!(run.left >= parts, "command {index} waits for {} of {parts}", run.left);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The journal's writer: what is to be recorded goes out in batches, one write and one sync for each.
+
+use bytes::Bytes;
+
+use crate::format::record::{self, Encoded, HEADER_BYTES, Kind, MARK_STRIDE, MARKS_BYTES, Place, Record};
+use crate::{FileOperation, ImageFile};
+
+use super::part::{NOBODY, Work};
+use super::{Image, Role};
+
+/// A record that waits to be written. See format/record.rs for what the fields mean.
+#[derive(Debug)]
+pub(super) struct OwnRecord {
+    pub(super) kind: Kind,
+    pub(super) zone: u32,
+    pub(super) generation: u32,
+    pub(super) a: u64,
+    pub(super) b: u64,
+    pub(super) c: u64,
+    /// The payload: first what is copied, then what is written as it is.
+    pub(super) head: Bytes,
+    pub(super) data: Bytes,
+}
+
+/// The journal since the checkpoint.
+#[derive(Debug)]
+pub(super) struct Journal {
+    epoch: u64,
+    next_sequence: u64,
+    /// Checksum of the last record written, and of the last one of the batch that is out.
+    last_sum: u32,
+    batch_sum: u32,
+    failed_batches: u32,
+    /// Where the next batch goes.
+    tail: u64,
+    stage: Stage,
+    pending: Vec<OwnRecord>,
+    pending_bytes: u64,
+    /// Parts that wait for what is pending, and for the batch that is out.
+    pending_parts: Vec<u32>,
+    batch_parts: Vec<u32>,
+    batch_bytes: u64,
+    batch_records: u64,
+    /// What the parts that have entered may still record.
+    reserved: u64,
+    mark: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Idle,
+    Writing,
+    Syncing,
+    /// Noting that the batch is synced, after its parts went on.
+    Marking,
+    /// Making sure that a batch which failed is not found by a recovery.
+    Voiding,
+}
+
+impl OwnRecord {
+    pub(super) fn new(kind: Kind, zone: u32, generation: u32) -> OwnRecord {
+        OwnRecord { kind, zone, generation, a: 0, b: 0, c: 0, head: Bytes::new(), data: Bytes::new() }
+    }
+
+    fn view(&self) -> Record<'_> {
+        let OwnRecord { kind, zone, generation, a, b, c, .. } = *self;
+        Record { kind, zone, generation, a, b, c, payload: [&self.head, &self.data] }
+    }
+}
+
+impl Journal {
+    pub(super) fn new(epoch: u64) -> Journal {
+        Journal {
+            epoch,
+            next_sequence: 1,
+            last_sum: 0,
+            batch_sum: 0,
+            failed_batches: 0,
+            tail: MARKS_BYTES,
+            stage: Stage::Idle,
+            pending: Vec::new(),
+            pending_bytes: 0,
+            pending_parts: Vec::new(),
+            batch_parts: Vec::new(),
+            batch_bytes: 0,
+            batch_records: 0,
+            reserved: 0,
+            mark: 0,
+        }
+    }
+
+    /// Begins anew, behind another checkpoint.
+    pub(super) fn restart(&mut self, epoch: u64) {
+        assert!(self.is_idle() && self.reserved == 0, "a checkpoint waits for the journal");
+        *self = Journal::new(epoch);
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.stage == Stage::Idle && self.pending.is_empty()
+    }
+
+    /// Bytes written since the checkpoint.
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.tail - MARKS_BYTES
+    }
+
+    fn has_room(&self, bytes: u64, journal_bytes: u64) -> bool {
+        let batch = if matches!(self.stage, Stage::Writing | Stage::Syncing) { self.batch_bytes } else { 0 };
+        self.tail + batch + self.pending_bytes + self.reserved + bytes <= journal_bytes
+    }
+}
+
+impl Image {
+    /// A part that may write to the journal asks whether it may go on now. If not, it is held until the next checkpoint.
+    pub(super) fn enter_journal(&mut self, index: u32) -> bool {
+        let needed = self.record_bytes(index);
+        let room = self.journal.has_room(needed, self.layout.journal_bytes);
+        if !self.checkpointing.admits() || !room {
+            if !room {
+                self.checkpointing.want();
+            }
+            self.hold(index);
+            return false;
+        }
+        self.journal.reserved += needed;
+        self.parts[index].reserved_bytes = needed;
+        self.checkpointing.users += 1;
+        true
+    }
+
+    /// A part that entered has ended.
+    pub(super) fn leave_journal(&mut self, index: u32) {
+        self.journal.reserved -= std::mem::take(&mut self.parts[index].reserved_bytes);
+        self.checkpointing.users -= 1;
+    }
+
+    /// The longest record that a part may write.
+    fn record_bytes(&self, index: u32) -> u64 {
+        let payload = match &self.parts[index].work {
+            Work::Overwrite { data: Some(data), tags, .. } if self.layout.logs_contents => data.len() + tags.len(),
+            Work::Manage(manage) => manage.extension.len(),
+            _ => 0,
+        };
+        (HEADER_BYTES + payload).next_multiple_of(8) as u64
+    }
+
+    /// Adds a record: the ledger has it at once, the journal with the next batch. `part` hears of the sync; without a part
+    /// the record may be left out for want of room, and comes with the next checkpoint.
+    pub(super) fn push_record(&mut self, record: OwnRecord, part: u32) {
+        self.ledger.apply(&record.view());
+        let bytes = record.view().length() as u64;
+        if part == NOBODY {
+            if !self.checkpointing.admits() || !self.journal.has_room(bytes, self.layout.journal_bytes) {
+                self.checkpointing.want_for_unrecorded();
+                return;
+            }
+        } else {
+            self.journal.reserved -= std::mem::take(&mut self.parts[part].reserved_bytes);
+            self.journal.pending_parts.push(part);
+        }
+        self.journal.pending_bytes += bytes;
+        self.journal.pending.push(record);
+    }
+
+    /// Sends the next batch off.
+    pub(super) fn pump_journal(&mut self) {
+        let journal = &mut self.journal;
+        if journal.stage != Stage::Idle || journal.pending.is_empty() {
+            return;
+        }
+        let mut pieces = Vec::with_capacity(journal.pending.len());
+        journal.batch_records = journal.pending.len() as u64;
+        journal.batch_sum = journal.last_sum;
+        for (sequence, record) in (journal.next_sequence..).zip(journal.pending.drain(..)) {
+            let place = Place {
+                epoch: journal.epoch,
+                sequence,
+                previous: journal.batch_sum,
+                failed_batches: journal.failed_batches,
+            };
+            let Encoded { head, padding, sum } = record.view().encode(place);
+            journal.batch_sum = sum;
+            pieces.push(head);
+            if !record.data.is_empty() {
+                pieces.push(record.data);
+            }
+            if padding > 0 {
+                pieces.push(Bytes::from_static(&[0; 8][..padding]));
+            }
+        }
+        journal.batch_bytes = std::mem::take(&mut journal.pending_bytes);
+        journal.batch_parts = std::mem::take(&mut journal.pending_parts);
+        journal.stage = Stage::Writing;
+        let offset = journal.tail;
+        assert!(offset + journal.batch_bytes <= self.layout.journal_bytes, "a batch has its room");
+        self.emit(Role::Journal, 0, FileOperation::Write { file: ImageFile::Journal, offset, pieces });
+    }
+
+    pub(super) fn on_journal_file(&mut self, done: bool) {
+        match self.journal.stage {
+            Stage::Writing if done && !self.journal.batch_parts.is_empty() => {
+                self.journal.stage = Stage::Syncing;
+                self.emit(Role::Journal, 0, FileOperation::Sync { file: ImageFile::Journal });
+            }
+            Stage::Writing if done => self.batch_is_written(),
+            Stage::Syncing if done => {
+                self.batch_is_written();
+                self.mark_synced();
+            }
+            Stage::Writing | Stage::Syncing => self.batch_has_failed(),
+            Stage::Marking | Stage::Voiding => self.journal.stage = Stage::Idle,
+            Stage::Idle => panic!("the journal has no operation out"),
+        }
+    }
+
+    fn batch_is_written(&mut self) {
+        let journal = &mut self.journal;
+        journal.tail += journal.batch_bytes;
+        journal.next_sequence += journal.batch_records;
+        journal.last_sum = journal.batch_sum;
+        journal.stage = Stage::Idle;
+        if journal.used_bytes() > (self.layout.journal_bytes - MARKS_BYTES) / 4 * 3 {
+            self.checkpointing.want();
+        }
+        for part in std::mem::take(&mut self.journal.batch_parts) {
+            self.on_recorded(part, true);
+        }
+    }
+
+    /// So that a damaged record among the synced ones is told from the torn end of the journal.
+    fn mark_synced(&mut self) {
+        let journal = &mut self.journal;
+        journal.stage = Stage::Marking;
+        journal.mark = 1 - journal.mark;
+        let mark = record::encode_mark(&self.spec.uuid, journal.epoch, journal.next_sequence - 1);
+        let offset = journal.mark * MARK_STRIDE;
+        self.emit(Role::Journal, 0, FileOperation::Write { file: ImageFile::Journal, offset, pieces: vec![mark] });
+    }
+
+    fn batch_has_failed(&mut self) {
+        let offset = self.journal.tail;
+        self.journal.stage = Stage::Voiding;
+        // What the failed batch left behind the next one must not be taken for its continuation.
+        self.journal.failed_batches += 1;
+        let pieces = vec![Bytes::from_static(&[0; HEADER_BYTES])];
+        self.emit(Role::Journal, 0, FileOperation::Write { file: ImageFile::Journal, offset, pieces });
+        for part in std::mem::take(&mut self.journal.batch_parts) {
+            self.on_recorded(part, false);
+        }
+    }
+
+    fn on_recorded(&mut self, part: u32, recorded: bool) {
+        match self.parts[part].work {
+            Work::Overwrite { .. } => self.on_overwrite_recorded(part, recorded),
+            Work::Manage(_) => self.on_management_recorded(part, recorded),
+            _ => unreachable!("no other part writes records"),
+        }
+    }
+}

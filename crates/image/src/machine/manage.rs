@@ -1,0 +1,381 @@
+//! Zone management, and zones that give up: a record in the journal, synced, before the acknowledgement.
+
+use zonda_zoned::zones::{ZoneEffect, ZoneSnapshot};
+use zonda_zoned::{CommandId, Outcome, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
+
+use crate::format::entry::{Entry, Kept};
+use crate::format::record::Kind;
+use crate::{Counters, FileOperation, ImageFile};
+
+use super::journal::OwnRecord;
+use super::part::{LedgerUndo, Manage, NOBODY, Part, Stage, Step, Undo, Work};
+use super::{Image, Role};
+
+impl Image {
+    pub(super) fn take_management(
+        &mut self,
+        id: CommandId,
+        action: ZoneAction,
+        target: ZoneTarget,
+    ) -> Result<(), Status> {
+        let before = self.snapshots(&action, target);
+        let mut effects = std::mem::take(&mut self.zone_effects);
+        effects.clear();
+        let result = self.table.manage(&action, target, &mut effects);
+        if result.is_ok() {
+            let command = self.begin_command(id, Outcome::None);
+            for effect in &effects {
+                self.take_effect(command, effect, &action, &before);
+            }
+            self.wait_for_others(command, target, &effects);
+            self.end_one(command, Status::Success);
+        }
+        self.zone_effects = effects;
+        result
+    }
+
+    /// The zones that the action may change, as they are before it, in the order of the zones.
+    fn snapshots(&self, action: &ZoneAction, target: ZoneTarget) -> Vec<(u32, ZoneSnapshot)> {
+        if matches!(action, ZoneAction::Close | ZoneAction::Open { zrwa: false }) {
+            return Vec::new();
+        }
+        let zones = match target {
+            ZoneTarget::Zone(lba) => {
+                let Some(zone) = self.spec.geometry.zone_of(lba) else { return Vec::new() };
+                zone.0..zone.0 + 1
+            }
+            ZoneTarget::All => self.layout.conventional..self.layout.zones,
+        };
+        let all = target == ZoneTarget::All;
+        zones
+            .filter(|&zone| !all || !matches!(self.table.zone(ZoneIndex(zone)).state, ZoneState::Empty | ZoneState::Offline))
+            .map(|zone| (zone, self.table.snapshot(ZoneIndex(zone))))
+            .collect()
+    }
+
+    /// What changed in one zone becomes a part.
+    fn take_effect(
+        &mut self,
+        command: u32,
+        effect: &ZoneEffect,
+        action: &ZoneAction,
+        before: &[(u32, ZoneSnapshot)],
+    ) {
+        // What the controller does beside the action needs no record, and nobody waits for it.
+        let beside = match effect {
+            ZoneEffect::Closed { .. } => !matches!(action, ZoneAction::Close),
+            ZoneEffect::Opened { .. } => !matches!(action, ZoneAction::Open { .. }),
+            _ => false,
+        };
+        if beside {
+            return;
+        }
+        let zone = effect.zone().0;
+        let view = self.table.zone(effect.zone());
+        let zrwa = matches!(
+            action,
+            ZoneAction::Open { zrwa: true } | ZoneAction::SetDescriptorExtension { zrwa: true, .. }
+        );
+        let (kind, steps): (Option<Kind>, &'static [Step]) = match effect {
+            ZoneEffect::Opened { .. } if zrwa => (Some(Kind::Zrwa), &[Step::Punch, Step::Sync, Step::Record]),
+            ZoneEffect::ExtensionSet { .. } if zrwa => (Some(Kind::Extension), &[Step::Punch, Step::Sync, Step::Record]),
+            ZoneEffect::ExtensionSet { .. } => (Some(Kind::Extension), &[Step::Record]),
+            ZoneEffect::Finished { .. } => (Some(Kind::Finish), &[Step::Sync, Step::Record]),
+            ZoneEffect::Reset { .. } => (Some(Kind::Reset), &[Step::Record, Step::Punch]),
+            ZoneEffect::Offlined { .. } => (Some(Kind::Offline), &[Step::Record, Step::Punch]),
+            ZoneEffect::Committed { .. } => (Some(Kind::Commit), &[Step::Record]),
+            ZoneEffect::Opened { .. } | ZoneEffect::Closed { .. } => (None, &[]),
+        };
+        let generation = self.zones[zone as usize].generation;
+        let snapshot = before.binary_search_by_key(&zone, |(zone, _)| *zone).ok().map(|place| before[place].1.clone());
+        let extension = match action {
+            ZoneAction::SetDescriptorExtension { extension, .. } => extension.clone(),
+            _ => Box::default(),
+        };
+        let written = match effect {
+            ZoneEffect::Reset { written_blocks, .. } => written_blocks.0,
+            _ => view.written_blocks.0,
+        };
+        let manage = Manage {
+            kind,
+            steps,
+            at: 0,
+            pointer: view.write_pointer_blocks.0,
+            written,
+            zrwa,
+            extension,
+            undo: snapshot
+                .filter(|_| kind.is_some())
+                .map(|snapshot| Box::new(Undo { snapshot, generation, ledger: None })),
+        };
+        let run = &mut self.zones[zone as usize];
+        match effect {
+            ZoneEffect::Reset { .. } => {
+                run.generation = run.generation.wrapping_add(1);
+                run.had_zrwa = false;
+            }
+            _ => run.had_zrwa |= zrwa && kind.is_some(),
+        }
+        let takes = matches!(kind, Some(Kind::Zrwa | Kind::Extension));
+        let index = self.add_manage(command, zone, generation, manage, takes);
+        if !view.state.is_active() && kind.is_some() {
+            self.releasing.push(index);
+        }
+    }
+
+    fn add_manage(&mut self, command: u32, zone: u32, generation: u32, manage: Manage, takes: bool) -> u32 {
+        let capacity = self.layout.capacity;
+        let part = Part::new(command, zone, generation, 0, capacity, Work::Manage(Box::new(manage)));
+        self.add_waiting(part, takes)
+    }
+
+    /// A command that finds a zone as it asks for it to be ends only when what made it so has ended.
+    fn wait_for_others(&mut self, command: u32, target: ZoneTarget, effects: &[ZoneEffect]) {
+        let zones = match target {
+            ZoneTarget::Zone(lba) => {
+                let zone = self.spec.geometry.zone_of(lba).expect("the table has taken the target");
+                zone.0..zone.0 + 1
+            }
+            ZoneTarget::All => self.layout.conventional..self.layout.zones,
+        };
+        for zone in zones {
+            if self.zones[zone as usize].parts.is_empty() {
+                continue;
+            }
+            if !effects.iter().any(|effect| effect.zone().0 == zone) {
+                self.wait_for_management(command, zone);
+            }
+        }
+    }
+
+    /// The command ends no sooner than everything taken for the zone before.
+    pub(super) fn wait_for_management(&mut self, command: u32, zone: u32) {
+        let generation = self.zones[zone as usize].generation;
+        self.add_manage(command, zone, generation, Manage::waiting(), false);
+    }
+
+    pub(super) fn degrade_zone(&mut self, zone: u32, state: ZoneState) {
+        let before = self.table.zone(ZoneIndex(zone));
+        self.table.degrade(ZoneIndex(zone), state);
+        if before.state == ZoneState::Offline {
+            return;
+        }
+        let (kind, steps): (Kind, &'static [Step]) = if state == ZoneState::Offline {
+            (Kind::Offline, &[Step::Record, Step::Punch])
+        } else {
+            (Kind::ReadOnly, &[Step::Record])
+        };
+        let (pointer, written) = (before.write_pointer_blocks.0, before.written_blocks.0);
+        let manage = Manage { kind: Some(kind), steps, pointer, written, ..Manage::waiting() };
+        let generation = self.zones[zone as usize].generation;
+        let index = self.add_manage(NOBODY, zone, generation, manage, false);
+        self.releasing.push(index);
+    }
+
+    /// A zone that became full without being written to its capacity: the journal learns of it.
+    pub(super) fn note_finished(&mut self, zone: u32) {
+        let view = self.table.zone(ZoneIndex(zone));
+        let (pointer, written) = (view.write_pointer_blocks.0, view.written_blocks.0);
+        let steps = &[Step::Sync, Step::Record];
+        let manage = Manage { kind: Some(Kind::Finish), steps, pointer, written, ..Manage::waiting() };
+        let generation = self.zones[zone as usize].generation;
+        self.add_manage(NOBODY, zone, generation, manage, false);
+    }
+
+    /// Goes on with a management part: to its next step, or to its end.
+    pub(super) fn next_step(&mut self, index: u32) {
+        let part = &mut self.parts[index];
+        let zone = part.zone;
+        let Work::Manage(manage) = &mut part.work else { unreachable!("management") };
+        let Some(&step) = manage.steps.get(manage.at) else {
+            self.end_manage(index, Status::Success);
+            return;
+        };
+        part.stage = Stage::Files;
+        match step {
+            Step::Record => self.record_management(index),
+            Step::Punch => {
+                part.out = 2;
+                let (offset, end) = (self.layout.data_offset(zone, 0), self.layout.data_offset(zone + 1, 0));
+                let hole = FileOperation::PunchHole { file: ImageFile::Data, offset, length: end - offset };
+                self.emit(Role::Data, index, hole);
+                let (offset, end) = (self.layout.tag_offset(zone, 0), self.layout.tag_offset(zone + 1, 0));
+                let hole = FileOperation::PunchHole { file: ImageFile::Tags, offset, length: end - offset };
+                self.emit(Role::Tags, index, hole);
+            }
+            Step::Sync => {
+                part.out = 2;
+                self.emit(Role::Data, index, FileOperation::Sync { file: ImageFile::Data });
+                self.emit(Role::Tags, index, FileOperation::Sync { file: ImageFile::Tags });
+            }
+        }
+    }
+
+    pub(super) fn on_step_files(&mut self, index: u32) {
+        let part = &mut self.parts[index];
+        let failed = std::mem::take(&mut part.failed);
+        let Work::Manage(manage) = &mut part.work else { unreachable!("management") };
+        let recorded = manage.steps[..manage.at].contains(&Step::Record);
+        if failed && manage.steps[manage.at] == Step::Sync {
+            self.flush.sync_failed();
+        }
+        // What was recorded has happened: without its hole a zone only takes up space.
+        let Work::Manage(manage) = &mut self.parts[index].work else { unreachable!("management") };
+        if failed && !recorded {
+            self.undo(index);
+            return;
+        }
+        manage.at += 1;
+        self.next_step(index);
+    }
+
+    fn record_management(&mut self, index: u32) {
+        let part = &mut self.parts[index];
+        part.stage = Stage::Journal;
+        let (zone, generation) = (part.zone, part.generation);
+        let Work::Manage(manage) = &mut part.work else { unreachable!("management") };
+        let kind = manage.kind.expect("a record has a kind");
+        let mut record = OwnRecord::new(kind, zone, generation);
+        let had_zrwa = self.ledger.entries[zone as usize].had_zrwa;
+        let on_file = self.zones[zone as usize].on_file;
+        let (pointer, written) = if had_zrwa { (manage.pointer, manage.written) } else { (on_file, on_file) };
+        let padding = if written == 0 { 0 } else { self.layout.capacity - written };
+        match kind {
+            Kind::Reset | Kind::Offline => record.a = written,
+            Kind::Finish => (record.a, record.b, record.c) = (pointer, written, padding),
+            Kind::ReadOnly | Kind::Commit => (record.a, record.b) = (pointer, written),
+            Kind::Extension => {
+                record.a = u64::from(manage.zrwa);
+                record.head = manage.extension.to_vec().into();
+            }
+            _ => {}
+        }
+        let ledger = LedgerUndo {
+            entry: self.ledger.entries[zone as usize],
+            extension: self.ledger.extensions.get(&zone).cloned(),
+            counters_added: Counters::default(),
+            on_file,
+        };
+        let before = self.ledger.counters;
+        self.push_record(record, index);
+        if kind == Kind::Finish {
+            self.counters.padding_blocks += padding;
+        }
+        if kind == Kind::Reset {
+            self.zones[zone as usize].on_file = 0;
+        }
+        let counters_added = self.ledger.counters.minus(&before);
+        let Work::Manage(manage) = &mut self.parts[index].work else { unreachable!("management") };
+        if let Some(undo) = &mut manage.undo {
+            undo.ledger = Some(LedgerUndo { counters_added, ..ledger });
+        }
+    }
+
+    /// The record of a management part is synced, or was not written.
+    pub(super) fn on_management_recorded(&mut self, index: u32, recorded: bool) {
+        if !recorded {
+            self.undo(index);
+            return;
+        }
+        let Work::Manage(manage) = &mut self.parts[index].work else { unreachable!("management") };
+        manage.at += 1;
+        self.next_step(index);
+    }
+
+    fn end_manage(&mut self, index: u32, status: Status) {
+        if self.parts[index].uses_journal() {
+            self.leave_journal(index);
+        }
+        self.end_part(index, status);
+    }
+
+    /// The part could not be written down: the zone goes back to what it was, and what was taken for it since fails.
+    fn undo(&mut self, index: u32) {
+        self.take_back_management(index);
+        self.end_manage(index, Status::WriteFault);
+    }
+
+    /// As [`undo`](Image::undo), of a part that has not begun.
+    pub(super) fn refuse_management(&mut self, index: u32) {
+        self.take_back_management(index);
+        self.end_part(index, Status::WriteFault);
+    }
+
+    fn take_back_management(&mut self, index: u32) {
+        let part = &mut self.parts[index];
+        let zone = part.zone;
+        let Work::Manage(manage) = &mut part.work else { unreachable!("management") };
+        // What the world did stays in memory, and comes to the next checkpoint.
+        let kind = manage.kind;
+        let Some(undo) = manage.undo.take() else { return };
+        if let Some(ledger) = &undo.ledger {
+            self.ledger.entries[zone as usize] = ledger.entry;
+            self.ledger.counters = self.ledger.counters.minus(&ledger.counters_added);
+            match &ledger.extension {
+                Some(extension) => self.ledger.extensions.insert(zone, extension.clone()),
+                None => self.ledger.extensions.remove(&zone),
+            };
+            if kind == Some(Kind::Finish) {
+                self.counters.padding_blocks -= ledger.counters_added.padding_blocks;
+            }
+            self.zones[zone as usize].on_file = ledger.on_file;
+        }
+        let run = &mut self.zones[zone as usize];
+        run.generation = undo.generation;
+        run.had_zrwa = self.ledger.entries[zone as usize].had_zrwa;
+        let place = run.parts.iter().position(|&other| other == index).expect("a part is with its zone");
+        for i in place + 1..run.parts.len() {
+            self.parts[self.zones[zone as usize].parts[i]].doomed = true;
+        }
+        self.restore_zone(zone, &undo.snapshot);
+    }
+
+    /// Puts a zone back, or makes it full where its resources are gone.
+    fn restore_zone(&mut self, zone: u32, snapshot: &ZoneSnapshot) {
+        let index = ZoneIndex(zone);
+        let on_file = self.zones[zone as usize].on_file;
+        if !self.table.restore(index, snapshot) {
+            let had_zrwa = self.zones[zone as usize].had_zrwa;
+            let entry = Entry { kept: Kept::Finished, had_zrwa, ..Entry::default() };
+            let (pointer, written) = if had_zrwa {
+                let view = self.builder.view(snapshot);
+                (view.write_pointer_blocks.0, view.written_blocks.0)
+            } else {
+                (on_file, on_file)
+            };
+            let extension = self.ledger.extensions.get(&zone).map(|extension| &extension[..]);
+            let restored = self.table.restore(index, &self.builder.zone(&entry, extension, pointer, written));
+            assert!(restored, "a full zone holds no resources");
+            self.note_finished(zone);
+        } else if !self.zones[zone as usize].had_zrwa {
+            self.take_back(zone, on_file);
+        }
+    }
+}
+
+impl Manage {
+    /// Does nothing but wait for its turn.
+    fn waiting() -> Manage {
+        Manage {
+            kind: None,
+            steps: &[],
+            at: 0,
+            pointer: 0,
+            written: 0,
+            zrwa: false,
+            extension: Box::default(),
+            undo: None,
+        }
+    }
+}
+
+impl Counters {
+    fn minus(&self, other: &Counters) -> Counters {
+        Counters {
+            host_written_blocks: self.host_written_blocks - other.host_written_blocks,
+            padding_blocks: self.padding_blocks - other.padding_blocks,
+            host_read_blocks: self.host_read_blocks - other.host_read_blocks,
+            erases: self.erases - other.erases,
+        }
+    }
+}

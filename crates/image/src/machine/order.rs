@@ -1,0 +1,193 @@
+//! Parts that touch the same blocks are done in the order of submission.
+
+use bytes::Bytes;
+use zonda_zoned::Status;
+
+use crate::FileError;
+
+use super::part::{NOBODY, Part, Stage, Work};
+use super::{Image, Role};
+
+impl Image {
+    /// Adds a part behind those that its zone has.
+    pub(super) fn add(&mut self, part: Part) -> u32 {
+        self.add_waiting(part, false)
+    }
+
+    /// Adds a part; with `takes_resource` it also waits for the parts that give active resources back.
+    pub(super) fn add_waiting(&mut self, mut part: Part, takes_resource: bool) -> u32 {
+        let zone = part.zone as usize;
+        let waits = self.may_wait(&part);
+        if part.command != NOBODY {
+            self.commands[part.command].left += 1;
+        }
+        let run = &mut self.zones[zone];
+        run.exclusive += u32::from(part.is_exclusive());
+        run.overwrites += u32::from(matches!(part.work, Work::Overwrite { .. } | Work::Zero { .. }));
+        let sequential = matches!(part.work, Work::Sequential { .. });
+        part.stage = Stage::Waiting;
+        let index = self.parts.insert(part);
+        if waits {
+            for i in 0..self.zones[zone].parts.len() {
+                let earlier = self.zones[zone].parts[i];
+                if self.parts[index].conflicts_with(&self.parts[earlier]) {
+                    self.wait_for(index, earlier);
+                }
+            }
+        }
+        if takes_resource {
+            for i in 0..self.releasing.len() {
+                self.wait_for_resource(index, self.releasing[i]);
+            }
+        }
+        let run = &mut self.zones[zone];
+        run.parts.push(index);
+        if sequential {
+            run.order.push_back(index);
+        }
+        if self.parts[index].blockers == 0 {
+            self.ready.push_back(index);
+        }
+        index
+    }
+
+    /// Whether any earlier part can be in the way. A write at the write pointer lies behind everything but management;
+    /// what lies before all writes under way waits for no write.
+    #[inline]
+    fn may_wait(&self, part: &Part) -> bool {
+        let zone = &self.zones[part.zone as usize];
+        if zone.parts.is_empty() {
+            return false;
+        }
+        let only_writes_at_pointer = zone.exclusive == 0 && zone.overwrites == 0;
+        match part.work {
+            Work::Sequential { .. } => zone.exclusive > 0,
+            Work::Read { .. } => !(only_writes_at_pointer && part.end <= zone.on_file),
+            _ => true,
+        }
+    }
+
+    /// A write that fills its zone does so on file once every write before it is there.
+    fn wait_for_resource(&mut self, index: u32, releasing: u32) {
+        let part = &self.parts[releasing];
+        if !matches!(part.work, Work::Sequential { .. }) {
+            self.wait_for(index, releasing);
+            return;
+        }
+        let zone = part.zone as usize;
+        for i in 0..self.zones[zone].order.len() {
+            let earlier = self.zones[zone].order[i];
+            if !self.parts[earlier].released {
+                self.wait_for(index, earlier);
+            }
+        }
+    }
+
+    fn wait_for(&mut self, index: u32, earlier: u32) {
+        self.parts[earlier].waiters.push(index);
+        self.parts[index].blockers += 1;
+    }
+
+    /// A part waits for nothing any more.
+    pub(super) fn start_part(&mut self, index: u32) {
+        let part = &self.parts[index];
+        if part.doomed {
+            self.fail_doomed(index);
+            return;
+        }
+        if part.uses_journal() && !self.enter_journal(index) {
+            return;
+        }
+        match &self.parts[index].work {
+            Work::Read { .. } => self.start_read(index),
+            Work::Sequential { .. } => self.start_sequential(index),
+            Work::Zero { .. } if self.parts[index].blocks() == 0 => self.end_part(index, Status::Success),
+            Work::Zero { .. } => self.write_tags(index),
+            Work::Overwrite { .. } => self.start_overwrite(index),
+            Work::Manage(_) => self.next_step(index),
+        }
+    }
+
+    /// A file operation of a part has ended.
+    pub(super) fn on_part_file(&mut self, index: u32, role: Role, result: Result<Bytes, FileError>) {
+        let part = &mut self.parts[index];
+        part.out -= 1;
+        part.failed |= result.is_err();
+        let bytes = result.ok();
+        match &mut part.work {
+            Work::Read { data, tags, .. } => {
+                let place = if role == Role::Data { data } else { tags };
+                *place = bytes;
+            }
+            Work::Overwrite { found: Some(found), .. } if part.stage == Stage::MendRead => {
+                let place = if role == Role::Data { &mut found.0 } else { &mut found.1 };
+                *place = bytes;
+            }
+            _ => {}
+        }
+        if part.out > 0 {
+            return;
+        }
+        match part.work {
+            Work::Read { .. } => self.end_read(index),
+            Work::Sequential { .. } => self.on_sequential_files(index),
+            Work::Zero { .. } => {
+                let status = if part.failed { Status::WriteFault } else { Status::Success };
+                self.flush.media_is_dirty();
+                self.end_part(index, status);
+            }
+            Work::Overwrite { .. } => self.on_overwrite_files(index),
+            Work::Manage(_) => self.on_step_files(index),
+        }
+    }
+
+    /// A part whose ground has gone: what it builds on has failed.
+    fn fail_doomed(&mut self, index: u32) {
+        match self.parts[index].work {
+            Work::Sequential { .. } => {
+                self.parts[index].stage = Stage::Done;
+                self.settle(self.parts[index].zone);
+            }
+            Work::Read { .. } => self.end_part(index, Status::InternalError),
+            _ => self.end_part(index, Status::WriteFault),
+        }
+    }
+
+    /// The part is out of the way of those that wait for it.
+    pub(super) fn release(&mut self, index: u32) {
+        let part = &mut self.parts[index];
+        if std::mem::replace(&mut part.released, true) {
+            return;
+        }
+        let waiters = std::mem::take(&mut part.waiters);
+        let (exclusive, zone) = (part.is_exclusive(), part.zone as usize);
+        let overwrites = matches!(part.work, Work::Overwrite { .. } | Work::Zero { .. });
+        let run = &mut self.zones[zone];
+        let place = run.parts.iter().position(|&other| other == index).expect("a part is with its zone");
+        run.parts.remove(place);
+        run.exclusive -= u32::from(exclusive);
+        run.overwrites -= u32::from(overwrites);
+        for waiter in waiters {
+            let part = &mut self.parts[waiter];
+            part.blockers -= 1;
+            if part.blockers == 0 {
+                self.ready.push_back(waiter);
+            }
+        }
+    }
+
+    /// The part has ended, and was released before.
+    pub(super) fn retire(&mut self, index: u32, status: Status) {
+        let part = self.parts.remove(index);
+        if !self.releasing.is_empty() {
+            self.releasing.retain(|&other| other != index);
+        }
+        self.end_one(part.command, status);
+    }
+
+    /// Releases and retires.
+    pub(super) fn end_part(&mut self, index: u32, status: Status) {
+        self.release(index);
+        self.retire(index, status);
+    }
+}

@@ -1,0 +1,206 @@
+//! What is under way: commands, and their parts. A part is what a command does in one zone.
+
+use bytes::Bytes;
+use zonda_zoned::zones::ZoneSnapshot;
+use zonda_zoned::{BlockBuffer, CommandId, Outcome, Status};
+
+use crate::Counters;
+use crate::format::entry::Entry;
+use crate::format::record::Kind;
+
+/// No part, no command.
+pub(super) const NOBODY: u32 = u32::MAX;
+
+/// A command under way.
+#[derive(Debug)]
+pub(super) struct CommandRun {
+    pub(super) id: CommandId,
+    /// Parts that have not ended.
+    pub(super) left: u32,
+    /// The first error of its parts, else success.
+    pub(super) status: Status,
+    /// What it returns if it succeeds.
+    pub(super) outcome: Outcome,
+    /// Of a read.
+    pub(super) read: Option<Box<ReadRun>>,
+}
+
+/// What a read has brought together.
+#[derive(Debug)]
+pub(super) struct ReadRun {
+    pub(super) blocks: u64,
+    /// Absent until the first part has come; a part that is all of the command leaves its own bytes here.
+    pub(super) found: Option<BlockBuffer>,
+    /// Data and metadata of a read of several parts, or of one that is partly unwritten.
+    pub(super) assembled: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// What a command does in one zone.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) command: u32,
+    pub(super) zone: u32,
+    /// The zone's when the command was taken.
+    pub(super) generation: u32,
+    /// Blocks of the zone, from `first` up to `end`.
+    pub(super) first: u64,
+    pub(super) end: u64,
+    pub(super) work: Work,
+    pub(super) stage: Stage,
+    /// Earlier parts that it waits for.
+    pub(super) blockers: u32,
+    /// Later parts that wait for it.
+    pub(super) waiters: Vec<u32>,
+    /// File operations that are out.
+    pub(super) out: u8,
+    /// One of them failed.
+    pub(super) failed: bool,
+    /// Room in the journal that is kept for it.
+    pub(super) reserved_bytes: u64,
+    /// It is in nobody's way any more.
+    pub(super) released: bool,
+    /// An earlier part that it builds on has failed: it fails without being started.
+    pub(super) doomed: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Work {
+    Read {
+        /// Its first block, counted from the first one of the command.
+        place: u64,
+        data: Option<Bytes>,
+        tags: Option<Bytes>,
+    },
+    /// A write at the write pointer of a zone without ZRWA. No data: zeros.
+    Sequential { data: Option<Bytes>, tags: Bytes },
+    /// Tags of blocks of zeros over those of a zone without ZRWA.
+    Zero { tags: Bytes },
+    /// A write in a conventional zone or a ZRWA. No data: zeros.
+    Overwrite {
+        data: Option<Bytes>,
+        tags: Bytes,
+        /// It is a write of the host, rather than a deallocation.
+        counts: bool,
+        /// While a failed write is mended: what data and tags are on file.
+        found: Option<Box<(Option<Bytes>, Option<Bytes>)>>,
+    },
+    /// Excludes everything else in its zone.
+    Manage(Box<Manage>),
+}
+
+/// A management command to one zone.
+#[derive(Debug)]
+pub(super) struct Manage {
+    /// Without a kind it only waits for what was taken before.
+    pub(super) kind: Option<Kind>,
+    pub(super) steps: &'static [Step],
+    pub(super) at: usize,
+    /// Of the record: see format/record.rs.
+    pub(super) pointer: u64,
+    pub(super) written: u64,
+    pub(super) zrwa: bool,
+    pub(super) extension: Box<[u8]>,
+    pub(super) undo: Option<Box<Undo>>,
+}
+
+/// What a management command changed, until its record is synced.
+#[derive(Debug)]
+pub(super) struct Undo {
+    pub(super) snapshot: ZoneSnapshot,
+    /// The zone's generation before the command was taken.
+    pub(super) generation: u32,
+    /// What the ledger had when the record was made; absent before.
+    pub(super) ledger: Option<LedgerUndo>,
+}
+
+#[derive(Debug)]
+pub(super) struct LedgerUndo {
+    pub(super) entry: Entry,
+    pub(super) extension: Option<Box<[u8]>>,
+    pub(super) counters_added: Counters,
+    pub(super) on_file: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Holes in data and tags.
+    Punch,
+    /// Sync data and tags.
+    Sync,
+    /// Write the journal record and sync it.
+    Record,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// For earlier parts, or for its turn.
+    Waiting,
+    /// For the end of a checkpoint.
+    Held,
+    /// For its journal record.
+    Journal,
+    /// For its data, before its tags are written.
+    Data,
+    /// For files.
+    Files,
+    /// A sequential write that waits to be acknowledged in its turn.
+    Done,
+    /// A failed overwrite looks at what is on file.
+    MendRead,
+    /// A failed overwrite writes tags for what is on file; a failed sequential write clears tags.
+    MendWrite,
+    /// A failed sequential write syncs the cleared tags.
+    MendSync,
+}
+
+impl Part {
+    pub(super) fn new(command: u32, zone: u32, generation: u32, first: u64, end: u64, work: Work) -> Part {
+        Part {
+            command,
+            zone,
+            generation,
+            first,
+            end,
+            work,
+            stage: Stage::Waiting,
+            blockers: 0,
+            waiters: Vec::new(),
+            out: 0,
+            failed: false,
+            reserved_bytes: 0,
+            released: false,
+            doomed: false,
+        }
+    }
+
+    pub(super) fn blocks(&self) -> u64 {
+        self.end - self.first
+    }
+
+    pub(super) fn is_exclusive(&self) -> bool {
+        matches!(self.work, Work::Manage(_))
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(self.work, Work::Read { .. })
+    }
+
+    /// The one rule of order within a zone: what touches the same blocks is done in the order of submission, unless
+    /// both read; management touches all blocks.
+    pub(super) fn conflicts_with(&self, earlier: &Part) -> bool {
+        if self.is_exclusive() || earlier.is_exclusive() {
+            return true;
+        }
+        let overlap = self.first < earlier.end && earlier.first < self.end;
+        overlap && !(self.is_read() && earlier.is_read())
+    }
+
+    /// Whether it needs the journal to hold still while a checkpoint is written.
+    pub(super) fn uses_journal(&self) -> bool {
+        match &self.work {
+            Work::Overwrite { .. } => true,
+            Work::Manage(manage) => manage.kind.is_some(),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Reads: every block is held against its tag.
+
+use bytes::{Bytes, BytesMut};
+use zonda_zoned::{BlockBuffer, Outcome, Payload, Status};
+
+use crate::format::tag::Verdict;
+use crate::{FileOperation, ImageFile};
+
+use super::part::{ReadRun, Stage, Work};
+use super::{Image, Role};
+
+impl Image {
+    pub(super) fn start_read(&mut self, index: u32) {
+        let part = &mut self.parts[index];
+        if part.blocks() == 0 {
+            // A write that failed has taken back all that this part was to read.
+            self.end_part(index, Status::Success);
+            return;
+        }
+        part.stage = Stage::Files;
+        part.out = 2;
+        let (zone, first, blocks) = (part.zone, part.first, part.blocks());
+        let offset = self.layout.data_offset(zone, first);
+        let length = (blocks * self.layout.block_bytes) as usize;
+        self.emit(Role::Data, index, FileOperation::Read { file: ImageFile::Data, offset, length });
+        let offset = self.layout.tag_offset(zone, first);
+        let length = (blocks * self.layout.tag_bytes) as usize;
+        self.emit(Role::Tags, index, FileOperation::Read { file: ImageFile::Tags, offset, length });
+    }
+
+    pub(super) fn end_read(&mut self, index: u32) {
+        let part = &mut self.parts[index];
+        let Work::Read { place, data, tags } = &mut part.work else { unreachable!("a read") };
+        let (place, data, tags) = (*place, data.take(), tags.take());
+        let status = match (data, tags) {
+            (Some(data), Some(tags)) => self.verify_read(index, place, data, &tags),
+            _ => Status::UnrecoveredReadError,
+        };
+        self.end_part(index, status);
+    }
+
+    fn verify_read(&mut self, index: u32, place: u64, data: Bytes, tags: &Bytes) -> Status {
+        let part = &self.parts[index];
+        let (command, blocks) = (part.command, part.blocks());
+        let (block_bytes, tag_bytes) = (self.layout.block_bytes as usize, self.codec.tag_bytes());
+        if data.len() as u64 != blocks * self.layout.block_bytes || tags.len() as u64 != blocks * self.layout.tag_bytes {
+            return Status::UnrecoveredReadError;
+        }
+        let may_be_unwritten = self.may_be_unwritten(part.zone);
+        let lba = self.lba(part.zone, part.first);
+        let mut zeros: Vec<usize> = Vec::new();
+        for i in 0..blocks as usize {
+            let (tag, data) = (&tags[i * tag_bytes..][..tag_bytes], &data[i * block_bytes..][..block_bytes]);
+            match self.codec.verify(tag, lba + i as u64, part.generation, data) {
+                Verdict::Data => {}
+                Verdict::Zeros => zeros.push(i),
+                Verdict::Unwritten if may_be_unwritten => zeros.push(i),
+                Verdict::Unwritten | Verdict::Mismatch | Verdict::Foreign => return Status::UnrecoveredReadError,
+            }
+        }
+        let metadata = self.metadata_of(tags);
+        let read = self.commands[command].read.as_deref_mut().expect("the command is a read");
+        let data = if zeros.is_empty() { data } else { with_zeros(data, &zeros, block_bytes) };
+        if place == 0 && blocks == read.blocks {
+            read.found = Some(BlockBuffer { data, metadata });
+            return Status::Success;
+        }
+        let metadata_bytes = self.codec.metadata_bytes();
+        let total = read.blocks as usize;
+        let assembled =
+            read.assembled.get_or_insert_with(|| (vec![0; total * block_bytes], vec![0; total * metadata_bytes]));
+        assembled.0[place as usize * block_bytes..][..data.len()].copy_from_slice(&data);
+        assembled.1[place as usize * metadata_bytes..][..metadata.len()].copy_from_slice(&metadata);
+        Status::Success
+    }
+
+    /// The metadata of consecutive blocks, out of their tags.
+    fn metadata_of(&self, tags: &[u8]) -> Bytes {
+        let metadata_bytes = self.codec.metadata_bytes();
+        if metadata_bytes == 0 {
+            return Bytes::new();
+        }
+        let tag_bytes = self.codec.tag_bytes();
+        let mut metadata = BytesMut::with_capacity(tags.len() / tag_bytes * metadata_bytes);
+        for tag in tags.chunks_exact(tag_bytes) {
+            metadata.extend_from_slice(&tag[crate::format::tag::TAG_BYTES..][..metadata_bytes]);
+        }
+        metadata.freeze()
+    }
+
+    /// What a read returns; blocks that no part has brought are zeros.
+    pub(super) fn read_outcome(&mut self, read: ReadRun) -> Outcome {
+        self.counters.host_read_blocks += read.blocks;
+        let buffer = match (read.found, read.assembled) {
+            (Some(found), _) => found,
+            (None, Some((data, metadata))) => BlockBuffer { data: data.into(), metadata: metadata.into() },
+            (None, None) => BlockBuffer {
+                data: vec![0; (read.blocks * self.layout.block_bytes) as usize].into(),
+                metadata: vec![0; read.blocks as usize * self.codec.metadata_bytes()].into(),
+            },
+        };
+        Outcome::Data(Payload::Bytes(Box::new(buffer)))
+    }
+}
+
+/// The data with some blocks replaced by zeros; copied only if someone else holds them.
+fn with_zeros(data: Bytes, zeros: &[usize], block_bytes: usize) -> Bytes {
+    let mut data = data.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+    for &block in zeros {
+        data[block * block_bytes..][..block_bytes].fill(0);
+    }
+    data.freeze()
+}

@@ -1,0 +1,228 @@
+//! Writes at a write pointer: acknowledged in order, so that no hole comes before an acknowledged block; and what a failed
+//! one takes back.
+//!
+//! When a write fails, the writes behind it in the same generation of the zone fail too. Once none of them is under way, the tags behind the last good block are cleared and synced, so that no recovery finds them; then the
+//! write pointer goes back, the writes end with WriteFault, and the zone can be written again.
+
+use bytes::Bytes;
+use zonda_zoned::{Blocks, Status, ZoneIndex, ZoneState};
+
+use crate::format::entry::{Entry, Kept};
+use crate::{FileOperation, ImageFile};
+
+use super::part::{Stage, Work};
+use super::{Image, Role};
+
+/// The first write that failed in a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failed {
+    pub(super) first: u64,
+    pub(super) generation: u32,
+    /// Tags are being cleared.
+    mending: bool,
+}
+
+impl Image {
+    pub(super) fn start_sequential(&mut self, index: u32) {
+        let part = &mut self.parts[index];
+        let zone = part.zone;
+        if self.zones[zone as usize].failed.is_some_and(|failed| part.first >= failed.first) {
+            part.failed = true;
+            part.stage = Stage::Done;
+            self.settle(zone);
+            return;
+        }
+        self.write_data_and_tags(index);
+    }
+
+    /// The writes of a part: in any order, since a block counts when both are there. An overwrite that is in the journal
+    /// writes its tags later, so that an error of the data leaves the old tags.
+    pub(super) fn write_data_and_tags(&mut self, index: u32) {
+        let part = &mut self.parts[index];
+        let (Work::Sequential { data, .. } | Work::Overwrite { data, .. }) = &part.work else {
+            unreachable!("a part without data");
+        };
+        let offset = self.layout.data_offset(part.zone, part.first);
+        let operation = match data {
+            Some(data) => Some(FileOperation::Write { file: ImageFile::Data, offset, pieces: vec![data.clone()] }),
+            // Where blocks are accepted as they are after a crash, zeros must be zeros in the data too.
+            None if matches!(part.work, Work::Overwrite { .. }) && !self.layout.logs_contents => {
+                let length = part.blocks() * self.layout.block_bytes;
+                Some(FileOperation::PunchHole { file: ImageFile::Data, offset, length })
+            }
+            None => None,
+        };
+        let tags_wait = self.layout.logs_contents && matches!(part.work, Work::Overwrite { data: Some(_), .. });
+        if let Some(operation) = operation {
+            part.stage = Stage::Data;
+            part.out += 1;
+            self.emit(Role::Data, index, operation);
+        }
+        if !tags_wait {
+            self.write_tags(index);
+        }
+    }
+
+    pub(super) fn write_tags(&mut self, index: u32) {
+        let part = &mut self.parts[index];
+        let (Work::Sequential { tags, .. } | Work::Overwrite { tags, .. } | Work::Zero { tags }) = &part.work else {
+            unreachable!("a part without tags");
+        };
+        // A part may have become shorter since its tags were made.
+        let pieces = vec![tags.slice(..((part.end - part.first) * self.layout.tag_bytes) as usize)];
+        let offset = self.layout.tag_offset(part.zone, part.first);
+        part.stage = Stage::Files;
+        part.out += 1;
+        self.emit(Role::Tags, index, FileOperation::Write { file: ImageFile::Tags, offset, pieces });
+    }
+
+    pub(super) fn on_sequential_files(&mut self, index: u32) {
+        let part = &mut self.parts[index];
+        let zone = part.zone;
+        match part.stage {
+            Stage::MendWrite => self.sync_cleared_tags(index),
+            Stage::MendSync => self.end_mending(zone),
+            _ => {
+                part.stage = Stage::Done;
+                let (first, generation, failed) = (part.first, part.generation, part.failed);
+                if failed {
+                    let earliest = self.zones[zone as usize].failed.map_or(first, |failed| failed.first.min(first));
+                    self.zones[zone as usize].failed = Some(Failed { first: earliest, generation, mending: false });
+                } else if self.zones[zone as usize].failed.is_none() {
+                    self.release(index);
+                }
+                self.settle(zone);
+            }
+        }
+    }
+
+    /// Acknowledges what is at its turn, and begins to mend once everything under way behind a failure has ended.
+    pub(super) fn settle(&mut self, zone: u32) {
+        while let Some(&index) = self.zones[zone as usize].order.front() {
+            let part = &self.parts[index];
+            if part.stage != Stage::Done {
+                break;
+            }
+            let failed = self.zones[zone as usize].failed;
+            if failed.is_some_and(|failed| failed.generation == part.generation && part.first >= failed.first) {
+                break;
+            }
+            self.zones[zone as usize].order.pop_front();
+            let (end, blocks, doomed) = (part.end, part.blocks(), part.doomed);
+            self.release(index);
+            if doomed {
+                self.retire(index, Status::WriteFault);
+                continue;
+            }
+            self.zones[zone as usize].on_file = end;
+            self.counters.host_written_blocks += blocks;
+            self.note_dirty(zone);
+            self.retire(index, Status::Success);
+        }
+        let Some(failed) = self.zones[zone as usize].failed.filter(|failed| !failed.mending) else { return };
+        let order = &self.zones[zone as usize].order;
+        let first = order.front().map(|&index| &self.parts[index]).expect("the failed write is still in its turn");
+        if first.generation != failed.generation || first.first < failed.first {
+            return;
+        }
+        let mut concerned = order.iter().map(|&index| &self.parts[index]);
+        // Those that wait for management in between are not under way, and never will be.
+        if concerned.all(|part| part.generation != failed.generation || part.out == 0) {
+            self.begin_mending(zone, failed);
+        }
+    }
+
+    fn begin_mending(&mut self, zone: u32, failed: Failed) {
+        let run = &self.zones[zone as usize];
+        let first = *run.order.front().expect("the failed write is still in its turn");
+        assert_eq!(self.parts[first].first, failed.first, "all before the failed write are acknowledged");
+        let concerned = run.order.iter().map(|&index| &self.parts[index]);
+        let end = concerned.filter(|part| part.generation == failed.generation).map(|part| part.end).max();
+        let blocks = end.expect("the failed write is one of them") - failed.first;
+        self.zones[zone as usize].failed = Some(Failed { mending: true, ..failed });
+        let part = &mut self.parts[first];
+        part.stage = Stage::MendWrite;
+        part.failed = false;
+        part.out += 1;
+        let offset = self.layout.tag_offset(zone, failed.first);
+        let pieces = vec![Bytes::from(vec![0; (blocks * self.layout.tag_bytes) as usize])];
+        self.emit(Role::Tags, first, FileOperation::Write { file: ImageFile::Tags, offset, pieces });
+    }
+
+    fn sync_cleared_tags(&mut self, index: u32) {
+        let part = &mut self.parts[index];
+        part.stage = Stage::MendSync;
+        part.out += 1;
+        self.emit(Role::Tags, index, FileOperation::Sync { file: ImageFile::Tags });
+    }
+
+    fn end_mending(&mut self, zone: u32) {
+        let run = &mut self.zones[zone as usize];
+        let failed = run.failed.take().expect("a zone that is mended has failed");
+        let first = *run.order.front().expect("the failed write is still in its turn");
+        let cleared = !self.parts[first].failed;
+        if self.zones[zone as usize].generation == failed.generation {
+            self.take_back(zone, failed.first);
+            if !cleared {
+                // Tags that cannot be cleared may be found by a recovery: no write may lead up to them.
+                self.degrade_zone(zone, ZoneState::ReadOnly);
+            }
+        }
+        for i in 0..self.zones[zone as usize].parts.len() {
+            let part = &mut self.parts[self.zones[zone as usize].parts[i]];
+            if part.generation == failed.generation && part.stage == Stage::Waiting {
+                part.end = part.end.min(failed.first).max(part.first);
+            }
+        }
+        let order = std::mem::take(&mut self.zones[zone as usize].order);
+        for index in order {
+            let part = &mut self.parts[index];
+            if part.generation == failed.generation && part.stage != Stage::Waiting {
+                self.release(index);
+                self.retire(index, Status::WriteFault);
+                continue;
+            }
+            part.doomed |= part.generation == failed.generation;
+            self.zones[zone as usize].order.push_back(index);
+        }
+    }
+
+    /// The write pointer goes back to `to`. A zone that was full and finds no active resource stays full, as if finished.
+    pub(super) fn take_back(&mut self, zone: u32, to: u64) {
+        let index = ZoneIndex(zone);
+        let view = self.table.zone(index);
+        if view.state == ZoneState::Offline || view.write_pointer_blocks.0 <= to {
+            return;
+        }
+        let full_by_writing =
+            view.state == ZoneState::Full && view.write_pointer_blocks == self.spec.geometry.zone_capacity_blocks;
+        if (view.state.is_active() || full_by_writing) && self.table.truncate(index, Blocks(to)) {
+            return;
+        }
+        let kept = if view.state == ZoneState::ReadOnly { Kept::ReadOnly } else { Kept::Finished };
+        let entry = Entry { kept, ..Entry::default() };
+        let descriptors = self.spec.geometry.descriptor_extension_bytes > 0 && view.attributes.extension_valid;
+        let extension = if descriptors { self.extension_of(index) } else { None };
+        let restored = self.table.restore(index, &self.builder.zone(&entry, extension.as_deref(), to, to));
+        assert!(restored, "a zone that is not active holds no resources");
+        if full_by_writing {
+            self.note_finished(zone);
+        }
+    }
+
+    fn extension_of(&self, zone: ZoneIndex) -> Option<Box<[u8]>> {
+        let start = self.spec.geometry.zone_start(zone);
+        let report = self.table.report(start, zonda_zoned::ReportFilter::All, true, true, 1).ok()?;
+        report.zones.into_iter().next()?.extension
+    }
+
+    /// The next flush has something to do, and looks at this zone.
+    pub(super) fn note_dirty(&mut self, zone: u32) {
+        self.flush.media_is_dirty();
+        let run = &mut self.zones[zone as usize];
+        if !run.dirty {
+            run.dirty = true;
+            self.flush.dirty_zones.push(zone);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Commands: the zone table says what becomes of them, and they become parts.
+
+use bytes::Bytes;
+use zonda_zoned::zones::WriteGrant;
+use zonda_zoned::{
+    BlockBuffer, Blocks, Command, CommandId, Completion, Lba, LbaRange, NamespaceId, Operation, Outcome, Payload,
+    Status, ZoneIndex,
+};
+
+use crate::limits::ZERO_CHUNK_BLOCKS;
+
+use super::Image;
+use super::part::{CommandRun, NOBODY, Part, ReadRun, Work};
+
+/// Consecutive blocks of one zone.
+struct Piece {
+    zone: u32,
+    first: u64,
+    end: u64,
+}
+
+impl Image {
+    pub(super) fn take(&mut self, command: Command) {
+        let id = command.id;
+        if command.namespace != NamespaceId::FIRST {
+            self.complete(id, Status::InvalidNamespace);
+            return;
+        }
+        let taken = match command.operation {
+            Operation::Read { start, blocks } => self.take_read(id, start, blocks),
+            Operation::Write { start, blocks, payload } => {
+                let fits = self.fits(&payload, blocks);
+                let granted = self.table.write(start, blocks, fits);
+                granted.map(|grant| self.take_write(id, grant, blocks, payload, Outcome::None))
+            }
+            Operation::Append { zone_start, blocks, payload } => {
+                let fits = self.fits(&payload, blocks);
+                let granted = self.table.append(zone_start, blocks, fits);
+                granted.map(|grant| self.take_write(id, grant, blocks, payload, Outcome::Appended(grant.start)))
+            }
+            Operation::WriteZeroes { start, blocks } => {
+                let granted = self.table.write_zeroes(start, blocks);
+                granted.map(|grant| self.take_write(id, grant, blocks, Payload::None, Outcome::None))
+            }
+            Operation::Deallocate { ranges } => self.take_deallocate(id, &ranges),
+            Operation::Flush => {
+                self.take_flush(id);
+                Ok(())
+            }
+            Operation::ManageZones { action, target } => self.take_management(id, action, target),
+            Operation::ReportZones { start, filter, extended, partial, descriptors_max } => {
+                self.table.report(start, filter, extended, partial, descriptors_max).map(|report| {
+                    let outcome = Outcome::Report(Box::new(report));
+                    self.completions.push_back(Completion { id, status: Status::Success, outcome });
+                })
+            }
+            Operation::ReadChangedZones => {
+                let outcome = Outcome::ChangedZones(Box::new(self.table.take_changed_zones()));
+                self.completions.push_back(Completion { id, status: Status::Success, outcome });
+                Ok(())
+            }
+        };
+        if let Err(status) = taken {
+            self.complete(id, status);
+        }
+    }
+
+    pub(super) fn complete(&mut self, id: CommandId, status: Status) {
+        self.completions.push_back(Completion::of(id, status));
+    }
+
+    /// A command that ends when all its parts have; `left` holds one more until they are all there.
+    pub(super) fn begin_command(&mut self, id: CommandId, outcome: Outcome) -> u32 {
+        self.commands.insert(CommandRun { id, left: 1, status: Status::Success, outcome, read: None })
+    }
+
+    /// One part of a command has ended, or all of them are there.
+    pub(super) fn end_one(&mut self, command: u32, status: Status) {
+        if command == NOBODY {
+            return;
+        }
+        let run = &mut self.commands[command];
+        if run.status.is_success() {
+            run.status = status;
+        }
+        run.left -= 1;
+        if run.left > 0 {
+            return;
+        }
+        let run = self.commands.remove(command);
+        if !run.status.is_success() {
+            self.complete(run.id, run.status);
+            return;
+        }
+        let outcome = match run.read {
+            Some(read) => self.read_outcome(*read),
+            None => run.outcome,
+        };
+        self.completions.push_back(Completion { id: run.id, status: Status::Success, outcome });
+    }
+
+    /// A drive keeps bytes; no bytes can be made of fingerprints.
+    fn fits(&self, payload: &Payload, blocks: Blocks) -> bool {
+        let geometry = &self.spec.geometry;
+        !matches!(payload, Payload::Fingerprints(_))
+            && payload.fits(blocks.0, geometry.block_size_bytes, geometry.metadata_bytes)
+    }
+
+    fn take_read(&mut self, id: CommandId, start: Lba, blocks: Blocks) -> Result<(), Status> {
+        self.table.check_read(start, blocks)?;
+        let command = self.begin_command(id, Outcome::None);
+        self.commands[command].read = Some(Box::new(ReadRun { blocks: blocks.0, found: None, assembled: None }));
+        let mut place = 0;
+        while place < blocks.0 {
+            let Piece { zone, first, end } = self.piece(start.0 + place, blocks.0 - place);
+            let readable = end.min(self.readable(zone));
+            if first < readable {
+                let work = Work::Read { place, data: None, tags: None };
+                self.add(Part::new(command, zone, self.zones[zone as usize].generation, first, readable, work));
+            }
+            place += end - first;
+        }
+        self.end_one(command, Status::Success);
+        Ok(())
+    }
+
+    fn take_write(&mut self, id: CommandId, grant: WriteGrant, blocks: Blocks, payload: Payload, outcome: Outcome) {
+        let command = self.begin_command(id, outcome);
+        let buffer = match payload {
+            Payload::Bytes(buffer) => Some(buffer),
+            Payload::None | Payload::Fingerprints(_) => None,
+        };
+        let at_once = self.blocks_at_once(grant.overwrites, buffer.is_some());
+        // A zone's first write waits for what gives an active resource back, so that a crash never finds too many active.
+        let takes_resource = grant.offset_blocks == Blocks::ZERO && !grant.overwrites;
+        let mut done = 0;
+        let mut last = NOBODY;
+        while done < blocks.0 {
+            let Piece { zone, first, end } = self.piece(grant.start.0 + done, (blocks.0 - done).min(at_once));
+            let length = end - first;
+            let generation = self.zones[zone as usize].generation;
+            let (data, tags) = self.contents(buffer.as_deref(), grant.start.0 + done, done, length, generation);
+            let work = if grant.overwrites {
+                Work::Overwrite { data, tags, counts: true, found: None }
+            } else {
+                Work::Sequential { data, tags }
+            };
+            last = self.add_waiting(Part::new(command, zone, generation, first, end, work), takes_resource);
+            done += length;
+        }
+        if grant.filled {
+            self.releasing.push(last);
+        }
+        self.end_one(command, Status::Success);
+    }
+
+    /// Data and tags of `length` blocks of a write, from its block `skip` on.
+    fn contents(
+        &self,
+        buffer: Option<&BlockBuffer>,
+        lba: u64,
+        skip: u64,
+        length: u64,
+        generation: u32,
+    ) -> (Option<Bytes>, Bytes) {
+        let Some(buffer) = buffer else { return (None, self.codec.of_zeros(lba, generation, length)) };
+        let slice = |bytes: &Bytes, unit: u64| bytes.slice((skip * unit) as usize..((skip + length) * unit) as usize);
+        let data = slice(&buffer.data, self.layout.block_bytes);
+        let metadata = slice(&buffer.metadata, self.codec.metadata_bytes() as u64);
+        let tags = self.codec.of_data(lba, generation, &data, &metadata);
+        (Some(data), tags)
+    }
+
+    /// Blocks that one part may have.
+    fn blocks_at_once(&self, overwrites: bool, has_data: bool) -> u64 {
+        match (overwrites && self.layout.logs_contents, has_data) {
+            (true, true) => self.layout.logged_blocks(),
+            (false, true) => u64::MAX,
+            (_, false) => ZERO_CHUNK_BLOCKS,
+        }
+    }
+
+    fn take_deallocate(&mut self, id: CommandId, ranges: &[LbaRange]) -> Result<(), Status> {
+        self.table.check_deallocate(ranges)?;
+        let command = self.begin_command(id, Outcome::None);
+        for range in ranges {
+            let mut done = 0;
+            while done < range.blocks.0 {
+                let left = (range.blocks.0 - done).min(ZERO_CHUNK_BLOCKS);
+                let Piece { zone, first, end } = self.piece(range.start.0 + done, left);
+                let readable = end.min(self.readable(zone));
+                if first < readable {
+                    self.deallocate_piece(command, zone, first, readable);
+                }
+                // Blocks that are zeros because of a reset are so for good once that is synced.
+                if end > readable && self.zones[zone as usize].exclusive > 0 {
+                    self.wait_for_management(command, zone);
+                }
+                done += end - first;
+            }
+        }
+        self.end_one(command, Status::Success);
+        Ok(())
+    }
+
+    /// Where a block may be overwritten again, its data become zeros too; elsewhere a tag is enough.
+    fn deallocate_piece(&mut self, command: u32, zone: u32, first: u64, end: u64) {
+        let had_zrwa = self.zones[zone as usize].had_zrwa;
+        let view = self.table.zone(ZoneIndex(zone));
+        let overwritable_from = if zone < self.layout.conventional || (had_zrwa && self.layout.logs_contents) {
+            0
+        } else if view.attributes.zrwa_valid {
+            view.write_pointer_blocks.0
+        } else {
+            self.layout.capacity
+        };
+        let middle = overwritable_from.clamp(first, end);
+        let generation = self.zones[zone as usize].generation;
+        for (first, end, overwrites) in [(first, middle, false), (middle, end, true)] {
+            if first == end {
+                continue;
+            }
+            let tags = self.codec.of_zeros(self.lba(zone, first), generation, end - first);
+            let work = if overwrites {
+                Work::Overwrite { data: None, tags, counts: false, found: None }
+            } else {
+                Work::Zero { tags }
+            };
+            self.add(Part::new(command, zone, generation, first, end, work));
+        }
+    }
+
+    /// The blocks from `lba` on that lie in one zone, at most `blocks`.
+    #[inline]
+    fn piece(&self, lba: u64, blocks: u64) -> Piece {
+        let size = self.spec.geometry.zone_size_blocks.0;
+        let first = lba % size;
+        Piece { zone: (lba / size) as u32, first, end: size.min(first + blocks) }
+    }
+
+    /// The offset from which on blocks of a zone read as zeros without a look at the files.
+    #[inline]
+    fn readable(&self, zone: u32) -> u64 {
+        if zone < self.layout.conventional {
+            self.layout.capacity
+        } else {
+            self.table.readable_blocks(ZoneIndex(zone)).0
+        }
+    }
+}

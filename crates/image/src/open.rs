@@ -1,0 +1,129 @@
+//! Opening an image: what a crash left is found, mended and written down before the first command.
+
+use zonda_zoned::ZoneIndex;
+
+use crate::create::{sync, write};
+use crate::examine::{Examined, Mend, build_table, examine};
+use crate::format::layout::Layout;
+use crate::format::{checkpoint, superblock};
+use crate::load::{Loaded, load};
+use crate::machine::Start;
+use crate::media::{sync_media, write_logged};
+use crate::{Files, Image, ImageError, ImageFile};
+
+/// What opening an image found and mended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// The drive had been shut down in order; nothing had to be looked for.
+    pub clean: bool,
+    /// Records that the journal held.
+    pub journal_records: u64,
+    /// Blocks found behind what was known to be synced.
+    pub found_blocks: u64,
+    /// Blocks behind a write pointer that were never acknowledged, and are gone.
+    pub dropped_blocks: u64,
+    /// Blocks that were being overwritten and are accepted as they are.
+    pub accepted_blocks: u64,
+    /// Blocks whose contents were written again from the journal.
+    pub rewritten_blocks: u64,
+    /// Zones that came back full because no active resource was left for them.
+    pub finished_zones: Vec<ZoneIndex>,
+    /// The damaged copy of the superblock was written again.
+    pub superblock_mended: bool,
+    /// One copy of the checkpoint was damaged, or had not been written to its end; both are good now.
+    pub checkpoint_mended: bool,
+}
+
+/// Opens an image. Everything that a crash left is mended and synced when this returns; if it is broken off, it can be
+/// done again. The image must be locked by the caller: two programs with the same image open destroy it.
+///
+/// # Errors
+/// Why the image is refused, and what to do.
+pub fn open(files: &mut dyn Files) -> Result<(Image, RecoveryReport), ImageError> {
+    let mut loaded = load(files)?;
+    let mut report = RecoveryReport {
+        clean: loaded.clean,
+        journal_records: loaded.records,
+        superblock_mended: loaded.superblock_copies_good != [true; 2],
+        checkpoint_mended: loaded.checkpoint_copies_good != [true; 2],
+        rewritten_blocks: loaded.logged.iter().map(|logged| logged.blocks).sum(),
+        ..RecoveryReport::default()
+    };
+    write_logged(files, &loaded)?;
+    let examined = examine(files, &loaded)?;
+    report.found_blocks = examined.found_blocks;
+    report.dropped_blocks = examined.dropped_blocks;
+    mend(files, &loaded.layout, &examined, &mut report)?;
+    if !loaded.clean {
+        sync_media(files)?;
+    }
+    let (table, finished) = build_table(&mut loaded, &examined.zones);
+    report.finished_zones = finished;
+    note_found(&mut loaded, &examined);
+    let sequence = loaded.sequence + 1;
+    let copy = checkpoint::encode(&loaded.layout, &loaded.spec.uuid, sequence, false, &loaded.ledger);
+    // The copy that was read may be in the page cache alone: it must last while the other one is written over.
+    sync(files, ImageFile::State)?;
+    for slot in [1 - loaded.slot, loaded.slot] {
+        write(files, ImageFile::State, loaded.layout.slot_offset(slot), &copy)?;
+        sync(files, ImageFile::State)?;
+    }
+    if report.superblock_mended {
+        mend_superblock(files, &loaded)?;
+    }
+    let Loaded { spec, layout, codec, ledger, .. } = loaded;
+    Ok((Image::start(Start { spec, layout, codec, ledger, table, sequence }), report))
+}
+
+fn mend(
+    files: &mut dyn Files,
+    layout: &Layout,
+    examined: &Examined,
+    report: &mut RecoveryReport,
+) -> Result<(), ImageError> {
+    for mend in &examined.mends {
+        match mend {
+            Mend::Clear { zone, first, end } => {
+                let zeros = vec![0; ((end - first) * layout.tag_bytes) as usize];
+                write(files, ImageFile::Tags, layout.tag_offset(*zone, *first), &zeros)?;
+            }
+            Mend::Zero { zone, first, end } => {
+                let offset = layout.data_offset(*zone, *first);
+                let length = (end - first) * layout.block_bytes;
+                files.punch_hole(ImageFile::Data, offset, length).map_err(|error| ImageError::File {
+                    file: ImageFile::Data,
+                    doing: "punching a hole",
+                    error,
+                })?;
+            }
+            Mend::Accept { zone, block, tag } => {
+                write(files, ImageFile::Tags, layout.tag_offset(*zone, *block), tag)?;
+                report.accepted_blocks += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Brings the ledger up to what was found and is synced now.
+pub(crate) fn note_found(loaded: &mut Loaded, examined: &Examined) {
+    let first = loaded.layout.conventional as usize;
+    for (entry, found) in loaded.ledger.entries.iter_mut().zip(&examined.zones).skip(first) {
+        loaded.ledger.counters.host_written_blocks += entry.uncounted(found.pointer);
+        if entry.had_zrwa {
+            (entry.pointer, entry.written) = (found.pointer, found.written);
+        }
+        entry.durable = entry.durable.max(found.pointer);
+    }
+}
+
+/// The damaged copy is written again, from the good one.
+fn mend_superblock(files: &mut dyn Files, loaded: &Loaded) -> Result<(), ImageError> {
+    let copy = superblock::encode(&loaded.spec);
+    for (i, good) in loaded.superblock_copies_good.into_iter().enumerate() {
+        if !good {
+            write(files, ImageFile::Superblock, (i * copy.len()) as u64, &copy)?;
+        }
+    }
+    sync(files, ImageFile::Superblock)
+}

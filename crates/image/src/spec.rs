@@ -1,0 +1,58 @@
+//! What an image is made from.
+
+use zonda_zoned::Geometry;
+
+use crate::format::layout::Layout;
+use crate::format::superblock::PROFILE_BYTES_MAX;
+use crate::limits::JOURNAL_BYTES_DEFAULT;
+use crate::{ImageError, limits};
+
+/// What an image is made from, and what its superblock keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageSpec {
+    /// Shape and limits of the namespace.
+    pub geometry: Geometry,
+    /// The text of the profile that the geometry came from; not looked at here. At most 28 KiB.
+    pub profile: String,
+    /// The drive's own number.
+    pub uuid: [u8; 16],
+    /// Length of the journal file. Longer means fewer checkpoints and a longer recovery.
+    pub journal_bytes: u64,
+}
+
+impl ImageSpec {
+    /// A specification with the usual journal length.
+    #[must_use]
+    pub fn new(geometry: Geometry, profile: String, uuid: [u8; 16]) -> ImageSpec {
+        let journal_bytes = JOURNAL_BYTES_DEFAULT.max(Layout::journal_bytes_min(&geometry));
+        ImageSpec { geometry, profile, uuid, journal_bytes }
+    }
+
+    /// Says whether an image can be made of it.
+    ///
+    /// # Errors
+    /// What is wrong, and what it must be.
+    pub fn validate(&self) -> Result<(), ImageError> {
+        self.geometry.validate()?;
+        if self.profile.len() > PROFILE_BYTES_MAX {
+            return Err(ImageError::Spec(format!(
+                "profile: it has {} bytes, and at most {PROFILE_BYTES_MAX} fit: shorten its comments",
+                self.profile.len()
+            )));
+        }
+        let least = Layout::journal_bytes_min(&self.geometry);
+        if !(least..=limits::JOURNAL_BYTES_MAX).contains(&self.journal_bytes) {
+            return Err(ImageError::Spec(format!(
+                "journal_bytes: it is {}, and must be {least} to {}",
+                self.journal_bytes,
+                limits::JOURNAL_BYTES_MAX
+            )));
+        }
+        let layout = Layout::new(&self.geometry, self.journal_bytes);
+        let blocks = u128::from(layout.capacity) * u128::from(layout.zones);
+        if blocks * u128::from(layout.block_bytes.max(layout.tag_bytes)) > i64::MAX as u128 {
+            return Err(ImageError::Spec("zone_count: the blocks do not fit in one file: make fewer zones".into()));
+        }
+        Ok(())
+    }
+}

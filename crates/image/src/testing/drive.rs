@@ -1,0 +1,231 @@
+//! An open image on a simulated disk, with file operations under way.
+
+use bytes::Bytes;
+use zonda_zoned::reference::{ReferenceDevice, ZoneImage};
+use zonda_zoned::{
+    BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation,
+    Outcome, Payload, PayloadKind, Prng, ReportFilter, Status, ZoneAction, ZoneIndex, ZoneTarget,
+};
+
+use crate::format::layout::Layout;
+use crate::{FileCommand, Image, ImageSpec, RecoveryReport, create, open};
+
+use super::Disk;
+
+pub(crate) struct Drive {
+    pub(crate) disk: Disk,
+    pub(crate) image: Image,
+    pub(crate) report: RecoveryReport,
+    /// Operations that are out, each with the tick at which it was handed out.
+    pub(crate) out: Vec<(FileCommand, u64)>,
+    next_id: u64,
+}
+
+/// A specification with the shortest journal there can be.
+pub(crate) fn spec(geometry: Geometry) -> ImageSpec {
+    let journal_bytes = Layout::journal_bytes_min(&geometry);
+    ImageSpec { journal_bytes, ..ImageSpec::new(geometry, "name = \"test\"\n".into(), *b"0123456789abcdef") }
+}
+
+/// Contents of so many blocks that tell which they are.
+fn block(geometry: &Geometry, blocks: u64, mark: u8) -> Payload {
+    let data: Vec<u8> = (0..blocks).flat_map(|i| vec![mark.wrapping_add(i as u8); geometry.block_size_bytes as usize]).collect();
+    let metadata = (0..blocks).flat_map(|i| vec![!mark.wrapping_add(i as u8); usize::from(geometry.metadata_bytes)]);
+    Payload::Bytes(Box::new(BlockBuffer { data: data.into(), metadata: metadata.collect::<Vec<u8>>().into() }))
+}
+
+impl Drive {
+    pub(crate) fn create(spec: &ImageSpec) -> Drive {
+        let mut disk = Disk::new();
+        create(spec, &mut disk).unwrap();
+        Drive::open(disk)
+    }
+
+    pub(crate) fn open(mut disk: Disk) -> Drive {
+        let (image, report) = open(&mut disk).unwrap_or_else(|error| panic!("{error}"));
+        image.check_invariants();
+        Drive { disk, image, report, out: Vec::new(), next_id: 1 << 40 }
+    }
+
+    pub(crate) fn submit(&mut self, operation: Operation) -> CommandId {
+        let id = CommandId(self.next_id);
+        self.next_id += 1;
+        self.submit_command(Command { id, namespace: NamespaceId::FIRST, operation });
+        id
+    }
+
+    pub(crate) fn submit_command(&mut self, command: Command) {
+        self.image.submit(Instant::ZERO, command).unwrap();
+        self.collect();
+    }
+
+    pub(crate) fn collect(&mut self) {
+        while let Some(command) = self.image.poll_effect() {
+            self.out.push((command, self.disk.tick));
+        }
+    }
+
+    /// Carries one of the operations out.
+    pub(crate) fn step(&mut self, choice: usize) {
+        let (FileCommand { ticket, operation }, tick) = self.out.remove(choice);
+        let result = self.disk.carry_out(&operation, tick);
+        self.image.on_file_done(ticket, result);
+        self.collect();
+    }
+
+    pub(crate) fn step_any(&mut self, prng: &mut Prng) -> bool {
+        if self.out.is_empty() {
+            return false;
+        }
+        let choice = prng.below(self.out.len() as u64) as usize;
+        self.step(choice);
+        true
+    }
+
+    /// Carries everything out, the oldest first.
+    pub(crate) fn settle(&mut self) -> Vec<Completion> {
+        while !self.out.is_empty() {
+            self.step(0);
+        }
+        self.poll()
+    }
+
+    pub(crate) fn poll(&mut self) -> Vec<Completion> {
+        let mut queue = CompletionQueue::new();
+        self.image.poll(&mut queue);
+        std::iter::from_fn(|| queue.pop()).collect()
+    }
+
+    /// One command, to its end.
+    pub(crate) fn run(&mut self, operation: Operation) -> Completion {
+        let id = self.submit(operation);
+        let mut completions = self.settle();
+        assert_eq!(completions.len(), 1, "{completions:?}");
+        let completion = completions.remove(0);
+        assert_eq!(completion.id, id);
+        completion
+    }
+
+    pub(crate) fn write(&mut self, start: u64, blocks: u64, mark: u8) -> Status {
+        self.run(self.write_of(start, blocks, mark)).status
+    }
+
+    pub(crate) fn write_of(&self, start: u64, blocks: u64, mark: u8) -> Operation {
+        let payload = block(self.image.geometry(), blocks, mark);
+        Operation::Write { start: Lba(start), blocks: Blocks(blocks), payload }
+    }
+
+    pub(crate) fn manage(&mut self, action: ZoneAction, lba: u64) -> Status {
+        self.run(Operation::ManageZones { action, target: ZoneTarget::Zone(Lba(lba)) }).status
+    }
+
+    /// Status and data of a read.
+    pub(crate) fn read(&mut self, start: u64, blocks: u64) -> Result<BlockBuffer, Status> {
+        let completion = self.run(Operation::Read { start: Lba(start), blocks: Blocks(blocks) });
+        match completion.outcome {
+            Outcome::Data(Payload::Bytes(buffer)) => Ok(*buffer),
+            _ => Err(completion.status),
+        }
+    }
+
+    /// The first byte of each block.
+    pub(crate) fn marks(&mut self, start: u64, blocks: u64) -> Vec<Result<u8, Status>> {
+        (start..start + blocks).map(|lba| self.read(lba, 1).map(|buffer| buffer.data[0])).collect()
+    }
+
+    /// The program is killed: operations that are out are done, in part or not at all.
+    pub(crate) fn kill(mut self, prng: &mut Prng) -> Disk {
+        self.disk.fault = None;
+        for (command, _) in std::mem::take(&mut self.out) {
+            self.disk.carry_out_in_part(&command.operation, prng);
+        }
+        self.disk
+    }
+
+    pub(crate) fn lose_power(self, prng: &mut Prng) -> Disk {
+        let mut disk = self.kill(prng);
+        disk.lose_power(prng);
+        disk
+    }
+
+    /// Shuts the drive down in order.
+    pub(crate) fn close(mut self) -> Disk {
+        self.image.close();
+        self.collect();
+        self.settle();
+        assert_eq!(self.image.closed(), Some(&Ok(())));
+        assert!(self.image.is_idle());
+        self.disk
+    }
+
+    /// Everything there is to see.
+    pub(crate) fn observe(&mut self) -> Observed {
+        let geometry = self.image.geometry().clone();
+        let extended = geometry.descriptor_extension_bytes > 0;
+        let report = Operation::ReportZones {
+            start: Lba(0),
+            filter: ReportFilter::All,
+            extended,
+            partial: true,
+            descriptors_max: u32::MAX,
+        };
+        let Outcome::Report(report) = self.run(report).outcome else { panic!("a report") };
+        let mut zones = Vec::new();
+        let mut blocks = Vec::new();
+        for (index, descriptor) in report.zones.iter().enumerate() {
+            let view = self.image.zones().zone(ZoneIndex(index as u32));
+            let extension = descriptor.extension.clone().filter(|_| descriptor.attributes.extension_valid);
+            zones.push(ZoneImage {
+                state: view.state,
+                write_pointer_blocks: view.write_pointer_blocks,
+                zrwa: view.attributes.zrwa_valid,
+                extension,
+            });
+            let mut at = 0;
+            while at < geometry.zone_capacity_blocks.0 {
+                let length = geometry.max_transfer_blocks.0.min(geometry.zone_capacity_blocks.0 - at);
+                let read = self.read(descriptor.start.0 + at, length);
+                for i in 0..length as usize {
+                    blocks.push((Lba(descriptor.start.0 + at + i as u64), read.clone().map(|buffer| nth(&geometry, &buffer, i))));
+                }
+                at += length;
+            }
+        }
+        Observed { zones, blocks }
+    }
+}
+
+/// Zones and blocks of a drive.
+pub(crate) struct Observed {
+    pub(crate) zones: Vec<ZoneImage>,
+    pub(crate) blocks: Vec<(Lba, Result<(Bytes, Bytes), Status>)>,
+}
+
+fn nth(geometry: &Geometry, buffer: &BlockBuffer, i: usize) -> (Bytes, Bytes) {
+    let (data, metadata) = (geometry.block_size_bytes as usize, usize::from(geometry.metadata_bytes));
+    (buffer.data.slice(i * data..(i + 1) * data), buffer.metadata.slice(i * metadata..(i + 1) * metadata))
+}
+
+impl Observed {
+    /// An oracle that is as the drive was seen.
+    pub(crate) fn oracle(&self, geometry: &Geometry) -> ReferenceDevice {
+        let mut oracle = ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes);
+        for (zone, image) in (0..).map(ZoneIndex).zip(&self.zones) {
+            if zone.0 >= geometry.conventional_zone_count {
+                let mut image = image.clone();
+                if image.state == zonda_zoned::ZoneState::Offline {
+                    image.write_pointer_blocks = Blocks(0);
+                }
+                oracle.set_zone(zone, image);
+            }
+        }
+        for (lba, contents) in &self.blocks {
+            if let Ok((data, metadata)) = contents {
+                if data.iter().chain(metadata).any(|&byte| byte != 0) {
+                    oracle.set_block_bytes(*lba, data, metadata);
+                }
+            }
+        }
+        oracle
+    }
+}

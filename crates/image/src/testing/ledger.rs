@@ -1,0 +1,379 @@
+//! What was asked of a drive since it was opened, and so what may be found after a crash.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zonda_zoned::reference::{ReferenceDevice, ZoneImage};
+use zonda_zoned::{
+    Blocks, Command, CommandId, Completion, Geometry, Lba, Operation, Outcome, Status, ZoneAction, ZoneIndex, ZoneState,
+    fingerprint,
+};
+
+use crate::rebuild::implicit_commit;
+
+use super::Observed;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crash {
+    /// Nothing: the drive is looked at as it runs.
+    None,
+    Kill,
+    PowerLoss,
+    /// A shutdown in order.
+    Close,
+}
+
+pub(crate) struct Ledger {
+    pub(crate) geometry: Geometry,
+    pub(crate) oracle: ReferenceDevice,
+    expected: BTreeMap<CommandId, (Completion, usize)>,
+    events: Vec<Event>,
+    zones: Vec<ZoneHistory>,
+    blocks: BTreeMap<Lba, BlockHistory>,
+    /// Flush commands under way, each with the events that were acknowledged when it was submitted.
+    flushes: BTreeMap<CommandId, Vec<usize>>,
+}
+
+#[derive(Debug, Default)]
+struct Event {
+    acknowledged: bool,
+    durable: bool,
+    /// It ended with an error that the files caused.
+    failed: bool,
+    /// Zones in which it is durable because a later Finish there is.
+    durable_in: BTreeSet<u32>,
+    /// A management command that is durable when it is acknowledged.
+    management: bool,
+    finishes: BTreeSet<u32>,
+}
+
+struct ZoneHistory {
+    base: ZoneImage,
+    changes: Vec<ZoneChange>,
+}
+
+#[derive(Clone)]
+struct ZoneChange {
+    event: usize,
+    image: ZoneImage,
+    /// The end of a write, as an offset in the zone.
+    write_end: Option<u64>,
+}
+
+struct BlockHistory {
+    base: u64,
+    changes: Vec<(usize, u64)>,
+}
+
+impl Ledger {
+    pub(crate) fn new(oracle: ReferenceDevice, geometry: &Geometry) -> Ledger {
+        let zones = (0..geometry.zone_count)
+            .map(|zone| ZoneHistory { base: oracle.image(ZoneIndex(zone)), changes: Vec::new() })
+            .collect();
+        let mut blocks = BTreeMap::new();
+        for zone in 0..geometry.zone_count {
+            let start = geometry.zone_start(ZoneIndex(zone));
+            for block in 0..geometry.zone_capacity_blocks.0 {
+                let lba = start + Blocks(block);
+                blocks.insert(lba, BlockHistory { base: oracle.block(lba), changes: Vec::new() });
+            }
+        }
+        Ledger {
+            geometry: geometry.clone(),
+            oracle,
+            expected: BTreeMap::new(),
+            events: Vec::new(),
+            zones,
+            blocks,
+            flushes: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn outstanding(&self) -> usize {
+        self.expected.len()
+    }
+
+    /// A command was submitted.
+    pub(crate) fn submitted(&mut self, command: &Command) {
+        let before: Vec<ZoneImage> = self.images();
+        let completion = self.oracle.execute(command);
+        let event = self.events.len();
+        self.events.push(Event::default());
+        if command.operation == Operation::Flush && completion.status.is_success() {
+            let acknowledged = (0..event).filter(|&event| self.events[event].acknowledged).collect();
+            self.flushes.insert(command.id, acknowledged);
+        }
+        if completion.status.is_success() {
+            self.note(event, &command.operation, &completion.outcome, &before);
+        }
+        self.expected.insert(command.id, (completion, event));
+    }
+
+    /// The medium of a zone gave up.
+    pub(crate) fn degraded(&mut self, zone: ZoneIndex, state: ZoneState) {
+        let before: Vec<ZoneImage> = self.images();
+        self.oracle.degrade(zone, state);
+        let event = self.events.len();
+        self.events.push(Event::default());
+        self.note(event, &Operation::Flush, &Outcome::None, &before);
+    }
+
+    /// A command ended. Returns false if it failed although the oracle says that it does not.
+    pub(crate) fn completed(&mut self, completion: &Completion, faults: bool) -> bool {
+        let (expected, event) = self.expected.remove(&completion.id).expect("a command ends once");
+        if faults && expected.status.is_success() && !completion.status.is_success() {
+            assert!(
+                matches!(completion.status, Status::WriteFault | Status::InternalError | Status::UnrecoveredReadError),
+                "{completion:?}"
+            );
+            self.flushes.remove(&completion.id);
+            self.events[event].failed = true;
+            return false;
+        }
+        // A read behind a write that failed finds what was there before.
+        let may_differ = faults && matches!(expected.outcome, Outcome::Data(_));
+        if !may_differ {
+            assert!(*completion == expected, "{}", brief(completion, &expected));
+        }
+        if !completion.status.is_success() {
+            return true;
+        }
+        for flushed in self.flushes.remove(&completion.id).unwrap_or_default() {
+            self.events[flushed].durable = true;
+        }
+        self.events[event].acknowledged = true;
+        self.events[event].durable |= self.events[event].management;
+        // Finish syncs what was written before it.
+        for zone in self.events[event].finishes.clone() {
+            for change in &self.zones[zone as usize].changes {
+                if change.event < event {
+                    self.events[change.event].durable_in.insert(zone);
+                }
+            }
+        }
+        true
+    }
+
+    fn images(&self) -> Vec<ZoneImage> {
+        (0..self.geometry.zone_count).map(|zone| self.oracle.image(ZoneIndex(zone))).collect()
+    }
+
+    fn note(&mut self, event: usize, operation: &Operation, outcome: &Outcome, before: &[ZoneImage]) {
+        let written: Vec<(u64, u64)> = match (operation, outcome) {
+            (Operation::Append { blocks, .. }, Outcome::Appended(start)) => vec![(start.0, blocks.0)],
+            (Operation::Write { start, blocks, .. } | Operation::WriteZeroes { start, blocks }, _) => {
+                vec![(start.0, blocks.0)]
+            }
+            (Operation::Deallocate { ranges }, _) => ranges.iter().map(|range| (range.start.0, range.blocks.0)).collect(),
+            _ => Vec::new(),
+        };
+        let is_write = !written.is_empty() && !matches!(operation, Operation::Deallocate { .. });
+        let erases = match operation {
+            Operation::ManageZones { action, .. } => {
+                self.events[event].management = !matches!(action, ZoneAction::Close | ZoneAction::Open { zrwa: false });
+                true
+            }
+            Operation::Flush => true,
+            _ => false,
+        };
+        let size = self.geometry.zone_size_blocks.0;
+        for (zone, before) in (0..self.geometry.zone_count).zip(before) {
+            let image = self.oracle.image(ZoneIndex(zone));
+            let start = u64::from(zone) * size;
+            let write_end = written
+                .first()
+                .filter(|_| is_write)
+                .map(|(first, blocks)| first + blocks)
+                .filter(|&end| end > start && end <= start + size)
+                .map(|end| end - start);
+            // That a zone was closed to make room for another does not say that its own writes have ended.
+            if restarted(&image) == restarted(before) && write_end.is_none() {
+                continue;
+            }
+            let finish = matches!(operation, Operation::ManageZones { action: ZoneAction::Finish, .. });
+            if finish && image.state == ZoneState::Full {
+                self.events[event].finishes.insert(zone);
+            }
+            if erases && matches!(image.state, ZoneState::Empty | ZoneState::Offline) {
+                for block in 0..self.geometry.zone_capacity_blocks.0 {
+                    self.blocks.get_mut(&Lba(start + block)).unwrap().changes.push((event, 0));
+                }
+            }
+            self.zones[zone as usize].changes.push(ZoneChange { event, image, write_end });
+        }
+        for (start, blocks) in written {
+            for lba in (start..start + blocks).map(Lba) {
+                let print = self.oracle.block(lba);
+                if let Some(history) = self.blocks.get_mut(&lba) {
+                    history.changes.push((event, print));
+                }
+            }
+        }
+    }
+
+    /// Whether an event must have happened, whatever else did.
+    fn holds(&self, event: usize, zone: u32, crash: Crash) -> bool {
+        let Event { acknowledged, durable, durable_in, .. } = &self.events[event];
+        match crash {
+            Crash::None | Crash::Kill | Crash::Close => *acknowledged,
+            Crash::PowerLoss => *durable || durable_in.contains(&zone),
+        }
+    }
+
+    /// Judges what a drive shows after a crash.
+    pub(crate) fn judge(&self, observed: &Observed, crash: Crash, finished: &[ZoneIndex]) {
+        for (zone, image) in (0..).zip(&observed.zones).skip(self.geometry.conventional_zone_count as usize) {
+            self.judge_zone(zone, image, crash, finished.contains(&ZoneIndex(zone)));
+        }
+        for (lba, contents) in &observed.blocks {
+            let zone = self.geometry.zone_of(*lba).unwrap();
+            let history = &self.blocks[lba];
+            let last = history.changes.iter().rposition(|(event, _)| self.holds(*event, zone.0, crash));
+            let from = last.map_or(0, |last| last + 1);
+            let mut allowed: Vec<u64> = history.changes[from..].iter().map(|(_, print)| *print).collect();
+            allowed.push(last.map_or(history.base, |last| history.changes[last].1));
+            match contents {
+                Ok((data, metadata)) => {
+                    let print = fingerprint(data, metadata);
+                    assert!(
+                        allowed.contains(&print),
+                        "{crash:?}: block {lba} of zone {zone} ({:?}) holds {print:x}, allowed {allowed:x?}, history {:x?} on {:x}",
+                        observed.zones[zone.as_usize()],
+                        history.changes,
+                        history.base,
+                    );
+                }
+                Err(status) => {
+                    let state = observed.zones[zone.as_usize()].state;
+                    assert_eq!((*status, state), (Status::ZoneIsOffline, ZoneState::Offline), "{crash:?}: block {lba}");
+                }
+            }
+        }
+    }
+
+    /// The changes of a zone without what failed: management and writes at a write pointer, behind which the pointer stays.
+    fn effective(&self, zone: u32) -> ZoneHistory {
+        let history = &self.zones[zone as usize];
+        let mut effective = ZoneHistory { base: history.base.clone(), changes: Vec::new() };
+        let mut stays = None;
+        for change in &history.changes {
+            let before = effective.changes.last().map_or(&effective.base, |change| &change.image);
+            let mut change = change.clone();
+            if self.events[change.event].failed && !(change.write_end.is_some() && before.zrwa) {
+                if change.write_end.is_some() {
+                    stays.get_or_insert(before.write_pointer_blocks);
+                }
+                continue;
+            }
+            match stays {
+                _ if change.image.state == ZoneState::Empty => stays = None,
+                Some(pointer) => change.image.write_pointer_blocks = pointer,
+                None => {}
+            }
+            effective.changes.push(change);
+        }
+        effective
+    }
+
+    fn judge_zone(&self, zone: u32, found: &ZoneImage, crash: Crash, finished: bool) {
+        let history = &self.effective(zone);
+        let found = restarted(found);
+        let last = history.changes.iter().rposition(|change| self.holds(change.event, zone, crash));
+        let first_image = last.map_or(&history.base, |last| &history.changes[last].image);
+        let mut candidates = vec![first_image];
+        candidates.extend(history.changes[last.map_or(0, |last| last + 1)..].iter().map(|change| &change.image));
+        let capacity = self.geometry.zone_capacity_blocks;
+        let matches = |from: &ZoneImage, to: &ZoneImage, low: Blocks| {
+            let pointer = found.write_pointer_blocks;
+            if !(low..=to.write_pointer_blocks.max(low)).contains(&pointer) {
+                return false;
+            }
+            let mut between = ZoneImage { write_pointer_blocks: pointer, ..from.clone() };
+            between.state = if pointer == capacity { ZoneState::Full } else { ZoneState::Closed };
+            between.zrwa &= pointer < capacity;
+            if restarted(&between) == found {
+                return true;
+            }
+            // Perhaps no active resource was left for it.
+            (between.state, between.zrwa) = (ZoneState::Full, false);
+            finished && between == found
+        };
+        for (i, image) in candidates.iter().enumerate() {
+            if restarted(image) == found {
+                return;
+            }
+            // What was not flushed may be lost of a zone that then became read only by itself.
+            let begins = |image: &&ZoneImage| image.state == ZoneState::Empty;
+            let life = candidates[..i].iter().rposition(begins).unwrap_or(0);
+            let low = candidates[life].write_pointer_blocks;
+            let mut degraded = restarted(image);
+            if image.state == ZoneState::ReadOnly && (low..=image.write_pointer_blocks).contains(&found.write_pointer_blocks) {
+                degraded.write_pointer_blocks = found.write_pointer_blocks;
+            }
+            if degraded == found {
+                return;
+            }
+            let active = image.state.is_active() || image.state == ZoneState::Empty;
+            let next = candidates.get(i + 1).copied().unwrap_or(image);
+            let same_life = active && next.write_pointer_blocks >= image.write_pointer_blocks;
+            if same_life && matches(image, next, image.write_pointer_blocks) {
+                return;
+            }
+        }
+        // Writes to a ZRWA are done in any order: from the last management that holds, the pointer is anywhere that
+        // the writes which hold allow.
+        let managed = history
+            .changes
+            .iter()
+            .rposition(|change| self.holds(change.event, zone, crash) && self.events[change.event].management);
+        let from = managed.map_or(&history.base, |managed| &history.changes[managed].image);
+        let since = &history.changes[managed.map_or(0, |managed| managed + 1)..];
+        if from.zrwa {
+            let mut low = from.write_pointer_blocks;
+            for change in since {
+                if let Some(end) = change.write_end.filter(|_| self.holds(change.event, zone, crash)) {
+                    low = low.max(Blocks(implicit_commit(&self.geometry, end)));
+                }
+            }
+            let mut to = from;
+            for change in since {
+                if change.image.zrwa || change.image.state == ZoneState::Full {
+                    to = &change.image;
+                    if matches(from, to, low) {
+                        return;
+                    }
+                }
+                // Degraded with writes still counting.
+                let mut degraded = change.image.clone();
+                degraded.write_pointer_blocks = found.write_pointer_blocks;
+                if change.image.state == ZoneState::ReadOnly && degraded == found {
+                    return;
+                }
+            }
+            if matches(from, to, low) {
+                return;
+            }
+        }
+        let shown: Vec<_> =
+            history.changes.iter().map(|change| (change.event, self.holds(change.event, zone, crash), &change.image)).collect();
+        panic!("{crash:?}: zone {zone} is {found:?} (finished {finished}); base {:?}, changes {shown:?}", history.base);
+    }
+}
+
+/// A difference, without contents of blocks in full.
+fn brief(found: &Completion, expected: &Completion) -> String {
+    let cut = |completion: &Completion| format!("{completion:?}").chars().take(300).collect::<String>();
+    format!("{} instead of {}", cut(found), cut(expected))
+}
+
+/// A zone as it comes back. What was never more than opened or closed is empty again.
+fn restarted(image: &ZoneImage) -> ZoneImage {
+    let mut image = image.clone();
+    let untouched = image.write_pointer_blocks == Blocks(0) && image.extension.is_none() && !image.zrwa;
+    if image.state.is_active() {
+        image.state = if untouched { ZoneState::Empty } else { ZoneState::Closed };
+    }
+    if image.state == ZoneState::Offline {
+        image.write_pointer_blocks = Blocks(0);
+    }
+    image
+}

@@ -1,0 +1,164 @@
+//! Random commands on random drives, through crash after crash.
+
+use zonda_zoned::reference::{CommandSource, ReferenceDevice, random_geometry};
+use zonda_zoned::{Command, Geometry, PayloadKind, Prng, ZoneIndex, ZoneState};
+
+use crate::testing::{Crash, Disk, Drive, Ledger, spec};
+
+/// What to run.
+struct Plan {
+    rounds: u64,
+    commands_max: u64,
+    depth_max: u64,
+    crashes: &'static [Crash],
+}
+
+/// Runs rounds of commands on one drive, each ended by a crash. Returns how many commands were taken.
+fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
+    let root = Prng::new(seed);
+    let mut prng = root.fork("run");
+    let mut source = CommandSource::new(geometry, PayloadKind::Bytes, root.fork("commands"));
+    let mut spec = spec(geometry.clone());
+    spec.journal_bytes += 4096 * prng.below(16);
+    let mut drive = Drive::create(&spec);
+    let mut ledger = Ledger::new(ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes), geometry);
+    let mut taken = 0;
+    for _ in 0..plan.rounds {
+        let depth = 1 + prng.below(plan.depth_max) as usize;
+        let commands = prng.below(plan.commands_max);
+        let mut left = commands;
+        while left > 0 {
+            if ledger.outstanding() < depth && (drive.out.is_empty() || prng.chance(1, 3)) {
+                left -= 1;
+                let command: Command = source.next(&ledger.oracle);
+                ledger.submitted(&command);
+                drive.submit_command(command);
+                taken += 1;
+                if prng.chance(1, 2000) {
+                    degrade(&mut drive, &mut ledger, &mut prng);
+                }
+                if prng.chance(1, 200) {
+                    drive.image.checkpoint();
+                    drive.collect();
+                }
+            } else {
+                drive.step_any(&mut prng);
+            }
+            for completion in drive.poll() {
+                ledger.completed(&completion, false);
+            }
+            if prng.chance(1, 100) {
+                drive.image.check_invariants();
+            }
+        }
+        let crash = *prng.pick(plan.crashes).unwrap();
+        if crash == Crash::Close || crash == Crash::None {
+            while drive.step_any(&mut prng) {}
+            for completion in drive.poll() {
+                ledger.completed(&completion, false);
+            }
+            assert_eq!(ledger.outstanding(), 0, "everything that was taken has ended");
+            drive.image.check_invariants();
+            assert!(drive.image.is_idle());
+        }
+        let counters = drive.image.counters();
+        let quiet = ledger.outstanding() == 0;
+        let mut tried = false;
+        drive = match crash {
+            Crash::None => drive,
+            Crash::Close => Drive::open(drive.close()),
+            Crash::Kill => reopen(drive.kill(&mut prng), crash, &mut prng, &mut tried),
+            Crash::PowerLoss => reopen(drive.lose_power(&mut prng), crash, &mut prng, &mut tried),
+        };
+        if crash == Crash::Close {
+            assert!(drive.report.clean);
+            assert_eq!(drive.image.counters(), counters);
+        }
+        if crash == Crash::Kill {
+            assert_eq!(drive.report.finished_zones, []);
+            if quiet && geometry.conventional_zone_count == 0 && geometry.zrwa.is_none() {
+                let found = drive.image.counters();
+                assert_eq!(found.host_written_blocks, counters.host_written_blocks);
+                assert_eq!((found.padding_blocks, found.erases), (counters.padding_blocks, counters.erases));
+            }
+        }
+        let observed = drive.observe();
+        // An opening that was broken off may have finished zones, and reported nothing.
+        let all: Vec<ZoneIndex> = (0..geometry.zone_count).map(ZoneIndex).collect();
+        let finished: &[ZoneIndex] = match crash {
+            Crash::PowerLoss if tried => &all,
+            Crash::PowerLoss => &drive.report.finished_zones,
+            Crash::None | Crash::Kill | Crash::Close => &[],
+        };
+        ledger.judge(&observed, crash, finished);
+        if crash != Crash::None {
+            ledger = Ledger::new(observed.oracle(geometry), geometry);
+        }
+    }
+    taken
+}
+
+/// Opens a drive after a crash; now and then the opening is broken off, and done again.
+fn reopen(mut disk: Disk, crash: Crash, prng: &mut Prng, tried: &mut bool) -> Drive {
+    while prng.chance(1, 3) {
+        *tried = true;
+        disk.prng = Some(prng.fork("recovery"));
+        disk.changes_left = Some(1 + prng.below(12));
+        let broken_off = crate::open(&mut disk).is_err();
+        disk.changes_left = None;
+        if crash == Crash::PowerLoss {
+            disk.lose_power(prng);
+        }
+        if !broken_off {
+            break;
+        }
+    }
+    Drive::open(disk)
+}
+
+fn degrade(drive: &mut Drive, ledger: &mut Ledger, prng: &mut Prng) {
+    let sequential = ledger.geometry.zone_count - ledger.geometry.conventional_zone_count;
+    let zone = ZoneIndex(ledger.geometry.conventional_zone_count + prng.below(u64::from(sequential)) as u32);
+    let state = if prng.chance(1, 2) { ZoneState::ReadOnly } else { ZoneState::Offline };
+    ledger.degraded(zone, state);
+    drive.image.degrade(zone, state);
+    drive.collect();
+}
+
+fn run_all(label: &str, drives: u64, plan: &Plan) {
+    let mut geometries = Prng::new(1).fork(label);
+    let mut taken = 0;
+    for seed in 0..drives {
+        let geometry = random_geometry(&mut geometries);
+        let result = std::panic::catch_unwind(|| run(&geometry, seed, plan));
+        match result {
+            Ok(commands) => taken += commands,
+            Err(cause) => {
+                eprintln!("drive {seed} of {label}: {geometry:?}");
+                std::panic::resume_unwind(cause);
+            }
+        }
+    }
+    eprintln!("{label}: {taken} commands");
+}
+
+#[test]
+fn without_crashes_a_drive_does_what_the_oracle_does() {
+    run_all("quiet", 60, &Plan { rounds: 4, commands_max: 800, depth_max: 32, crashes: &[Crash::None, Crash::Close] });
+}
+
+#[test]
+fn after_a_kill_everything_acknowledged_is_there() {
+    run_all("kill", 60, &Plan { rounds: 20, commands_max: 150, depth_max: 24, crashes: &[Crash::Kill] });
+}
+
+#[test]
+fn after_a_loss_of_power_everything_flushed_is_there() {
+    run_all("power", 60, &Plan { rounds: 20, commands_max: 150, depth_max: 24, crashes: &[Crash::PowerLoss] });
+}
+
+#[test]
+fn crashes_of_every_kind_may_follow_each_other() {
+    let crashes = &[Crash::Kill, Crash::PowerLoss, Crash::Close, Crash::None];
+    run_all("mixed", 60, &Plan { rounds: 25, commands_max: 80, depth_max: 64, crashes });
+}

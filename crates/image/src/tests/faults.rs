@@ -1,0 +1,124 @@
+//! Files that fail, again and again: no panic, nothing acknowledged lost, and the drive goes on.
+
+use zonda_zoned::reference::{CommandSource, ReferenceDevice, random_geometry};
+use zonda_zoned::{Geometry, Operation, PayloadKind, Prng, ZoneTarget};
+
+use crate::ImageFile;
+use crate::testing::{Crash, Drive, Fault, Ledger, spec};
+
+/// One fault in each round; then everything is looked at, on the running drive or after a kill.
+fn run(geometry: &Geometry, seed: u64, rounds: u64) -> u64 {
+    let root = Prng::new(seed);
+    let mut prng = root.fork("run");
+    let mut source = CommandSource::new(geometry, PayloadKind::Bytes, root.fork("commands"));
+    let mut drive = Drive::create(&spec(geometry.clone()));
+    let mut ledger = Ledger::new(ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes), geometry);
+    let mut faults = 0;
+    for _ in 0..rounds {
+        drive.disk.prng = Some(prng.fork("faults"));
+        let file = *prng.pick(&[ImageFile::Data, ImageFile::Tags, ImageFile::Journal, ImageFile::State]).unwrap();
+        let at = prng.below(12);
+        drive.disk.fault = Some(match file {
+            ImageFile::Journal if prng.chance(1, 2) => Fault::Sync(file, at / 2),
+            ImageFile::State => Fault::Write(file, at / 6),
+            _ => Fault::Write(file, at),
+        });
+        let depth = 1 + prng.below(24) as usize;
+        let mut left = 100;
+        let mut failed = false;
+        while left > 0 && !failed {
+            if ledger.outstanding() < depth && (drive.out.is_empty() || prng.chance(1, 3)) {
+                left -= 1;
+                let command = source.next(&ledger.oracle);
+                // Select All may fail in one zone while it is still under way in others: the oracle cannot follow.
+                if matches!(command.operation, Operation::ManageZones { target: ZoneTarget::All, .. }) {
+                    continue;
+                }
+                ledger.submitted(&command);
+                drive.submit_command(command);
+            } else {
+                drive.step_any(&mut prng);
+            }
+            for completion in drive.poll() {
+                failed |= !ledger.completed(&completion, true);
+            }
+        }
+        while drive.step_any(&mut prng) {}
+        for completion in drive.poll() {
+            failed |= !ledger.completed(&completion, true);
+        }
+        assert_eq!(ledger.outstanding(), 0, "everything that was taken has ended");
+        drive.image.check_invariants();
+        drive.disk.fault = None;
+        faults += u64::from(failed);
+        let crash = if prng.chance(1, 2) { Crash::Kill } else { Crash::None };
+        if crash == Crash::Kill {
+            drive = Drive::open(drive.kill(&mut prng));
+        }
+        let observed = drive.observe();
+        // A zone that lost its last write may find its active resource taken.
+        let finished: Vec<_> = (0..geometry.zone_count).map(zonda_zoned::ZoneIndex).collect();
+        ledger.judge(&observed, crash, &finished);
+        drive.image.check_invariants();
+        // The oracle cannot follow what open zones were: a restart makes both the same.
+        if crash == Crash::None {
+            drive = Drive::open(drive.close());
+        }
+        ledger = Ledger::new(observed.oracle(geometry).clone(), geometry);
+        ledger.oracle.power_cycle();
+        let observed = drive.observe();
+        ledger = Ledger::new(observed.oracle(geometry), geometry);
+    }
+    faults
+}
+
+#[test]
+fn a_fault_fails_what_it_meets_and_nothing_acknowledged_before() {
+    let mut geometries = Prng::new(1).fork("faults");
+    let drives = 60;
+    let mut faults = 0;
+    for seed in 0..drives {
+        let geometry = random_geometry(&mut geometries);
+        match std::panic::catch_unwind(|| run(&geometry, seed, 20)) {
+            Ok(met) => faults += met,
+            Err(cause) => {
+                eprintln!("drive {seed} of faults: {geometry:?}");
+                std::panic::resume_unwind(cause);
+            }
+        }
+    }
+    assert!(faults > drives * 5, "{faults} faults on {drives} drives");
+}
+
+#[test]
+fn a_drive_whose_every_file_fails_often_never_panics_and_can_be_opened() {
+    let mut geometries = Prng::new(1).fork("chaos");
+    for seed in 0..60 {
+        let geometry = random_geometry(&mut geometries);
+        let root = Prng::new(seed);
+        let mut prng = root.fork("run");
+        let mut source = CommandSource::new(&geometry, PayloadKind::Bytes, root.fork("commands"));
+        let mut oracle = ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes);
+        let mut drive = Drive::create(&spec(geometry.clone()));
+        for _ in 0..8 {
+            drive.disk.prng = Some(prng.fork("faults"));
+            drive.disk.fault = Some(Fault::Often(2 + prng.below(60)));
+            for _ in 0..200 {
+                let command = source.next(&oracle);
+                oracle.execute(&command);
+                drive.submit_command(command);
+                for _ in 0..prng.below(8) {
+                    drive.step_any(&mut prng);
+                }
+                if prng.chance(1, 100) {
+                    drive.image.check_invariants();
+                }
+            }
+            while drive.step_any(&mut prng) {}
+            drive.poll();
+            drive.image.check_invariants();
+            assert!(drive.image.is_idle(), "{:?}", drive.image);
+            drive = Drive::open(drive.kill(&mut prng));
+        }
+    }
+}

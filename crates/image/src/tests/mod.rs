@@ -1,0 +1,7 @@
+//! The promises of the format, each held against simulated disks.
+
+mod crashes;
+mod damage;
+mod faults;
+mod promises;
+mod perf;
