@@ -15,7 +15,7 @@ pub(crate) fn check(root: &Path) -> Vec<String> {
     for name in PURE {
         check_purity(root, name, &mut findings);
     }
-    for folder in ["crates", "bench", "xtask"] {
+    for folder in ["crates", "tests", "bench", "xtask"] {
         for file in rust_files(&root.join(folder)) {
             check_size(root, &file, &mut findings);
         }

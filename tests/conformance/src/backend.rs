@@ -34,6 +34,12 @@ pub trait TestBackend: ZonedDevice {
         false
     }
 
+    /// Whether a zone that was opened and closed, and never written to, is still closed after a loss of power. A drive that
+    /// keeps no record of opening finds it empty, which loses nothing.
+    fn remembers_untouched_zones(&self) -> bool {
+        true
+    }
+
     /// Makes a zone read only or offline, as if its medium gave up. False if that cannot be done.
     fn degrade(&mut self, _zone: ZoneIndex, _to: ZoneState) -> bool {
         false

@@ -273,6 +273,14 @@ impl Rig {
         Err(Stop::Skipped("the backend has no way to lose power".to_owned()))
     }
 
+    /// Goes on only where a closed zone without a write is kept over a loss of power.
+    pub(crate) fn remembers_untouched_zones(&self) -> Verdict {
+        if self.backend.remembers_untouched_zones() {
+            return Ok(());
+        }
+        Err(Stop::Skipped("the backend finds a zone empty that was opened and closed without a write".to_owned()))
+    }
+
     /// A sequential zone gives up.
     pub(crate) fn degrade(&mut self, zone: u32, to: ZoneState) -> Verdict {
         if self.backend.degrade(self.index(zone), to) {

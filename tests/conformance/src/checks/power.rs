@@ -9,6 +9,7 @@ pub(super) fn checks() -> Vec<Check> {
     let full = checks![Full:
         open_zones_are_closed_after_a_loss_of_power_and_nothing_else_changes,
         a_zone_that_was_only_opened_is_empty_after_a_loss_of_power,
+        a_zone_that_was_closed_before_a_write_stays_closed_after_a_loss_of_power,
         contents_outlast_a_loss_of_power,
         resets_outlast_a_loss_of_power,
         descriptor_extensions_outlast_a_loss_of_power,
@@ -39,10 +40,15 @@ fn open_zones_are_closed_after_a_loss_of_power_and_nothing_else_changes(rig: &mu
 
 fn a_zone_that_was_only_opened_is_empty_after_a_loss_of_power(rig: &mut Rig) -> Verdict {
     rig.manage(OPEN, 0, Status::Success)?;
+    rig.cycle_power()?;
+    rig.expect_zone(0, ZoneState::Empty, Some(0))
+}
+
+fn a_zone_that_was_closed_before_a_write_stays_closed_after_a_loss_of_power(rig: &mut Rig) -> Verdict {
+    rig.remembers_untouched_zones()?;
     rig.manage(OPEN, 1, Status::Success)?;
     rig.manage(ZoneAction::Close, 1, Status::Success)?;
     rig.cycle_power()?;
-    rig.expect_zone(0, ZoneState::Empty, Some(0))?;
     rig.expect_zone(1, ZoneState::Closed, Some(0))
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
+pub mod real;
+
 use zonda_config::{ByteSize, TimeSpan};
 use zonda_ssd::Ssd;
 use zonda_ssd::profile::{GeometrySpec, Profile, ZrwaSpec, builtin_text};

@@ -1,0 +1,73 @@
+//! Making images.
+
+use std::path::Path;
+
+use zonda_config::{ByteSize, unplaced};
+use zonda_image::ImageSpec;
+use zonda_stack::{Drive, DriveSpec, PayloadSpec, StackError, find_profile};
+
+use crate::{DriveError, ImageDirectory, random};
+
+/// A drive of the profile `name`, with another number of zones, or zones of another capacity, if they are given. The size
+/// of a sequential zone is then the next power of two, which Linux insists on.
+///
+/// # Errors
+/// When there is no such profile, or it is wrong.
+pub fn sized(
+    name: &str,
+    zones: Option<u32>,
+    zone_capacity: Option<ByteSize>,
+    read_file: &dyn Fn(&str) -> Result<String, String>,
+) -> Result<DriveSpec, StackError> {
+    let geometry = find_profile(name, read_file)?.parse()?.geometry();
+    let is_conventional = geometry.conventional_zone_count == geometry.zone_count;
+    let mut spec = DriveSpec {
+        profile: unplaced(name.to_owned()),
+        payload: PayloadSpec::Bytes,
+        set: std::collections::BTreeMap::new(),
+        layer: Vec::new(),
+    };
+    let mut set = |key: &str, value: toml::Value| {
+        spec.set.insert(unplaced(key.to_owned()), unplaced(value));
+    };
+    if let Some(zones) = zones {
+        set("geometry.zones", i64::from(zones).into());
+        if is_conventional {
+            set("geometry.conventional_zones", i64::from(zones).into());
+        }
+    }
+    if let Some(ByteSize(bytes)) = zone_capacity {
+        let size = if is_conventional { bytes } else { bytes.next_power_of_two() };
+        set("geometry.zone_capacity", ByteSize(bytes).to_string().into());
+        set("geometry.zone_size", ByteSize(size).to_string().into());
+    }
+    Ok(spec)
+}
+
+/// Makes an image of this drive in `path`, which must be empty or not there. It is locked until the returned directory is
+/// dropped.
+///
+/// # Errors
+/// When there is something already, or the disk refuses. What was made until then is left as it is.
+///
+/// # Panics
+/// When the drive has layers, which are not kept.
+pub fn create_image(path: &Path, drive: &Drive) -> Result<ImageDirectory, DriveError> {
+    assert!(!drive.has_layers(), "an image is of a bare drive");
+    let mut directory = ImageDirectory::make(path)?;
+    let spec = ImageSpec::new(drive.profile().geometry(), drive.profile_text().to_owned(), random::uuid()?);
+    zonda_image::create(&spec, &mut directory).map_err(|error| {
+        DriveError::new(
+            format!("the image in {} cannot be made: {error}", path.display()),
+            "remove what is in the directory, make room, and try again",
+        )
+    })?;
+    directory.take_lock()?;
+    directory.sync_names().map_err(|error| {
+        DriveError::new(
+            format!("the files in {} may not survive a loss of power: {error}", path.display()),
+            "put the image on another file system",
+        )
+    })?;
+    Ok(directory)
+}

@@ -1,0 +1,193 @@
+//! The directory of an image: its five files, and the lock that keeps two programs from writing to them.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use zonda_image::{FileError, Files, ImageFile};
+use zonda_ring::{File, FileOptions};
+
+use crate::DriveError;
+
+/// The files of one image, opened. Those that are missing are told of when they are asked for.
+#[derive(Debug)]
+pub struct ImageDirectory {
+    path: PathBuf,
+    files: [Option<Rc<File>>; ImageFile::ALL.len()],
+    access: FileOptions,
+}
+
+impl ImageDirectory {
+    /// A directory for a new image, made if it is not there.
+    ///
+    /// # Errors
+    /// When it holds something else already, or cannot be made.
+    pub fn make(path: &Path) -> Result<ImageDirectory, DriveError> {
+        if let Ok(mut entries) = fs::read_dir(path)
+            && entries.next().is_some()
+        {
+            let is_image = path.join(ImageFile::Superblock.name()).exists();
+            let what = if is_image { "holds an image already" } else { "is not empty" };
+            return Err(DriveError::new(
+                format!("the directory {} {what}", path.display()),
+                "choose another directory, or remove this one if nobody needs what is in it",
+            ));
+        }
+        fs::create_dir_all(path).map_err(|error| {
+            DriveError::new(
+                format!("the directory {} cannot be made: {error}", path.display()),
+                "choose a directory in which you may write",
+            )
+        })?;
+        let directory =
+            ImageDirectory { path: path.to_owned(), files: Default::default(), access: FileOptions::read_write() };
+        Ok(directory)
+    }
+
+    /// An image that nobody else may open for writing until this is dropped, nor could before.
+    ///
+    /// # Errors
+    /// When there is none, it is in use, or may not be written.
+    pub fn lock(path: &Path) -> Result<ImageDirectory, DriveError> {
+        let mut directory = ImageDirectory::open(path, FileOptions::read_write())?;
+        directory.take_lock()?;
+        Ok(directory)
+    }
+
+    /// An image to look at. Somebody may be writing to it.
+    ///
+    /// # Errors
+    /// When there is none, or it may not be read.
+    pub fn look(path: &Path) -> Result<ImageDirectory, DriveError> {
+        ImageDirectory::open(path, FileOptions::read_only())
+    }
+
+    fn open(path: &Path, access: FileOptions) -> Result<ImageDirectory, DriveError> {
+        let mut directory = ImageDirectory { path: path.to_owned(), files: Default::default(), access };
+        for file in ImageFile::ALL {
+            let place = path.join(file.name());
+            match File::open(&place, access) {
+                Ok(opened) => directory.files[file as usize] = Some(Rc::new(opened)),
+                Err(error) if error.kind() == ErrorKind::NotFound && file != ImageFile::Superblock => {}
+                Err(error) => return Err(cannot_open(path, &place, &error)),
+            }
+        }
+        Ok(directory)
+    }
+
+    /// Takes the lock; it goes with the process, however that ends.
+    pub(crate) fn take_lock(&mut self) -> Result<(), DriveError> {
+        let path = self.path.clone();
+        let shown = path.display();
+        let superblock = self.file(ImageFile::Superblock).map_err(|error| {
+            DriveError::new(format!("the image in {shown} cannot be locked: {error}"), "create it again")
+        })?;
+        match superblock.lock() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(DriveError::new(
+                format!("the image in {shown} is in use by another program"),
+                "stop the server that has it, or reach it through that server by its nvme-tcp:// URL",
+            )),
+            Err(error) => Err(DriveError::new(
+                format!("the image in {shown} cannot be locked: {error}"),
+                "put the image on a file system that has locks",
+            )),
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A file of the image; one that is missing is made if this directory may be written to.
+    pub(crate) fn file(&mut self, file: ImageFile) -> Result<Rc<File>, FileError> {
+        if let Some(opened) = &self.files[file as usize] {
+            return Ok(Rc::clone(opened));
+        }
+        if !self.access.write {
+            return Err(FileError::Missing);
+        }
+        let options = FileOptions { create: true, ..self.access };
+        let opened = Rc::new(File::open(&self.path.join(file.name()), options).map_err(|error| file_error(&error))?);
+        self.files[file as usize] = Some(Rc::clone(&opened));
+        Ok(opened)
+    }
+
+    fn existing(&self, file: ImageFile) -> Result<&File, FileError> {
+        self.files[file as usize].as_deref().ok_or(FileError::Missing)
+    }
+
+    /// Makes the names of the files last.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn sync_names(&self) -> io::Result<()> {
+        File::sync_directory(&self.path)?;
+        // The directory's own name is in the one above.
+        match self.path.parent() {
+            Some(above) if above.as_os_str().is_empty() => File::sync_directory(Path::new(".")),
+            Some(above) => File::sync_directory(above),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Files for ImageDirectory {
+    fn read_at(&mut self, file: ImageFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
+        self.existing(file)?.read_at(buffer, offset).map_err(|error| file_error(&error))
+    }
+
+    fn write_at(&mut self, file: ImageFile, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+        self.file(file)?.write_at(bytes, offset).map_err(|error| file_error(&error))
+    }
+
+    fn sync(&mut self, file: ImageFile) -> Result<(), FileError> {
+        self.file(file)?.sync().map_err(|error| file_error(&error))
+    }
+
+    fn set_length(&mut self, file: ImageFile, length: u64) -> Result<(), FileError> {
+        self.file(file)?.set_length(length).map_err(|error| file_error(&error))
+    }
+
+    fn length(&mut self, file: ImageFile) -> Result<u64, FileError> {
+        self.existing(file)?.length().map_err(|error| file_error(&error))
+    }
+
+    fn punch_hole(&mut self, file: ImageFile, offset: u64, length: u64) -> Result<(), FileError> {
+        self.file(file)?.punch_hole(offset, length).map_err(|error| file_error(&error))
+    }
+}
+
+/// What the system said, as the image understands it.
+pub(crate) fn file_error(error: &io::Error) -> FileError {
+    match error.kind() {
+        ErrorKind::NotFound => FileError::Missing,
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => FileError::StorageFull,
+        _ => FileError::Other(error.to_string()),
+    }
+}
+
+fn cannot_open(directory: &Path, file: &Path, error: &io::Error) -> DriveError {
+    let shown = directory.display();
+    match error.kind() {
+        ErrorKind::NotFound if directory.is_dir() => DriveError::new(
+            format!("there is no image in {shown}"),
+            format!("zonda drive create {shown} makes one, in an empty directory"),
+        ),
+        ErrorKind::NotFound => DriveError::new(
+            format!("there is no directory {shown}"),
+            format!("zonda drive create {shown} makes an image there"),
+        ),
+        ErrorKind::NotADirectory => {
+            DriveError::new(format!("{shown} is no directory"), "write the name of the directory of an image")
+        }
+        ErrorKind::PermissionDenied => DriveError::new(
+            format!("{} may not be opened", file.display()),
+            "run as the user who owns the image, or give this one the right",
+        ),
+        _ => DriveError::new(format!("{} cannot be opened: {error}", file.display()), "see whether the disk is well"),
+    }
+}

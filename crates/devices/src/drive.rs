@@ -1,0 +1,106 @@
+//! What every drive can tell about itself, whatever is behind it.
+
+use zonda_zoned::zones::ZoneTable;
+use zonda_zoned::{Instant, ZoneIndex, ZoneState, ZonedDevice};
+
+/// A drive that can be looked at and shut down.
+pub trait Drive: ZonedDevice {
+    /// The drive as it stands.
+    fn facts(&self) -> DriveFacts;
+
+    /// Failures inside the drive since it was opened: blocks that cannot be read, writes that the disk refused.
+    fn media_errors(&self) -> u64;
+
+    /// No more commands come: what was taken is brought to an end, what must last is made to last.
+    fn close(&mut self, now: Instant);
+
+    /// Whether [`close`](Drive::close) has come to its end.
+    fn is_closed(&self) -> bool;
+}
+
+/// States, wear and counters of one drive.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DriveFacts {
+    /// Zones in each state, in the order of the states' codes; states without a zone are left out.
+    pub zones_by_state: Vec<(ZoneState, u32)>,
+    /// Zones that hold an active resource.
+    pub active_zones: u32,
+    /// Zones that hold an open resource.
+    pub open_zones: u32,
+    /// Blocks below the zones' write pointers.
+    pub written_blocks: u64,
+    /// What the drive has counted over its life; `None` where it keeps no count.
+    pub life: Option<LifeCounters>,
+}
+
+/// What a drive counts from its making on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LifeCounters {
+    /// Bytes that hosts wrote.
+    pub host_write_bytes: u64,
+    /// Bytes that the drive wrote of its own accord: padding at FINISH.
+    pub device_write_bytes: u64,
+    /// Bytes that hosts read.
+    pub host_read_bytes: u64,
+    /// Resets of zones that held something.
+    pub zone_resets: u64,
+    /// Erases of the least worn zone.
+    pub erases_min: u64,
+    /// Erases of the most worn zone.
+    pub erases_max: u64,
+    /// Erases of all zones.
+    pub erases_total: u64,
+}
+
+impl LifeCounters {
+    /// Device-level write amplification: bytes written to the media over bytes that hosts wrote; 1 for a new drive.
+    #[must_use]
+    pub fn dlwa(&self) -> f64 {
+        if self.host_write_bytes == 0 {
+            return 1.0;
+        }
+        (self.host_write_bytes + self.device_write_bytes) as f64 / self.host_write_bytes as f64
+    }
+}
+
+impl DriveFacts {
+    /// What a table of zones tells; the rest is zero.
+    #[must_use]
+    pub fn of_zones(zones: &ZoneTable) -> DriveFacts {
+        let mut facts =
+            DriveFacts { active_zones: zones.active_zones(), open_zones: zones.open_zones(), ..DriveFacts::default() };
+        for zone in (0..zones.geometry().zone_count).map(ZoneIndex) {
+            let view = zones.zone(zone);
+            facts.written_blocks += view.written_blocks.0;
+            match facts.zones_by_state.binary_search_by_key(&view.state, |(state, _)| *state) {
+                Ok(place) => facts.zones_by_state[place].1 += 1,
+                Err(place) => facts.zones_by_state.insert(place, (view.state, 1)),
+            }
+        }
+        facts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zonda_zoned::{Blocks, Geometry, Lba};
+
+    #[test]
+    fn zones_are_counted_by_their_states() {
+        let mut zones = ZoneTable::new(Geometry::tiny());
+        zones.write(Lba(0), Blocks(4), true).expect("the zone is empty");
+        zones.write(Lba(16), Blocks(8), true).expect("the zone is empty");
+        zones.write(Lba(24), Blocks(4), true).expect("the zone has room");
+        let facts = DriveFacts::of_zones(&zones);
+        let expected = [(ZoneState::Empty, 6), (ZoneState::ImplicitlyOpened, 1), (ZoneState::Full, 1)];
+        assert_eq!(facts.zones_by_state, expected);
+        assert_eq!((facts.active_zones, facts.open_zones, facts.written_blocks), (1, 1, 16));
+    }
+
+    #[test]
+    fn a_drive_that_pads_writes_more_than_its_hosts() {
+        let life = LifeCounters { host_write_bytes: 100, device_write_bytes: 50, ..LifeCounters::default() };
+        assert_eq!((life.dlwa(), LifeCounters::default().dlwa()), (1.5, 1.0));
+    }
+}

@@ -1,0 +1,209 @@
+//! [`FileBacked`]: a drive whose media are files.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::rc::Rc;
+
+use zonda_image::{Counters, FileCommand, FileError, FileOperation, Image, ImageFile, RecoveryReport, Ticket};
+use zonda_ring::{Bytes, BytesMut, Client, Done, File, Operation, Outcome, Ring};
+use zonda_zoned::{
+    Blocks, Command, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull, ZoneIndex, ZoneState, ZonedDevice,
+};
+
+use crate::directory::file_error;
+use crate::{Drive, DriveError, DriveFacts, ImageDirectory, LifeCounters};
+
+/// An image, opened and locked, its file operations on a ring.
+///
+/// All rules and all order are the image's ([`zonda_image::Image`]); this only carries out what it asks for.
+pub struct FileBacked {
+    image: Image,
+    client: Client,
+    files: [Rc<File>; ImageFile::ALL.len()],
+    /// Holds the lock.
+    _directory: ImageDirectory,
+    /// Bytes that each read under way was asked for, by ticket; reads that bring fewer have failed.
+    reads: VecDeque<(Ticket, usize)>,
+    /// Commands were taken since the last poll: some end without a file being touched.
+    has_news: bool,
+    is_closing: bool,
+    media_errors: u64,
+}
+
+impl FileBacked {
+    /// Opens an image, and repairs what a crash has left.
+    ///
+    /// # Errors
+    /// When there is none, another program has it, or it is damaged beyond repair.
+    pub fn open(path: &Path, ring: &Ring) -> Result<(FileBacked, RecoveryReport), DriveError> {
+        let mut directory = ImageDirectory::lock(path)?;
+        let (image, report) = zonda_image::open(&mut directory).map_err(|error| unusable_image(path, &error))?;
+        let mut files = Vec::with_capacity(ImageFile::ALL.len());
+        for file in ImageFile::ALL {
+            let opened = directory.file(file).map_err(|error| {
+                DriveError::new(format!("{file} of {} cannot be opened: {error}", path.display()), "see the directory")
+            })?;
+            files.push(opened);
+        }
+        let files = files.try_into().expect("there is one for each name");
+        let drive = FileBacked {
+            image,
+            client: ring.client(),
+            files,
+            _directory: directory,
+            reads: VecDeque::new(),
+            has_news: false,
+            is_closing: false,
+            media_errors: 0,
+        };
+        Ok((drive, report))
+    }
+
+    /// The image behind it.
+    #[must_use]
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// What the world does: the medium of a zone gives up, and the zone becomes read only or offline. It is so after a
+    /// restart, too.
+    ///
+    /// # Panics
+    /// For a conventional zone, and for a state other than read only and offline.
+    pub fn degrade(&mut self, zone: ZoneIndex, to: ZoneState) {
+        self.image.degrade(zone, to);
+        self.carry_out();
+    }
+
+    /// Hands what the image wants to the ring.
+    fn carry_out(&mut self) {
+        while let Some(FileCommand { ticket, operation }) = self.image.poll_effect() {
+            let file = Rc::clone(&self.files[operation.file() as usize]);
+            let operation = match operation {
+                FileOperation::Read { offset, length, .. } => {
+                    self.reads.push_back((ticket, length));
+                    Operation::Read { file, offset, buffer: BytesMut::with_capacity(length) }
+                }
+                FileOperation::Write { offset, pieces, .. } => Operation::Write { file, offset, pieces },
+                FileOperation::Sync { .. } => Operation::Sync { file, data_only: true },
+                FileOperation::PunchHole { offset, length, .. } => Operation::PunchHole { file, offset, length },
+            };
+            self.client.submit(ticket.0, operation);
+        }
+    }
+
+    /// Tells the image what has ended.
+    fn collect(&mut self) {
+        while let Some(Done { token, result, .. }) = self.client.next() {
+            let ticket = Ticket(token);
+            let result = match result {
+                Ok(Outcome::Read(buffer)) => self.whole(ticket, buffer),
+                Ok(_) => Ok(Bytes::new()),
+                Err(error) => {
+                    self.forget_read(ticket);
+                    Err(file_error(&error))
+                }
+            };
+            self.media_errors += u64::from(result.is_err());
+            self.image.on_file_done(ticket, result);
+        }
+    }
+
+    /// A read's bytes, if they are as many as were asked for.
+    fn whole(&mut self, ticket: Ticket, buffer: BytesMut) -> Result<Bytes, FileError> {
+        let wanted = self.forget_read(ticket).expect("a read that ends was begun");
+        if buffer.len() < wanted {
+            return Err(FileError::Other("the file ends too early".to_owned()));
+        }
+        let mut bytes = buffer.freeze();
+        // A buffer may have more room than was asked for.
+        bytes.truncate(wanted);
+        Ok(bytes)
+    }
+
+    fn forget_read(&mut self, ticket: Ticket) -> Option<usize> {
+        // Reads end nearly in the order of their beginning.
+        let place = self.reads.iter().position(|(known, _)| *known == ticket)?;
+        self.reads.remove(place).map(|(_, length)| length)
+    }
+}
+
+impl ZonedDevice for FileBacked {
+    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+        assert_eq!(namespace, NamespaceId::FIRST, "an image has one namespace");
+        self.image.geometry()
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        assert!(!self.is_closing, "a drive that is being closed takes no commands");
+        self.image.submit(now, command)?;
+        self.has_news = true;
+        self.carry_out();
+        Ok(())
+    }
+
+    fn poll(&mut self, _now: Instant, completions: &mut CompletionQueue) {
+        self.has_news = false;
+        self.collect();
+        self.image.poll(completions);
+        self.carry_out();
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        // The ring wakes whoever waits for a file.
+        self.has_news.then_some(Instant::ZERO)
+    }
+}
+
+impl Drive for FileBacked {
+    fn facts(&self) -> DriveFacts {
+        let zones = (0..self.image.geometry().zone_count).map(ZoneIndex);
+        let wear = zones.map(|zone| self.image.wear(zone));
+        let life = life_of(&self.image.counters(), self.image.geometry(), wear);
+        DriveFacts { life: Some(life), ..DriveFacts::of_zones(self.image.zones()) }
+    }
+
+    fn media_errors(&self) -> u64 {
+        self.media_errors
+    }
+
+    fn close(&mut self, _now: Instant) {
+        if !self.is_closing {
+            self.is_closing = true;
+            self.image.close();
+            self.carry_out();
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closing && self.image.is_idle() && self.client.outstanding() == 0
+    }
+}
+
+/// What an image has counted, in bytes.
+#[must_use]
+pub fn life_of(counters: &Counters, geometry: &Geometry, wear: impl Iterator<Item = u32>) -> LifeCounters {
+    let bytes = |blocks: u64| Blocks(blocks).bytes(geometry.block_size_bytes);
+    let mut life = LifeCounters {
+        host_write_bytes: bytes(counters.host_written_blocks),
+        device_write_bytes: bytes(counters.padding_blocks),
+        host_read_bytes: bytes(counters.host_read_blocks),
+        zone_resets: counters.erases,
+        erases_min: u64::MAX,
+        ..LifeCounters::default()
+    };
+    for erases in wear.map(u64::from) {
+        life.erases_min = life.erases_min.min(erases);
+        life.erases_max = life.erases_max.max(erases);
+        life.erases_total += erases;
+    }
+    life
+}
+
+/// Why an image was refused, with what to do.
+#[must_use]
+pub fn unusable_image(path: &Path, error: &zonda_image::ImageError) -> DriveError {
+    let text = error.to_string();
+    let (message, help) = text.split_once(": ").map_or((text.as_str(), "see the directory"), |parts| parts);
+    DriveError::new(format!("the image in {} cannot be opened: {message}", path.display()), help)
+}

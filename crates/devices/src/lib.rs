@@ -1,0 +1,37 @@
+//! Devices with an edge to the world, each a [`ZonedDevice`](zonda_zoned::ZonedDevice).
+//!
+//! - [`FileBacked`]: an image on this machine's disk; keeps what it acknowledged ([`zonda_image`]).
+//! - [`MemoryDrive`]: gone with the process.
+//! - [`Remote`]: a namespace of a server, over NVMe/TCP.
+//! - [`PacedDrive`]: one of the first two, as slow as a [`Model`] of the real drive.
+//!
+//! All but the last need a [`Ring`](zonda_ring::Ring) whose owner turns it. [`Drive`] is what they can be asked beside commands, by
+//! metrics for instance. [`Location`] is how people write where a namespace is.
+//!
+//! What is absent: the rules of zones, the format of images and every protocol, which lie below as machines without an edge.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod create;
+mod directory;
+mod drive;
+mod error;
+mod file_backed;
+mod live;
+mod memory;
+mod model;
+pub mod random;
+mod remote;
+mod url;
+
+pub use connection::{Connection, NamespaceOptions};
+pub use create::{create_image, sized};
+pub use directory::ImageDirectory;
+pub use drive::{Drive, DriveFacts, LifeCounters};
+pub use error::DriveError;
+pub use file_backed::{FileBacked, life_of, unusable_image};
+pub use live::RingClock;
+pub use memory::{MemoryDrive, PacedDrive};
+pub use model::Model;
+pub use remote::Remote;
+pub use url::{Location, NvmeTcpUrl};

@@ -1,0 +1,110 @@
+//! [`MemoryDrive`] and [`PacedDrive`]: drives that are gone with the process, and drives as slow as the real one.
+
+use zonda_layers::{Memory, Paced};
+use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull, ZonedDevice};
+
+use crate::{Drive, DriveFacts, Model};
+
+/// A drive in memory.
+#[derive(Debug)]
+pub struct MemoryDrive {
+    memory: Memory,
+    is_closed: bool,
+}
+
+/// A drive that takes as long as a model of it says.
+pub struct PacedDrive {
+    paced: Paced<Box<dyn Drive>, Model>,
+}
+
+impl MemoryDrive {
+    /// An empty drive that takes at most this much memory for contents.
+    ///
+    /// # Panics
+    /// When the geometry is not valid.
+    #[must_use]
+    pub fn new(geometry: Geometry, bytes_max: u64) -> MemoryDrive {
+        MemoryDrive { memory: Memory::new(geometry, bytes_max), is_closed: false }
+    }
+}
+
+impl PacedDrive {
+    /// `drive` with the times of `model`, which stands where the drive stands.
+    #[must_use]
+    pub fn new(drive: Box<dyn Drive>, model: Model) -> PacedDrive {
+        PacedDrive { paced: Paced::new(drive, model) }
+    }
+}
+
+impl ZonedDevice for MemoryDrive {
+    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+        self.memory.geometry(namespace)
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        assert!(!self.is_closed, "a drive that is closed takes no commands");
+        self.memory.submit(now, command)
+    }
+
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        self.memory.poll(now, completions);
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.memory.next_wakeup()
+    }
+}
+
+impl Drive for MemoryDrive {
+    fn facts(&self) -> DriveFacts {
+        DriveFacts::of_zones(self.memory.zones())
+    }
+
+    fn media_errors(&self) -> u64 {
+        0
+    }
+
+    fn close(&mut self, _now: Instant) {
+        self.is_closed = true;
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+}
+
+impl ZonedDevice for PacedDrive {
+    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+        self.paced.geometry(namespace)
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        self.paced.submit(now, command)
+    }
+
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        self.paced.poll(now, completions);
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.paced.next_wakeup()
+    }
+}
+
+impl Drive for PacedDrive {
+    fn facts(&self) -> DriveFacts {
+        self.paced.device().facts()
+    }
+
+    fn media_errors(&self) -> u64 {
+        self.paced.device().media_errors()
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.paced.device_mut().close(now);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.paced.device().is_closed()
+    }
+}

@@ -1,0 +1,138 @@
+//! A model of a drive, brought to where a drive stands, so that it can tell how long the drive's commands take.
+
+use zonda_ssd::Ssd;
+use zonda_ssd::profile::Profile;
+use zonda_zoned::zones::ZoneTable;
+use zonda_zoned::{
+    Blocks, Command, CommandId, CompletionQueue, Duration, Geometry, Instant, NamespaceId, Operation, PayloadKind,
+    Prng, QueueFull, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
+};
+
+/// A simulated drive whose time began before that of whoever drives it.
+///
+/// It keeps no contents. Where it disagrees with the drive whose times it tells, only its times count: see
+/// [`zonda_layers::Paced`].
+pub struct Model {
+    ssd: Ssd,
+    /// How far its time is ahead.
+    ahead: Duration,
+}
+
+impl Model {
+    /// A new drive of this profile, its zones written and finished as in `zones`. What that would have taken is over when
+    /// the model is there.
+    #[must_use]
+    pub fn standing_as(profile: &Profile, zones: &ZoneTable, prng: &Prng) -> Model {
+        let mut model = Model { ssd: Ssd::new(profile, PayloadKind::None, prng), ahead: Duration::ZERO };
+        let first = zones.geometry().conventional_zone_count;
+        let all: Vec<ZoneIndex> = (first..zones.geometry().zone_count).map(ZoneIndex).collect();
+        // A zone that is to be finished is active before, so those that stay active come last.
+        for &zone in all.iter().filter(|zone| !zones.zone(**zone).state.is_active()) {
+            model.bring(zone, zones);
+        }
+        for &zone in all.iter().filter(|zone| zones.zone(**zone).state.is_active()) {
+            model.bring(zone, zones);
+        }
+        model
+    }
+
+    /// Writes, finishes or degrades one zone.
+    fn bring(&mut self, zone: ZoneIndex, zones: &ZoneTable) {
+        let view = zones.zone(zone);
+        let written = Blocks(view.written_blocks.0.max(view.write_pointer_blocks.0));
+        if view.state == ZoneState::Empty {
+            return;
+        }
+        // The limits are the drive's own, which kept them: a refusal is a zone with a ZRWA, which the model then lacks.
+        if self.ssd.prefill(zone, written).is_err() {
+            return;
+        }
+        match view.state {
+            ZoneState::Full if written < zones.geometry().zone_capacity_blocks => self.finish(zone),
+            ZoneState::ReadOnly | ZoneState::Offline => self.ssd.degrade(zone, view.state),
+            _ => {}
+        }
+    }
+
+    /// Finishes a zone, and lets time pass until that is over.
+    fn finish(&mut self, zone: ZoneIndex) {
+        let target = ZoneTarget::Zone(self.ssd.geometry(NamespaceId::FIRST).zone_start(zone));
+        let operation = Operation::ManageZones { action: ZoneAction::Finish, target };
+        let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
+        let mut now = Instant(self.ahead.0);
+        self.ssd.submit(now, command).expect("an idle drive takes a command");
+        let mut completions = CompletionQueue::new();
+        while completions.is_empty() {
+            now = self.ssd.next_wakeup().expect("a command is under way");
+            self.ssd.poll(now, &mut completions);
+        }
+        self.ahead = now.since(Instant::ZERO);
+    }
+
+    fn own(&self, now: Instant) -> Instant {
+        now + self.ahead
+    }
+}
+
+impl ZonedDevice for Model {
+    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+        self.ssd.geometry(namespace)
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        self.ssd.submit(self.own(now), command)
+    }
+
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        self.ssd.poll(self.own(now), completions);
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        // Something of its past that is still due, an erase say, is due at once.
+        self.ssd.next_wakeup().map(|at| Instant(at.0.saturating_sub(self.ahead.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zonda_ssd::profile::builtin_text;
+    use zonda_zoned::Lba;
+
+    #[test]
+    fn a_model_stands_where_the_drive_stands() {
+        let profile = Profile::parse(builtin_text("zn540").expect("it is built in")).expect("it is right");
+        let geometry = profile.geometry();
+        let mut zones = ZoneTable::new(geometry.clone());
+        let start = |zone| geometry.zone_start(ZoneIndex(zone));
+        let mut effects = Vec::new();
+        for zone in 0..14 {
+            zones.write(start(zone), Blocks(8), true).expect("so many may be active");
+        }
+        for zone in 0..3 {
+            zones.manage(&ZoneAction::Finish, ZoneTarget::Zone(start(zone)), &mut effects).expect("it is open");
+        }
+        zones.degrade(ZoneIndex(3), ZoneState::ReadOnly);
+        for zone in 20..24 {
+            zones.write(start(zone), Blocks(8), true).expect("the finished zones have made room");
+        }
+        let mut model = Model::standing_as(&profile, &zones, &Prng::new(1));
+        for zone in (0..30).map(ZoneIndex) {
+            let (expected, view) = (zones.zone(zone), model.ssd.zone(zone));
+            assert_eq!(view.written_blocks, expected.written_blocks, "zone {zone}");
+            let state = if expected.state.is_open() { ZoneState::Closed } else { expected.state };
+            assert_eq!(view.state, state, "zone {zone}");
+        }
+        assert!(model.ahead > Duration::ZERO, "finishing takes time");
+        let read = Operation::Read { start: Lba(0), blocks: Blocks(1) };
+        let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation: read };
+        model.submit(Instant(5), command).expect("it is idle");
+        let mut completions = CompletionQueue::new();
+        let mut now = Instant(5);
+        while completions.is_empty() {
+            now = now.max(model.next_wakeup().expect("a command is under way"));
+            model.poll(now, &mut completions);
+        }
+        assert!((10_000..1_000_000).contains(&now.0), "a read takes as long as ever: {now}");
+    }
+}

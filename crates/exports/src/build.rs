@@ -1,0 +1,183 @@
+//! From a plan to drives that are open and a target that knows them.
+
+use std::net::SocketAddr;
+
+use zonda_chap::Secret;
+use zonda_devices::{Drive, FileBacked, MemoryDrive, Model, PacedDrive, random};
+use zonda_image::RecoveryReport;
+use zonda_nvme::identify::NamespaceIdentity;
+use zonda_nvme::tcp::Digests;
+use zonda_ring::Ring;
+use zonda_ssd::profile::Profile;
+use zonda_target::{HostAccess, HostEntry, NamespaceConfig, Portal, SubsystemConfig, Target, TargetConfig};
+use zonda_zoned::zones::ZoneTable;
+use zonda_zoned::{NamespaceId, Prng};
+
+use crate::config::{DigestsSpec, HostPlan, NamespacePlan, ServerPlan, Source, SubsystemPlan, TimingSpec};
+use crate::drives::{Drives, Served};
+use crate::report::{NamespaceLayout, SubsystemLayout};
+use crate::start::{NamespaceInfo, ServeError, SubsystemInfo};
+
+/// Firmware revision that hosts are shown: at most 8 characters.
+const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
+
+/// What a plan has become.
+pub(crate) struct Built {
+    pub(crate) target: Target,
+    pub(crate) drives: Drives,
+    pub(crate) subsystems: Vec<SubsystemInfo>,
+    pub(crate) layout: Vec<SubsystemLayout>,
+}
+
+/// A drive that is open.
+struct Opened {
+    drive: Box<dyn Drive>,
+    /// In a few words.
+    source: String,
+    state: String,
+    uuid: [u8; 16],
+    volatile_write_cache: bool,
+}
+
+/// Opens every drive of the plan.
+pub(crate) fn build(plan: &ServerPlan, ring: &Ring, listen: &[SocketAddr]) -> Result<Built, ServeError> {
+    let mut drives = Drives::default();
+    let (mut subsystems, mut layout, mut configs) = (Vec::new(), Vec::new(), Vec::new());
+    for subsystem in &plan.subsystems {
+        let (mut infos, mut layouts, mut namespaces) = (Vec::new(), Vec::new(), Vec::new());
+        for namespace in &subsystem.namespaces {
+            let opened = open(subsystem, namespace, ring)?;
+            let geometry = opened.drive.geometry(NamespaceId::FIRST).clone();
+            infos.push(NamespaceInfo {
+                id: namespace.id.0,
+                source: opened.source.clone(),
+                zones: geometry.zone_count,
+                zone_capacity_bytes: geometry.zone_capacity_bytes(),
+                state: opened.state,
+            });
+            let timing = if namespace.timing == TimingSpec::None { "none" } else { "profile" };
+            let device = drives.add(Served::new(opened.drive, opened.source, timing));
+            layouts.push(NamespaceLayout { id: namespace.id, device });
+            namespaces.push(NamespaceConfig {
+                id: namespace.id,
+                device,
+                device_namespace: NamespaceId::FIRST,
+                geometry,
+                identity: NamespaceIdentity { uuid: Some(opened.uuid), ..NamespaceIdentity::default() },
+                volatile_write_cache: opened.volatile_write_cache,
+            });
+        }
+        let nqn = subsystem.nqn.to_string();
+        subsystems.push(SubsystemInfo { nqn: nqn.clone(), namespaces: infos });
+        layout.push(SubsystemLayout { nqn, namespaces: layouts });
+        configs.push(SubsystemConfig {
+            nqn: subsystem.nqn.clone(),
+            serial: subsystem.serial.clone(),
+            model: subsystem.model.clone(),
+            firmware: FIRMWARE.chars().take(8).collect(),
+            namespaces,
+            allow: access(subsystem.hosts.as_deref()),
+        });
+    }
+    let target = target(plan, configs, listen)?;
+    Ok(Built { target, drives, subsystems, layout })
+}
+
+fn target(plan: &ServerPlan, subsystems: Vec<SubsystemConfig>, listen: &[SocketAddr]) -> Result<Target, ServeError> {
+    let portals =
+        listen.iter().map(|address| Portal { address: address.ip().to_string(), service: address.port().to_string() });
+    let seed = random::bytes().map_err(|error| ServeError::new(error.message, error.help))?;
+    let mut config = TargetConfig::new(subsystems, portals.collect(), seed);
+    if plan.digests == DigestsSpec::Off {
+        config.digests = Digests::NONE;
+    }
+    Target::new(config).map_err(|error| ServeError::new(format!("{}: {}", error.subject, error.remedy), ""))
+}
+
+fn access(hosts: Option<&[HostPlan]>) -> HostAccess {
+    let Some(hosts) = hosts else { return HostAccess::Any };
+    let entries = hosts.iter().map(|host| HostEntry {
+        nqn: host.nqn.clone(),
+        secret: host.secret.as_ref().map(Secret::clone),
+        controller_secret: host.controller_secret.as_ref().map(Secret::clone),
+    });
+    HostAccess::Hosts(entries.collect())
+}
+
+fn open(subsystem: &SubsystemPlan, namespace: &NamespacePlan, ring: &Ring) -> Result<Opened, ServeError> {
+    let is_paced = namespace.timing == TimingSpec::Profile;
+    match &namespace.source {
+        Source::Image(path) => {
+            let (drive, report) =
+                FileBacked::open(path, ring).map_err(|error| ServeError::new(error.message, error.help))?;
+            let (uuid, state) = (drive.image().spec().uuid, in_words(&report));
+            let model = if is_paced { Some(model_of_image(&drive)?) } else { None };
+            Ok(Opened {
+                drive: paced(Box::new(drive), model),
+                source: path.display().to_string(),
+                state,
+                uuid,
+                volatile_write_cache: true,
+            })
+        }
+        Source::Memory(plan) => {
+            let geometry = plan.profile().geometry();
+            let model =
+                is_paced.then(|| Model::standing_as(plan.profile(), &ZoneTable::new(geometry.clone()), &prng()));
+            let drive = Box::new(MemoryDrive::new(geometry, u64::MAX));
+            let state = format!("empty, as {}", plan.profile().name);
+            let uuid = uuid_of(&format!("{}/{}", subsystem.nqn, namespace.id));
+            Ok(Opened {
+                drive: paced(drive, model),
+                source: "memory".to_owned(),
+                state,
+                uuid,
+                volatile_write_cache: false,
+            })
+        }
+    }
+}
+
+fn model_of_image(drive: &FileBacked) -> Result<Model, ServeError> {
+    let profile = Profile::parse(&drive.image().spec().profile).map_err(|error| {
+        ServeError::new(
+            format!("the image's profile cannot be read by this zonda: {error}"),
+            "serve it with --timing none, or with the zonda that made it",
+        )
+    })?;
+    Ok(Model::standing_as(&profile, drive.image().zones(), &prng()))
+}
+
+fn paced(drive: Box<dyn Drive>, model: Option<Model>) -> Box<dyn Drive> {
+    match model {
+        Some(model) => Box::new(PacedDrive::new(drive, model)),
+        None => drive,
+    }
+}
+
+/// Times are drawn from laws; which draws they are is all the same to a server.
+fn prng() -> Prng {
+    Prng::new(1)
+}
+
+/// A UUID that is the same after every start, for a drive that is not (RFC 9562, version 8: bits of our own).
+fn uuid_of(name: &str) -> [u8; 16] {
+    let mut prng = name.bytes().fold(Prng::new(0), |prng, byte| prng.fork(&char::from(byte).to_string()));
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&prng.next_u64().to_le_bytes());
+    uuid[8..].copy_from_slice(&prng.next_u64().to_le_bytes());
+    uuid[6] = uuid[6] & 0x0f | 0x80;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
+
+/// What opening an image has found.
+fn in_words(report: &RecoveryReport) -> String {
+    if report.clean {
+        return "shut down in order".to_owned();
+    }
+    format!(
+        "recovered after a stop that was not in order ({} blocks found, {} never acknowledged)",
+        report.found_blocks, report.dropped_blocks
+    )
+}

@@ -1,0 +1,255 @@
+//! From what stands in the file to what can be served.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use zonda_chap::Secret;
+use zonda_config::{ConfigError, Spanned, parse_with};
+use zonda_nvme::Nqn;
+use zonda_stack::StackError;
+use zonda_zoned::NamespaceId;
+
+use super::{
+    HostPlan, HostSpec, ListenSpec, NAMESPACES_MAX, NamespacePlan, NamespaceSpec, PORT_DEFAULT, SUBSYSTEMS_MAX,
+    ServerPlan, ServerSpec, Source, SubsystemPlan, SubsystemSpec, TimingSpec,
+};
+
+const MUST_CONTAIN: &str = "a server has at least one [[subsystem]] with an nqn and a [[subsystem.namespace]]; \
+                            docs/guide/serve.md has examples";
+const SERIAL_CHARACTERS_MAX: usize = 20;
+const MODEL_CHARACTERS_MAX: usize = 40;
+
+/// What a file's words are read against.
+pub struct Surroundings<'a> {
+    /// Where relative paths begin: the directory of the file.
+    pub base: &'a Path,
+    /// Reads a text file, or says in a few words why not.
+    pub read_file: &'a dyn Fn(&str) -> Result<String, String>,
+}
+
+impl ServerPlan {
+    /// Reads and checks a file's text.
+    ///
+    /// # Errors
+    /// The first mistake, with its place; or one in a profile that the file names.
+    pub fn parse(text: &str, surroundings: &Surroundings<'_>) -> Result<ServerPlan, StackError> {
+        parse_with::<ServerSpec>(text, MUST_CONTAIN)?.check(surroundings)
+    }
+}
+
+impl ServerSpec {
+    /// Checks everything that can be checked before a drive is opened.
+    ///
+    /// # Errors
+    /// The first mistake, with its place.
+    pub fn check(&self, surroundings: &Surroundings<'_>) -> Result<ServerPlan, StackError> {
+        let listen = match &self.server.listen {
+            None => vec![SocketAddr::from(([127, 0, 0, 1], PORT_DEFAULT))],
+            Some(listen) => listen_addresses(listen)?,
+        };
+        let http = self.server.http.as_ref().map(|http| address(http, http.get_ref())).transpose()?;
+        if self.subsystem.is_empty() {
+            return Err(ConfigError::new("nothing is served").help(MUST_CONTAIN).into());
+        }
+        if let Some(excess) = self.subsystem.get(SUBSYSTEMS_MAX) {
+            let error = ConfigError::at(excess, format!("there are {} subsystems", self.subsystem.len()));
+            return Err(error.help(format!("at most {SUBSYSTEMS_MAX} are allowed")).into());
+        }
+        let mut subsystems: Vec<SubsystemPlan> = Vec::with_capacity(self.subsystem.len());
+        let mut images = Vec::new();
+        for spec in &self.subsystem {
+            let plan = subsystem(spec, self.server.timing, surroundings, &mut images)?;
+            if subsystems.iter().any(|earlier| earlier.nqn == plan.nqn) {
+                let error = ConfigError::at(&spec.get_ref().nqn, "two subsystems have this name");
+                return Err(error.help("give each a name of its own, or make both one with two namespaces").into());
+            }
+            subsystems.push(plan);
+        }
+        Ok(ServerPlan { listen, http, digests: self.server.digests, subsystems })
+    }
+}
+
+fn listen_addresses(listen: &Spanned<ListenSpec>) -> Result<Vec<SocketAddr>, ConfigError> {
+    let texts = match listen.get_ref() {
+        ListenSpec::One(text) => std::slice::from_ref(text),
+        ListenSpec::Several(texts) => texts.as_slice(),
+    };
+    if texts.is_empty() {
+        return Err(
+            ConfigError::at(listen, "no address to listen on").help("write at least one, like \"0.0.0.0:4420\"")
+        );
+    }
+    texts.iter().map(|text| address(listen, text)).collect()
+}
+
+fn address<T>(place: &Spanned<T>, text: &str) -> Result<SocketAddr, ConfigError> {
+    resolve(text).map_err(|reason| {
+        ConfigError::at(place, reason)
+            .help("write HOST:PORT, like \"127.0.0.1:4420\", \"[::1]:4420\" or \"0.0.0.0:4420\"")
+    })
+}
+
+/// An address as people write it, `HOST:PORT`; a name is looked up.
+///
+/// # Errors
+/// In a sentence, why it is none.
+pub fn resolve(text: &str) -> Result<SocketAddr, String> {
+    let mut found = text.to_socket_addrs().map_err(|reason| format!("\"{text}\" is no address: {reason}"))?;
+    found.next().ok_or_else(|| format!("\"{text}\" stands for no address"))
+}
+
+fn subsystem(
+    spec: &Spanned<SubsystemSpec>,
+    timing: TimingSpec,
+    surroundings: &Surroundings<'_>,
+    images: &mut Vec<PathBuf>,
+) -> Result<SubsystemPlan, StackError> {
+    let table = spec.get_ref();
+    let nqn = name(&table.nqn)?;
+    let serial = match &table.serial {
+        Some(serial) => words(serial, SERIAL_CHARACTERS_MAX)?,
+        None => serial_of(&nqn),
+    };
+    let model = match &table.model {
+        Some(model) => words(model, MODEL_CHARACTERS_MAX)?,
+        None => "zonda".to_owned(),
+    };
+    let hosts = match &table.host {
+        None => None,
+        Some(hosts) => Some(hosts.iter().map(|spec| host(spec, surroundings)).collect::<Result<Vec<_>, _>>()?),
+    };
+    if table.namespace.is_empty() {
+        let error = ConfigError::at(spec, "this subsystem has no namespace");
+        return Err(error.help("add [[subsystem.namespace]] with an image or memory").into());
+    }
+    if let Some(excess) = table.namespace.get(NAMESPACES_MAX) {
+        let error = ConfigError::at(excess, format!("there are {} namespaces", table.namespace.len()));
+        return Err(error.help(format!("at most {NAMESPACES_MAX} are allowed in one subsystem")).into());
+    }
+    let mut namespaces: Vec<NamespacePlan> = Vec::with_capacity(table.namespace.len());
+    for spec in &table.namespace {
+        let id = namespace_id(spec, &namespaces)?;
+        let source = source(spec, surroundings, images)?;
+        namespaces.push(NamespacePlan { id, source, timing: spec.get_ref().timing.unwrap_or(timing) });
+    }
+    namespaces.sort_by_key(|namespace| namespace.id);
+    Ok(SubsystemPlan { nqn, serial, model, hosts, namespaces })
+}
+
+fn namespace_id(spec: &Spanned<NamespaceSpec>, earlier: &[NamespacePlan]) -> Result<NamespaceId, ConfigError> {
+    let is_taken = |id| earlier.iter().any(|namespace| namespace.id == NamespaceId(id));
+    let Some(wanted) = &spec.get_ref().id else {
+        let free = (1..).find(|id| !is_taken(*id)).expect("there are more numbers than namespaces");
+        return Ok(NamespaceId(free));
+    };
+    let id = *wanted.get_ref();
+    if id == 0 || id as usize > NAMESPACES_MAX {
+        return Err(ConfigError::at(wanted, format!("there is no namespace {id}"))
+            .help(format!("namespaces are numbered from 1 to {NAMESPACES_MAX}")));
+    }
+    if is_taken(id) {
+        return Err(ConfigError::at(wanted, format!("two namespaces have the number {id}"))
+            .help("give each a number of its own, or none: they are then numbered from 1"));
+    }
+    Ok(NamespaceId(id))
+}
+
+fn source(
+    spec: &Spanned<NamespaceSpec>,
+    surroundings: &Surroundings<'_>,
+    images: &mut Vec<PathBuf>,
+) -> Result<Source, StackError> {
+    let table = spec.get_ref();
+    match (&table.image, &table.memory) {
+        (Some(image), None) => {
+            let path = surroundings.base.join(image.get_ref());
+            if images.contains(&path) {
+                let error = ConfigError::at(image, "this image is served twice");
+                return Err(error.help("an image is one namespace of one subsystem").into());
+            }
+            images.push(path.clone());
+            Ok(Source::Image(path))
+        }
+        (None, Some(memory)) => {
+            let drive = memory.get_ref().check(surroundings.read_file)?;
+            if drive.has_layers() {
+                let error = ConfigError::at(memory, "a drive in memory has no layers here");
+                return Err(error.help("layers belong to job files").into());
+            }
+            Ok(Source::Memory(Box::new(drive)))
+        }
+        _ => {
+            let error = ConfigError::at(spec, "a namespace needs an image or a memory, and not both");
+            Err(error.help("write image = \"DIR\", or memory = { profile = \"zn540\" }").into())
+        }
+    }
+}
+
+fn host(spec: &Spanned<HostSpec>, surroundings: &Surroundings<'_>) -> Result<HostPlan, ConfigError> {
+    let table = spec.get_ref();
+    let secret = secret(table.secret.as_ref(), table.secret_file.as_ref(), surroundings)?;
+    let controller_secret =
+        self::secret(table.controller_secret.as_ref(), table.controller_secret_file.as_ref(), surroundings)?;
+    if controller_secret.is_some() && secret.is_none() {
+        return Err(ConfigError::at(spec, "the controller would prove itself to a host that proves nothing")
+            .help("give the host a secret too: NVMe authenticates the controller only after the host"));
+    }
+    Ok(HostPlan { nqn: name(&table.nqn)?, secret, controller_secret })
+}
+
+fn secret(
+    text: Option<&Spanned<String>>,
+    file: Option<&Spanned<String>>,
+    surroundings: &Surroundings<'_>,
+) -> Result<Option<Secret>, ConfigError> {
+    let (place, text) = match (text, file) {
+        (None, None) => return Ok(None),
+        (Some(text), None) => (text, text.get_ref().clone()),
+        (None, Some(file)) => {
+            let path = surroundings.base.join(file.get_ref());
+            let text = (surroundings.read_file)(&path.to_string_lossy()).map_err(|reason| {
+                ConfigError::at(file, format!("the secret cannot be read: {reason}"))
+                    .help("write the path of a file that holds one line, DHHC-1:...")
+            })?;
+            (file, text)
+        }
+        (Some(_), Some(file)) => {
+            return Err(ConfigError::at(file, "the secret is given twice").help("leave one of the two"));
+        }
+    };
+    // The text itself is not repeated: errors end up in logs.
+    Secret::parse(text.trim())
+        .map(Some)
+        .map_err(|reason| ConfigError::at(place, format!("this is no secret: {reason}")).help(SECRET_HELP))
+}
+
+const SECRET_HELP: &str = "zonda secret makes one; so does nvme gen-dhchap-key";
+
+fn name(text: &Spanned<String>) -> Result<Nqn, ConfigError> {
+    Nqn::new(text.get_ref()).map_err(|reason| {
+        ConfigError::at(text, format!("this is no NVMe Qualified Name: {reason}"))
+            .help("write it like \"nqn.2026-01.io.zonda:mine\"")
+    })
+}
+
+/// Text for an Identify field: ASCII, and not too long.
+fn words(text: &Spanned<String>, characters_max: usize) -> Result<String, ConfigError> {
+    let value = text.get_ref();
+    let is_fine = !value.is_empty()
+        && value.len() <= characters_max
+        && value.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+    if is_fine {
+        return Ok(value.clone());
+    }
+    Err(ConfigError::at(text, "a host cannot be shown this")
+        .help(format!("write 1 to {characters_max} characters of ASCII: letters, digits, punctuation and spaces")))
+}
+
+/// A serial number that is the same after every start: the name's FNV-1a hash.
+fn serial_of(nqn: &Nqn) -> String {
+    let hash = nqn
+        .as_str()
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    format!("ZONDA{:012X}", hash >> 16)
+}

@@ -1,0 +1,105 @@
+//! `zonda.toml`: what a server serves, and to whom.
+//!
+//! ```toml
+//! [server]
+//! listen = ["127.0.0.1:4420"]
+//! http = "127.0.0.1:9420"
+//!
+//! [[subsystem]]
+//! nqn = "nqn.2026-01.io.zonda:fast"
+//! host = [{ nqn = "nqn.2014-08.org.nvmexpress:uuid:...", secret_file = "db1.key" }]
+//!
+//!   [[subsystem.namespace]]
+//!   image = "drives/fast"
+//!
+//!   [[subsystem.namespace]]
+//!   memory = { profile = "zn540", set = { "geometry.zones" = 64 } }
+//!   timing = "profile"
+//! ```
+//!
+//! Two steps: [`ServerSpec`] is what stands in the file; [`ServerPlan`] has been checked, and can be served.
+//! docs/guide/serve.md explains every key.
+
+mod check;
+mod spec;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use zonda_chap::Secret;
+use zonda_nvme::Nqn;
+use zonda_stack::Drive;
+use zonda_zoned::NamespaceId;
+
+pub use check::{Surroundings, resolve};
+pub use spec::{DigestsSpec, HostSpec, ListenSpec, NamespaceSpec, ServerSpec, ServerTable, SubsystemSpec, TimingSpec};
+
+/// Where NVMe/TCP servers listen by custom (IANA, "nvme").
+pub const PORT_DEFAULT: u16 = 4420;
+/// What the names of subsystems begin with when nobody names them.
+pub const NQN_PREFIX: &str = "nqn.2026-01.io.zonda:";
+/// Subsystems of one server.
+pub const SUBSYSTEMS_MAX: usize = 256;
+/// Namespaces of one subsystem.
+pub const NAMESPACES_MAX: usize = 256;
+
+/// A server that can be started.
+#[derive(Debug)]
+pub struct ServerPlan {
+    /// Where hosts connect.
+    pub listen: Vec<SocketAddr>,
+    /// Where metrics are read, if anywhere.
+    pub http: Option<SocketAddr>,
+    /// Whether header and data digests are granted to hosts that ask for them.
+    pub digests: DigestsSpec,
+    /// What is served.
+    pub subsystems: Vec<SubsystemPlan>,
+}
+
+/// One NVM subsystem.
+#[derive(Debug)]
+pub struct SubsystemPlan {
+    /// Its name.
+    pub nqn: Nqn,
+    /// Serial number, at most 20 ASCII characters.
+    pub serial: String,
+    /// Model number, at most 40 ASCII characters.
+    pub model: String,
+    /// Who may connect: `None` is anybody.
+    pub hosts: Option<Vec<HostPlan>>,
+    /// Its namespaces, in the order of their ids.
+    pub namespaces: Vec<NamespacePlan>,
+}
+
+/// A host that may connect.
+#[derive(Debug)]
+pub struct HostPlan {
+    /// Its name.
+    pub nqn: Nqn,
+    /// The secret with which it proves who it is, if it must.
+    pub secret: Option<Secret>,
+    /// The secret with which the controller proves itself to it, if the host asks.
+    pub controller_secret: Option<Secret>,
+}
+
+/// One namespace, and what is behind it.
+#[derive(Debug)]
+pub struct NamespacePlan {
+    /// Its number.
+    pub id: NamespaceId,
+    /// Where its blocks are.
+    pub source: Source,
+    /// How long its commands take.
+    pub timing: TimingSpec,
+}
+
+/// Where the blocks of a namespace are.
+#[derive(Debug)]
+pub enum Source {
+    /// The directory of an image.
+    Image(PathBuf),
+    /// In memory, gone when the server stops.
+    Memory(Box<Drive>),
+}

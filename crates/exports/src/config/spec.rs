@@ -1,0 +1,128 @@
+//! The tables of `zonda.toml`, as they stand in the file.
+
+use serde::Deserialize;
+use zonda_config::{Spanned, unplaced};
+use zonda_stack::DriveSpec;
+
+use super::NQN_PREFIX;
+
+/// The whole file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerSpec {
+    /// Where to listen, and what holds for all.
+    #[serde(default)]
+    pub server: ServerTable,
+    /// What is served.
+    #[serde(default)]
+    pub subsystem: Vec<Spanned<SubsystemSpec>>,
+}
+
+/// `[server]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerTable {
+    /// Addresses for hosts, `HOST:PORT`; default `127.0.0.1:4420`.
+    pub listen: Option<Spanned<ListenSpec>>,
+    /// Address for metrics and `zonda status`; absent: none.
+    pub http: Option<Spanned<String>>,
+    /// How long commands take, where a namespace does not say otherwise.
+    #[serde(default)]
+    pub timing: TimingSpec,
+    /// Which digests hosts get.
+    #[serde(default)]
+    pub digests: DigestsSpec,
+}
+
+/// One address or several.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum ListenSpec {
+    /// One.
+    One(String),
+    /// Several.
+    Several(Vec<String>),
+}
+
+/// How long commands take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TimingSpec {
+    /// As fast as the machine is.
+    #[default]
+    None,
+    /// As long as on the drive of the profile, in real time.
+    Profile,
+}
+
+/// Digests over PDU headers and data (NVMe/TCP Transport 1.0, section 3.3.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DigestsSpec {
+    /// Granted to hosts that ask.
+    #[default]
+    Offered,
+    /// Not granted.
+    Off,
+}
+
+/// `[[subsystem]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubsystemSpec {
+    /// NVMe Qualified Name.
+    pub nqn: Spanned<String>,
+    /// Default: made from the name.
+    pub serial: Option<Spanned<String>>,
+    /// Default `zonda`.
+    pub model: Option<Spanned<String>>,
+    /// Who may connect; absent: anybody.
+    pub host: Option<Vec<Spanned<HostSpec>>>,
+    /// At least one.
+    #[serde(default)]
+    pub namespace: Vec<Spanned<NamespaceSpec>>,
+}
+
+/// `[[subsystem.host]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostSpec {
+    /// NVMe Qualified Name.
+    pub nqn: Spanned<String>,
+    /// `DHHC-1:...`: the host must know it. Better kept in a file of its own.
+    pub secret: Option<Spanned<String>>,
+    /// A file that holds it.
+    pub secret_file: Option<Spanned<String>>,
+    /// `DHHC-1:...`: the controller proves that it knows it, to a host that asks.
+    pub controller_secret: Option<Spanned<String>>,
+    /// A file that holds it.
+    pub controller_secret_file: Option<Spanned<String>>,
+}
+
+/// `[[subsystem.namespace]]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamespaceSpec {
+    /// Default: the next free one, from 1.
+    pub id: Option<Spanned<u32>>,
+    /// The directory of an image that `zonda drive create` made.
+    pub image: Option<Spanned<String>>,
+    /// A drive in memory: `profile` and `set` as in a job file.
+    pub memory: Option<Spanned<DriveSpec>>,
+    /// Default: the server's.
+    pub timing: Option<TimingSpec>,
+}
+
+impl SubsystemSpec {
+    /// A subsystem of one namespace for any host, its name ending in `name`.
+    #[must_use]
+    pub fn new(name: &str, namespace: NamespaceSpec) -> SubsystemSpec {
+        SubsystemSpec {
+            nqn: unplaced(format!("{NQN_PREFIX}{name}")),
+            serial: None,
+            model: None,
+            host: None,
+            namespace: vec![unplaced(namespace)],
+        }
+    }
+}

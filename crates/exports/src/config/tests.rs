@@ -1,0 +1,121 @@
+use std::path::Path;
+
+use zonda_config::ConfigError;
+
+use super::*;
+
+const SECRET: &str = "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:";
+
+fn parse_with(text: &str, read_file: &dyn Fn(&str) -> Result<String, String>) -> Result<ServerPlan, ConfigError> {
+    let surroundings = Surroundings { base: Path::new("/etc/zonda"), read_file };
+    ServerPlan::parse(text, &surroundings).map_err(|error| error.error)
+}
+
+fn parse(text: &str) -> Result<ServerPlan, ConfigError> {
+    parse_with(text, &|path| Err(format!("{path} is not there")))
+}
+
+/// The error, and the text that it points at.
+fn mistake(text: &str) -> (String, String) {
+    let error = parse(text).expect_err(text);
+    assert!(error.help.is_some(), "no remedy: {}", error.message);
+    (error.message.clone(), error.span.clone().map_or(String::new(), |span| text[span].to_owned()))
+}
+
+const ONE: &str = "[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:a\"\n[[subsystem.namespace]]\nimage = \"a\"\n";
+
+#[test]
+fn a_small_file_gets_the_defaults() {
+    let plan = parse(ONE).expect("it is right");
+    assert_eq!(plan.listen, ["127.0.0.1:4420".parse().expect("an address")]);
+    assert_eq!(plan.http, None);
+    let subsystem = &plan.subsystems[0];
+    assert!(subsystem.hosts.is_none(), "anybody may connect");
+    assert_eq!(subsystem.namespaces[0].id, NamespaceId(1));
+    assert_eq!(subsystem.namespaces[0].timing, TimingSpec::None);
+    assert!(matches!(&subsystem.namespaces[0].source, Source::Image(path) if path == Path::new("/etc/zonda/a")));
+    assert!(subsystem.serial.len() <= 20, "{}", subsystem.serial);
+}
+
+#[test]
+fn serial_numbers_are_the_same_after_every_start_and_differ_by_name() {
+    let serial = |text: &str| parse(text).expect("it is right").subsystems[0].serial.clone();
+    assert_eq!(serial(ONE), serial(ONE));
+    assert_ne!(serial(ONE), serial(&ONE.replace("zonda:a", "zonda:b")));
+}
+
+#[test]
+fn namespaces_without_a_number_take_the_free_ones() {
+    let text = format!(
+        "{ONE}id = 2\n[[subsystem.namespace]]\nmemory = {{ profile = \"zn540\" }}\n[[subsystem.namespace]]\nimage = \"c\"\n"
+    );
+    let plan = parse(&text).expect("it is right");
+    let ids: Vec<u32> = plan.subsystems[0].namespaces.iter().map(|namespace| namespace.id.0).collect();
+    assert_eq!(ids, [1, 2, 3]);
+    assert!(matches!(plan.subsystems[0].namespaces[0].source, Source::Memory(_)));
+}
+
+#[test]
+fn the_timing_of_the_server_is_that_of_its_namespaces_unless_they_say_otherwise() {
+    let text =
+        format!("[server]\ntiming = \"profile\"\n{ONE}[[subsystem.namespace]]\nimage = \"b\"\ntiming = \"none\"\n");
+    let plan = parse(&text).expect("it is right");
+    let timings: Vec<TimingSpec> = plan.subsystems[0].namespaces.iter().map(|namespace| namespace.timing).collect();
+    assert_eq!(timings, [TimingSpec::Profile, TimingSpec::None]);
+}
+
+#[test]
+fn a_secret_may_stand_in_a_file_of_its_own() {
+    let text = ONE.replace(
+        "[[subsystem.namespace]]",
+        "host = [{ nqn = \"nqn.2014-08.org.nvmexpress:uuid:1\", secret_file = \"h.key\" }]\n[[subsystem.namespace]]",
+    );
+    let read = |path: &str| {
+        assert_eq!(path, "/etc/zonda/h.key");
+        Ok(format!("{SECRET}\n"))
+    };
+    let plan = parse_with(&text, &read).expect("it is right");
+    assert!(plan.subsystems[0].hosts.as_ref().expect("only this host")[0].secret.is_some());
+    let error = parse(&text).expect_err("the file is not there");
+    assert!(error.message.starts_with("the secret cannot be read"), "{}", error.message);
+}
+
+#[test]
+fn a_secret_that_is_wrong_is_not_repeated() {
+    let wrong = SECRET.replace("ia6z", "ia6y");
+    let host = format!("host = [{{ nqn = \"nqn.2014-08.org.nvmexpress:uuid:1\", secret = \"{wrong}\" }}]");
+    let error = parse(&ONE.replace("[[subsystem.namespace]]", &format!("{host}\n[[subsystem.namespace]]")));
+    let error = error.expect_err("a letter was changed");
+    assert!(error.message.starts_with("this is no secret"), "{}", error.message);
+    assert!(!error.message.contains("ia6y") && !error.help.expect("a remedy").contains("ia6y"));
+}
+
+#[test]
+fn each_mistake_is_shown_at_its_place() {
+    let twice = format!("{ONE}{}", ONE.replace("image = \"a\"", "image = \"b\""));
+    let same_image = format!("{ONE}[[subsystem.namespace]]\nimage = \"a\"\n");
+    let both = ONE.replace("image = \"a\"", "image = \"a\"\nmemory = { profile = \"zn540\" }");
+    let cases = [
+        ("[server]\n".to_owned(), "nothing is served", ""),
+        ("[[subsystem]]\nnqn = \"a\"\n".to_owned(), "this is no NVMe Qualified Name", "\"a\""),
+        ("[[subsystem]]\nnqn = \"nqn.a\"\n".to_owned(), "this subsystem has no namespace", "[[subsystem]]"),
+        (twice, "two subsystems have this name", "\"nqn.2026-01.io.zonda:a\""),
+        (same_image, "this image is served twice", "\"a\""),
+        (both, "a namespace needs an image or a memory", "[[subsystem.namespace]]"),
+        (format!("{ONE}id = 0\n"), "there is no namespace 0", "0"),
+        (
+            format!("{ONE}id = 1\n[[subsystem.namespace]]\nimage = \"b\"\nid = 1\n"),
+            "two namespaces have the number 1",
+            "1",
+        ),
+        (format!("[server]\nlisten = \"nowhere\"\n{ONE}"), "\"nowhere\" is no address", "\"nowhere\""),
+        (format!("[server]\nlisten = []\n{ONE}"), "no address to listen on", "[]"),
+        (format!("[server]\nlisen = \"a\"\n{ONE}"), "unknown key \"lisen\"", "lisen"),
+        (ONE.replace("nqn =", "serial = \"übung\"\nnqn ="), "a host cannot be shown this", "\"übung\""),
+    ];
+    for (text, message, place) in cases {
+        let (found, at) = mistake(&text);
+        assert!(found.contains(message), "{text}\n{found}");
+        assert!(at.starts_with(place), "{text}\nat {at:?}, not {place:?}");
+    }
+}

@@ -1,0 +1,136 @@
+//! The drives of one server, and the commands that wait for room in them.
+
+use std::collections::VecDeque;
+
+use zonda_devices::Drive;
+use zonda_target::{DeviceHealth, DeviceKey, Target};
+use zonda_zoned::{Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull};
+
+use crate::meter::Meter;
+
+/// A drive and what is known of it.
+pub(crate) struct Served {
+    drive: Box<dyn Drive>,
+    /// The namespace within the drive.
+    namespace: NamespaceId,
+    geometry: Geometry,
+    /// Commands for which the drive had no room, the oldest first. As many as queues of hosts hold.
+    waiting: VecDeque<Command>,
+    pub(crate) meter: Meter,
+    /// Where its blocks are, in words.
+    pub(crate) source: String,
+    /// `none` or `profile`.
+    pub(crate) timing: &'static str,
+}
+
+/// All drives; a [`DeviceKey`] is a place in the list.
+#[derive(Default)]
+pub(crate) struct Drives(Vec<Served>);
+
+impl Served {
+    pub(crate) fn new(drive: Box<dyn Drive>, source: String, timing: &'static str) -> Served {
+        let namespace = NamespaceId::FIRST;
+        let geometry = drive.geometry(namespace).clone();
+        let (waiting, meter) = (VecDeque::new(), Meter::default());
+        Served { drive, namespace, geometry, waiting, meter, source, timing }
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    pub(crate) fn drive(&self) -> &dyn Drive {
+        &*self.drive
+    }
+
+    /// Commands in the drive, and those that wait for it.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.meter.outstanding() + self.waiting.len()
+    }
+
+    fn submit(&mut self, now: Instant, mut command: Command) {
+        command.namespace = self.namespace;
+        // The oldest goes first: a zone's writes must not overtake one another.
+        if !self.waiting.is_empty() {
+            self.waiting.push_back(command);
+            return;
+        }
+        self.meter.started(now, &command, self.geometry.block_size_bytes);
+        if let Err(QueueFull(command)) = self.drive.submit(now, command) {
+            self.waiting.push_back(command);
+        }
+    }
+
+    fn submit_waiting(&mut self, now: Instant) {
+        while let Some(command) = self.waiting.pop_front() {
+            self.meter.started(now, &command, self.geometry.block_size_bytes);
+            if let Err(QueueFull(command)) = self.drive.submit(now, command) {
+                self.waiting.push_front(command);
+                return;
+            }
+        }
+    }
+}
+
+impl Drives {
+    /// Adds a drive.
+    pub(crate) fn add(&mut self, served: Served) -> DeviceKey {
+        self.0.push(served);
+        DeviceKey(self.0.len() as u32 - 1)
+    }
+
+    pub(crate) fn get(&self, key: DeviceKey) -> &Served {
+        &self.0[key.0 as usize]
+    }
+
+    /// A command goes to its drive, now or when there is room.
+    pub(crate) fn submit(&mut self, now: Instant, key: DeviceKey, command: Command) {
+        self.0[key.0 as usize].submit(now, command);
+    }
+
+    /// Tells `completed` of everything that has ended. Returns whether anything has.
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        completions: &mut CompletionQueue,
+        completed: &mut dyn FnMut(DeviceKey, Completion),
+    ) -> bool {
+        let mut moved = false;
+        for (index, served) in self.0.iter_mut().enumerate() {
+            served.drive.poll(now, completions);
+            while let Some(completion) = completions.pop() {
+                moved = true;
+                served.meter.ended(now, &completion);
+                completed(DeviceKey(index as u32), completion);
+            }
+            served.submit_waiting(now);
+        }
+        moved
+    }
+
+    /// The earliest instant at which a drive may have news without the ring's help.
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        self.0.iter().filter_map(|served| served.drive.next_wakeup()).min()
+    }
+
+    /// Whether no command is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.iter().all(|served| served.waiting.is_empty() && served.meter.outstanding() == 0)
+    }
+
+    pub(crate) fn close(&mut self, now: Instant) {
+        self.0.iter_mut().for_each(|served| served.drive.close(now));
+    }
+
+    pub(crate) fn are_closed(&self) -> bool {
+        self.0.iter().all(|served| served.drive.is_closed())
+    }
+
+    /// The target hears of failures inside the drives, for SMART.
+    pub(crate) fn tell_health(&self, now: Instant, target: &mut Target) {
+        for (index, served) in self.0.iter().enumerate() {
+            let health = DeviceHealth { degraded: served.drive.media_errors() > 0, ..DeviceHealth::default() };
+            target.set_health(now, DeviceKey(index as u32), health);
+        }
+    }
+}

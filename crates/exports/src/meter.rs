@@ -1,0 +1,156 @@
+//! Counts and times the commands of one drive.
+
+use std::collections::HashMap;
+
+use zonda_layers::OperationKind;
+use zonda_zoned::{Command, CommandId, Completion, Duration, Instant, Operation, Status};
+
+/// Upper bounds of the latency classes: 1, 2 and 5 of each decade from 1 us to 10 s. What takes longer is in one more.
+pub const LATENCY_BOUNDS_NS: [u64; 22] = bounds();
+
+const fn bounds() -> [u64; 22] {
+    let mut bounds = [0; 22];
+    let (mut index, mut decade) = (0, 1_000);
+    while index < 22 {
+        bounds[index] = decade * [1, 2, 5][index % 3];
+        if index % 3 == 2 {
+            decade *= 10;
+        }
+        index += 1;
+    }
+    bounds
+}
+
+/// How long commands took, in classes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Latencies {
+    /// Commands in each class; the last one is without a bound.
+    pub(crate) counts: [u64; LATENCY_BOUNDS_NS.len() + 1],
+    /// All of their time.
+    pub(crate) sum_ns: u64,
+}
+
+/// Commands of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KindMeter {
+    /// Commands that succeeded.
+    pub(crate) succeeded: u64,
+    /// Bytes that they moved.
+    pub(crate) bytes: u64,
+    /// How long they took, from being taken to being complete.
+    pub(crate) latencies: Latencies,
+}
+
+/// All commands of one drive.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meter {
+    kinds: [KindMeter; OperationKind::ALL.len()],
+    /// Commands that failed, by their status.
+    errors: HashMap<Status, u64>,
+    under_way: HashMap<CommandId, (OperationKind, u64, Instant)>,
+}
+
+impl Latencies {
+    fn record(&mut self, latency: Duration) {
+        let class = LATENCY_BOUNDS_NS.partition_point(|bound| *bound < latency.0);
+        self.counts[class] += 1;
+        self.sum_ns = self.sum_ns.saturating_add(latency.0);
+    }
+
+    /// Commands recorded.
+    #[must_use]
+    pub(crate) fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The bound of the class that holds this quantile, in nanoseconds; `None` if nothing was recorded, or it lies above
+    /// all bounds.
+    #[must_use]
+    pub(crate) fn quantile_ns(&self, quantile: f64) -> Option<u64> {
+        let wanted = (self.count() as f64 * quantile).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let class = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        })?;
+        LATENCY_BOUNDS_NS.get(class).copied()
+    }
+}
+
+impl Meter {
+    /// A command was taken.
+    pub(crate) fn started(&mut self, now: Instant, command: &Command, block_size_bytes: u32) {
+        let kind = OperationKind::of(&command.operation);
+        let bytes = match command.operation {
+            // Zeros are not moved.
+            Operation::WriteZeroes { .. } => 0,
+            _ => command.operation.blocks().bytes(block_size_bytes),
+        };
+        self.under_way.insert(command.id, (kind, bytes, now));
+    }
+
+    /// A command that was taken is complete.
+    pub(crate) fn ended(&mut self, now: Instant, completion: &Completion) {
+        let Some((kind, bytes, started)) = self.under_way.remove(&completion.id) else { return };
+        if !completion.status.is_success() {
+            *self.errors.entry(completion.status).or_default() += 1;
+            return;
+        }
+        let meter = &mut self.kinds[kind as usize];
+        meter.succeeded += 1;
+        meter.bytes += bytes;
+        meter.latencies.record(now.since(started));
+    }
+
+    /// Every kind of which a command has succeeded.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = (OperationKind, &KindMeter)> {
+        OperationKind::ALL.into_iter().zip(&self.kinds).filter(|(_, meter)| meter.succeeded > 0)
+    }
+
+    /// Failed commands by status, in the order of the codes.
+    pub(crate) fn errors(&self) -> Vec<(Status, u64)> {
+        let mut errors: Vec<_> = self.errors.iter().map(|(status, count)| (*status, *count)).collect();
+        errors.sort_unstable();
+        errors
+    }
+
+    /// Commands taken and not complete.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.under_way.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zonda_zoned::{Blocks, Lba, NamespaceId};
+
+    #[test]
+    fn the_bounds_rise_from_a_microsecond_to_ten_seconds() {
+        assert_eq!((LATENCY_BOUNDS_NS[0], LATENCY_BOUNDS_NS[21]), (1_000, 10_000_000_000));
+        assert!(LATENCY_BOUNDS_NS.is_sorted_by(|left, right| left < right));
+    }
+
+    #[test]
+    fn a_command_counts_when_it_has_succeeded_and_an_error_by_its_status() {
+        let mut meter = Meter::default();
+        for id in 1..=3 {
+            let operation = Operation::Read { start: Lba(0), blocks: Blocks(2) };
+            let command = Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation };
+            meter.started(Instant(0), &command, 4096);
+        }
+        meter.ended(Instant(1_500), &Completion::of(CommandId(1), Status::Success));
+        meter.ended(Instant(30_000), &Completion::of(CommandId(2), Status::ZoneIsOffline));
+        let kinds: Vec<_> = meter.kinds().collect();
+        assert_eq!(kinds.len(), 1);
+        assert_eq!((kinds[0].0, kinds[0].1.succeeded, kinds[0].1.bytes), (OperationKind::Read, 1, 8192));
+        assert_eq!(kinds[0].1.latencies.quantile_ns(0.5), Some(2_000));
+        assert_eq!(meter.errors(), [(Status::ZoneIsOffline, 1)]);
+        assert_eq!(meter.outstanding(), 1);
+    }
+
+    #[test]
+    fn a_quantile_of_nothing_is_nothing() {
+        assert_eq!(Latencies::default().quantile_ns(0.99), None);
+    }
+}

@@ -1,0 +1,182 @@
+//! A snapshot as Prometheus reads it (OpenMetrics text, version 1.0).
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::LATENCY_BOUNDS_NS;
+use crate::snapshot::{CommandSnapshot, NamespaceSnapshot, Snapshot};
+
+/// The media type of [`metrics_text`].
+pub const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// An exemplar has none.
+type NoLabels = [(&'static str, &'static str); 0];
+/// Names and values of labels.
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+/// The snapshot in the text format of Prometheus.
+#[must_use]
+pub fn metrics_text(snapshot: &Snapshot) -> String {
+    let mut registry = Registry::with_prefix("zonda");
+    registry.register_collector(Box::new(SnapshotCollector(snapshot.clone())));
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("a string takes everything");
+    text
+}
+
+#[derive(Debug)]
+struct SnapshotCollector(Snapshot);
+
+impl Collector for SnapshotCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let snapshot = &self.0;
+        let to = &mut encoder;
+        let uptime = snapshot.uptime_ns as f64 / 1e9;
+        gauge(to, "uptime", "Since the server started", Some(Unit::Seconds), [(vec![], uptime)])?;
+        gauge(to, "connections", "Connections of hosts", None, [(vec![], snapshot.connections as f64)])?;
+        let traffic = &snapshot.traffic;
+        let counts = [
+            ("connections_accepted", "Connections accepted", None, traffic.connections_accepted),
+            ("connections_refused", "Connections turned away", None, traffic.connections_refused),
+            ("protocol_errors", "Connections that a violation of the protocol ended", None, traffic.protocol_errors),
+            ("authentication_failures", "Hosts that gave no right secret", None, traffic.authentication_failures),
+            ("received", "Bytes from hosts", Some(Unit::Bytes), traffic.received_bytes),
+            ("sent", "Bytes to hosts", Some(Unit::Bytes), traffic.sent_bytes),
+        ];
+        for (name, help, unit, count) in counts {
+            counter(to, name, help, unit, [(vec![], count)])?;
+        }
+        let sessions = snapshot.subsystems.iter();
+        let sessions = sessions.map(|subsystem| (vec![("nqn", &*subsystem.nqn)], subsystem.sessions.len() as f64));
+        gauge(to, "sessions", "Controllers in use by hosts", None, sessions)?;
+        namespaces(snapshot, to)?;
+        commands(snapshot, to)
+    }
+}
+
+/// A namespace with the labels that name it.
+fn each(snapshot: &Snapshot) -> Vec<(Labels<'_>, String, &NamespaceSnapshot)> {
+    let namespaces = snapshot.subsystems.iter().flat_map(|subsystem| {
+        let nqn = subsystem.nqn.as_str();
+        subsystem.namespaces.iter().map(move |namespace| (vec![("nqn", nqn)], namespace.id.to_string(), namespace))
+    });
+    namespaces.collect()
+}
+
+fn with<'a>(labels: &Labels<'a>, namespace: &'a str, more: &[(&'static str, &'a str)]) -> Labels<'a> {
+    let mut all = labels.clone();
+    all.push(("namespace", namespace));
+    all.extend_from_slice(more);
+    all
+}
+
+fn namespaces(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let all = each(snapshot);
+    let states = all.iter().flat_map(|(labels, id, namespace)| {
+        let states = namespace.zones_by_state.iter();
+        states.map(|state| (with(labels, id, &[("state", &state.state)]), f64::from(state.zones)))
+    });
+    gauge(to, "zones", "Zones in each state", None, states)?;
+    type Figure = fn(&NamespaceSnapshot) -> Option<f64>;
+    let gauges: [(&str, &str, Option<Unit>, Figure); 9] = [
+        ("active_zones", "Zones that hold an active resource", None, |n| Some(f64::from(n.active_zones))),
+        ("active_zones_max", "Zones that may be active", None, |n| n.max_active_zones.map(f64::from)),
+        ("open_zones", "Zones that hold an open resource", None, |n| Some(f64::from(n.open_zones))),
+        ("written", "Bytes below write pointers", Some(Unit::Bytes), |n| Some(n.written_bytes as f64)),
+        ("outstanding_commands", "Commands in the drive", None, |n| Some(n.outstanding as f64)),
+        ("dlwa", "Device-level write amplification of the drive's life", None, |n| Some(n.life.as_ref()?.dlwa)),
+        ("zone_erases_min", "Erases of the least worn zone", None, |n| Some(n.life.as_ref()?.erases_min as f64)),
+        ("zone_erases_mean", "Erases of an average zone", None, |n| Some(n.life.as_ref()?.erases_mean)),
+        ("zone_erases_max", "Erases of the most worn zone", None, |n| Some(n.life.as_ref()?.erases_max as f64)),
+    ];
+    for (name, help, unit, figure) in gauges {
+        let points = all.iter().filter_map(|(labels, id, n)| Some((with(labels, id, &[]), figure(n)?)));
+        gauge(to, name, help, unit, points)?;
+    }
+    type Count = fn(&NamespaceSnapshot) -> Option<u64>;
+    let counts: [(&str, &str, Option<Unit>, Count); 5] = [
+        ("media_errors", "Failures inside the drive", None, |n| Some(n.media_errors)),
+        ("life_host_write", "Bytes that hosts wrote in the drive's life", Some(Unit::Bytes), |n| {
+            Some(n.life.as_ref()?.host_write_bytes)
+        }),
+        ("life_device_write", "Bytes that the drive wrote of its own accord", Some(Unit::Bytes), |n| {
+            Some(n.life.as_ref()?.device_write_bytes)
+        }),
+        ("life_host_read", "Bytes that hosts read in the drive's life", Some(Unit::Bytes), |n| {
+            Some(n.life.as_ref()?.host_read_bytes)
+        }),
+        ("life_zone_resets", "Zones reset in the drive's life", None, |n| Some(n.life.as_ref()?.zone_resets)),
+    ];
+    for (name, help, unit, count) in counts {
+        let points = all.iter().filter_map(|(labels, id, n)| Some((with(labels, id, &[]), count(n)?)));
+        counter(to, name, help, unit, points)?;
+    }
+    let errors = all.iter().flat_map(|(labels, id, namespace)| {
+        let errors = namespace.errors.iter();
+        errors.map(|error| (with(labels, id, &[("status", &error.status)]), error.count))
+    });
+    counter(to, "command_errors", "Commands that failed", None, errors)
+}
+
+fn commands(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let all = each(snapshot);
+    let by_kind = || {
+        all.iter().flat_map(|(labels, id, namespace)| {
+            let commands = namespace.commands.iter();
+            commands.map(|command| (with(labels, id, &[("kind", &command.kind)]), command))
+        })
+    };
+    let counts = by_kind().map(|(labels, command)| (labels, command.count));
+    counter(to, "commands", "Commands that succeeded", None, counts)?;
+    let bytes = by_kind().map(|(labels, command)| (labels, command.bytes));
+    counter(to, "command", "Bytes that commands moved", Some(Unit::Bytes), bytes)?;
+    let help = "From a command's being taken by the drive to its completion";
+    let mut family = to.encode_descriptor("command_latency", help, Some(&Unit::Seconds), MetricType::Histogram)?;
+    for (labels, command) in by_kind() {
+        let buckets = buckets(command);
+        let mut metric = family.encode_family(&labels)?;
+        metric.encode_histogram::<NoLabels>(command.latency_sum_ns as f64 / 1e9, command.count, &buckets, None)?;
+    }
+    Ok(())
+}
+
+/// Upper bounds in seconds, and how many lie in each class alone: the encoder adds them up.
+fn buckets(command: &CommandSnapshot) -> Vec<(f64, u64)> {
+    let bounds = LATENCY_BOUNDS_NS.iter().map(|bound| *bound as f64 / 1e9).chain([f64::MAX]);
+    bounds.zip(command.latency_counts.iter().copied()).collect()
+}
+
+fn gauge<'a>(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    unit: Option<Unit>,
+    points: impl IntoIterator<Item = (Labels<'a>, f64)>,
+) -> fmt::Result {
+    let mut family = to.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+    for (labels, value) in points {
+        ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn counter<'a>(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    unit: Option<Unit>,
+    points: impl IntoIterator<Item = (Labels<'a>, u64)>,
+) -> fmt::Result {
+    let mut family = to.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
+    for (labels, value) in points {
+        ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Gathers a snapshot.
+
+use zonda_ring::Ring;
+use zonda_target::{DeviceKey, Target};
+use zonda_zoned::{Instant, NamespaceId};
+
+use crate::drives::{Drives, Served};
+use crate::meter::KindMeter;
+use crate::snapshot::{
+    CommandSnapshot, ErrorSnapshot, LifeSnapshot, NamespaceSnapshot, SessionSnapshot, Snapshot, StateSnapshot,
+    SubsystemSnapshot, Traffic,
+};
+use crate::sockets::Sockets;
+use crate::start::backend_name;
+
+/// Version of the layout of [`Snapshot`].
+const FORMAT: u32 = 1;
+
+/// What does not change while a server runs.
+pub(crate) struct Facts {
+    pub(crate) listen: Vec<String>,
+    pub(crate) layout: Vec<SubsystemLayout>,
+}
+
+/// A subsystem and its namespaces.
+pub(crate) struct SubsystemLayout {
+    pub(crate) nqn: String,
+    pub(crate) namespaces: Vec<NamespaceLayout>,
+}
+
+/// A namespace and the drive behind it.
+pub(crate) struct NamespaceLayout {
+    pub(crate) id: NamespaceId,
+    pub(crate) device: DeviceKey,
+}
+
+/// The server as it is now.
+pub(crate) fn snapshot(
+    now: Instant,
+    facts: &Facts,
+    ring: &Ring,
+    target: &Target,
+    sockets: &Sockets,
+    drives: &Drives,
+) -> Snapshot {
+    let statistics = target.statistics();
+    let sessions = |nqn: &str| {
+        let sessions = target.sessions();
+        let of_subsystem =
+            sessions.into_iter().filter(|session| session.subsystem.as_ref().is_some_and(|name| name.as_str() == nqn));
+        of_subsystem
+            .map(|session| SessionSnapshot {
+                host_nqn: session.host.to_string(),
+                controller: session.controller_id,
+                io_queues: u32::from(session.io_queues),
+                authenticated: session.authenticated,
+            })
+            .collect()
+    };
+    Snapshot {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        uptime_ns: now.since(Instant::ZERO).as_nanos(),
+        backend: backend_name(ring).to_owned(),
+        listen: facts.listen.clone(),
+        connections: sockets.len() as u64,
+        traffic: Traffic {
+            connections_accepted: sockets.accepted,
+            connections_refused: statistics.connections_refused + statistics.connects_refused,
+            protocol_errors: statistics.protocol_errors,
+            authentication_failures: statistics.authentication_failures,
+            received_bytes: sockets.received_bytes,
+            sent_bytes: sockets.sent_bytes,
+        },
+        subsystems: facts
+            .layout
+            .iter()
+            .map(|subsystem| SubsystemSnapshot {
+                nqn: subsystem.nqn.clone(),
+                sessions: sessions(&subsystem.nqn),
+                namespaces: subsystem
+                    .namespaces
+                    .iter()
+                    .map(|entry| namespace(entry.id, drives.get(entry.device)))
+                    .collect(),
+            })
+            .collect(),
+    }
+}
+
+fn namespace(id: NamespaceId, served: &Served) -> NamespaceSnapshot {
+    let (geometry, facts) = (served.geometry(), served.drive().facts());
+    let states = facts.zones_by_state.iter();
+    let errors = served.meter.errors();
+    NamespaceSnapshot {
+        id: id.0,
+        source: served.source.clone(),
+        timing: served.timing.to_owned(),
+        block_size_bytes: geometry.block_size_bytes,
+        zones: geometry.zone_count,
+        zone_capacity_bytes: geometry.zone_capacity_bytes(),
+        zones_by_state: states
+            .map(|(state, zones)| StateSnapshot { state: state.to_string(), zones: *zones })
+            .collect(),
+        active_zones: facts.active_zones,
+        max_active_zones: geometry.max_active_zones,
+        open_zones: facts.open_zones,
+        max_open_zones: geometry.max_open_zones,
+        written_bytes: facts.written_blocks * u64::from(geometry.block_size_bytes),
+        outstanding: served.outstanding() as u64,
+        commands: served.meter.kinds().map(|(kind, meter)| command(kind.name(), meter)).collect(),
+        errors: errors.into_iter().map(|(status, count)| ErrorSnapshot { status: status.to_string(), count }).collect(),
+        media_errors: served.drive().media_errors(),
+        life: facts.life.map(|life| LifeSnapshot {
+            host_write_bytes: life.host_write_bytes,
+            device_write_bytes: life.device_write_bytes,
+            host_read_bytes: life.host_read_bytes,
+            zone_resets: life.zone_resets,
+            dlwa: life.dlwa(),
+            erases_min: life.erases_min,
+            erases_max: life.erases_max,
+            erases_mean: life.erases_total as f64 / f64::from(geometry.zone_count),
+        }),
+    }
+}
+
+fn command(kind: &str, meter: &KindMeter) -> CommandSnapshot {
+    CommandSnapshot {
+        kind: kind.to_owned(),
+        count: meter.succeeded,
+        bytes: meter.bytes,
+        latency_sum_ns: meter.latencies.sum_ns,
+        latency_counts: meter.latencies.counts.to_vec(),
+        p50_ns: meter.latencies.quantile_ns(0.5),
+        p99_ns: meter.latencies.quantile_ns(0.99),
+    }
+}

@@ -1,0 +1,210 @@
+//! The loop of one server: sockets on one side, drives on the other, the target between them.
+//!
+//! One thread owns everything here. A turn takes what has ended on the ring, hands it to its owner, carries out what the
+//! target wants, polls the drives, and goes round again until nothing moves; then the ring sleeps.
+
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use zonda_ring::{Ring, RingOptions};
+use zonda_target::{CloseReason, Effect, Target};
+use zonda_zoned::{Completion, CompletionQueue, Duration, Instant};
+
+use crate::control::{Handle, Request};
+use crate::drives::Drives;
+use crate::report::Facts;
+use crate::sockets::{SocketEvent, Sockets};
+use crate::start::{Parts, ServeError};
+use crate::{events, report};
+
+/// After the wish to stop, so long may what is under way take, before connections are cut.
+const DRAIN_MAX: Duration = Duration(10_000_000_000);
+/// So long may the drives take to close.
+const CLOSE_MAX: Duration = Duration(60_000_000_000);
+/// How often the target hears how the drives are.
+const HEALTH_INTERVAL: Duration = Duration(1_000_000_000);
+
+/// How far a server is on its way to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    /// Nothing new is taken; at this time the patience ends.
+    Draining(Instant),
+    /// No host is connected any more; the drives make everything last.
+    Closing(Instant),
+}
+
+/// A server in its thread.
+pub(crate) struct Server {
+    ring: Ring,
+    target: Target,
+    sockets: Sockets,
+    drives: Drives,
+    requests: Receiver<Request>,
+    facts: Facts,
+    phase: Phase,
+    health_at: Instant,
+    /// Reused from turn to turn.
+    completions: CompletionQueue,
+}
+
+impl Server {
+    pub(crate) fn new(parts: Parts, requests: Receiver<Request>, facts: Facts) -> Server {
+        let Parts { ring, target, sockets, drives } = parts;
+        Server {
+            ring,
+            target,
+            sockets,
+            drives,
+            requests,
+            facts,
+            phase: Phase::Serving,
+            health_at: Instant::ZERO,
+            completions: CompletionQueue::new(),
+        }
+    }
+
+    /// Serves until somebody asks it to stop.
+    pub(crate) fn run(mut self) -> Result<(), ServeError> {
+        self.sockets.accept();
+        loop {
+            let now = self.ring.now();
+            self.on_requests(now);
+            let moved = self.turn(now);
+            if self.step(now)? {
+                return Ok(());
+            }
+            let until = if moved { Some(now) } else { self.next_timeout() };
+            self.ring.turn(until).map_err(|error| ServeError::new(format!("the event loop failed: {error}"), ""))?;
+        }
+    }
+
+    /// Everything that can be done now. Returns whether anything was.
+    fn turn(&mut self, now: Instant) -> bool {
+        let mut moved = false;
+        while let Some(event) = self.sockets.next_event() {
+            moved = true;
+            match event {
+                SocketEvent::Accepted { portal, socket, local, peer } => {
+                    match self.target.connected(now, portal, &peer) {
+                        Some(connection) => {
+                            self.target.reached_at(connection, &local);
+                            self.sockets.insert(connection, socket);
+                        }
+                        None => events::no_room(&peer),
+                    }
+                }
+                SocketEvent::Received { connection, chunk } => self.target.received(now, connection, chunk),
+                SocketEvent::Sent { connection, bytes } => self.target.sent(now, connection, bytes),
+                SocketEvent::Gone { connection } => self.target.disconnected(now, connection),
+            }
+        }
+        if self.target.next_timeout().is_some_and(|at| at <= now) {
+            self.target.timeout(now);
+        }
+        moved |= self.on_effects(now);
+        moved |= self.drives.poll(now, &mut self.completions, &mut |device, completion: Completion| {
+            self.target.completed(now, device, completion);
+        });
+        moved | self.on_effects(now)
+    }
+
+    fn on_effects(&mut self, now: Instant) -> bool {
+        let mut moved = false;
+        while let Some(effect) = self.target.poll_effect() {
+            moved = true;
+            match effect {
+                Effect::Send { connection, pieces } => self.sockets.send(connection, pieces),
+                Effect::Pause { connection } => self.sockets.pause(connection),
+                Effect::Resume { connection } => self.sockets.resume(connection),
+                Effect::Close { connection, reason } => {
+                    events::closed(&reason);
+                    self.sockets.close(now, connection, reason == CloseReason::Draining);
+                }
+                Effect::Submit { device, command } => self.drives.submit(now, device, command),
+                Effect::Event(event) => events::tell(&event),
+            }
+        }
+        moved
+    }
+
+    fn on_requests(&mut self, now: Instant) {
+        loop {
+            match self.requests.try_recv() {
+                Ok(Request::Snapshot(answer)) => {
+                    let snapshot =
+                        report::snapshot(now, &self.facts, &self.ring, &self.target, &self.sockets, &self.drives);
+                    // Who asked may have lost patience.
+                    let _ = answer.send(snapshot);
+                }
+                Ok(Request::Stop) => self.stop(now),
+                Err(TryRecvError::Empty) => return,
+                // Nobody can ask for the stop any more.
+                Err(TryRecvError::Disconnected) => return self.stop(now),
+            }
+        }
+    }
+
+    fn stop(&mut self, now: Instant) {
+        if self.phase == Phase::Serving {
+            self.sockets.stop_accepting();
+            self.target.drain(now);
+            self.phase = Phase::Draining(now + DRAIN_MAX);
+        }
+    }
+
+    /// Time-driven duties, and the way to the end. Returns true at the end.
+    fn step(&mut self, now: Instant) -> Result<bool, ServeError> {
+        self.sockets.expire(now);
+        if now >= self.health_at {
+            self.health_at = now + HEALTH_INTERVAL;
+            self.drives.tell_health(now, &mut self.target);
+        }
+        match self.phase {
+            Phase::Serving => Ok(false),
+            Phase::Draining(until) => {
+                if now >= until {
+                    self.sockets.cut_all();
+                }
+                if self.sockets.is_empty() && self.drives.is_idle() {
+                    self.drives.close(now);
+                    self.phase = Phase::Closing(now + CLOSE_MAX);
+                }
+                Ok(false)
+            }
+            Phase::Closing(until) => {
+                if now >= until {
+                    return Err(ServeError::new(
+                        "the drives did not close in time",
+                        "nothing acknowledged is lost: they recover when they are next opened",
+                    ));
+                }
+                Ok(self.drives.are_closed())
+            }
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let phase = match self.phase {
+            Phase::Serving => None,
+            Phase::Draining(until) | Phase::Closing(until) => Some(until),
+        };
+        let timeouts = [phase, self.target.next_timeout(), self.drives.next_wakeup(), self.sockets.next_timeout()];
+        timeouts.into_iter().flatten().chain([self.health_at]).min()
+    }
+}
+
+/// A ring for a server.
+pub(crate) fn ring(epoll: bool) -> Result<Ring, ServeError> {
+    let backend = epoll.then_some(zonda_ring::Backend::Epoll);
+    Ring::new(RingOptions { backend, ..RingOptions::default() }).map_err(|error| {
+        ServeError::new(
+            format!("there is no event loop to be had: {error}"),
+            "see how many files may be open (ulimit -n)",
+        )
+    })
+}
+
+/// A handle on a server with this ring, and where its requests arrive.
+pub(crate) fn handle(ring: &Ring) -> (Handle, Receiver<Request>) {
+    Handle::new(ring.waker())
+}

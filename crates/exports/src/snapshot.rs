@@ -1,0 +1,162 @@
+//! What a running server tells about itself: the source of metrics, `zonda status` and its JSON.
+
+use serde::{Deserialize, Serialize};
+
+/// A server at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Version of this layout; goes up when a field changes its meaning.
+    pub format: u32,
+    /// zonda's version.
+    pub version: String,
+    /// Since the server started, in nanoseconds.
+    pub uptime_ns: u64,
+    /// `io_uring` or `epoll`.
+    pub backend: String,
+    /// Where hosts connect.
+    pub listen: Vec<String>,
+    /// Connections of hosts, handshakes included.
+    pub connections: u64,
+    /// Since the start.
+    pub traffic: Traffic,
+    /// In the order of the configuration.
+    pub subsystems: Vec<SubsystemSnapshot>,
+}
+
+/// What came and went since the server started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Connections accepted.
+    pub connections_accepted: u64,
+    /// Connections turned away: no room, a wrong name, a wrong secret.
+    pub connections_refused: u64,
+    /// Connections that a violation of the protocol ended.
+    pub protocol_errors: u64,
+    /// Hosts that failed to prove who they are.
+    pub authentication_failures: u64,
+    /// Bytes from hosts.
+    pub received_bytes: u64,
+    /// Bytes to hosts.
+    pub sent_bytes: u64,
+}
+
+/// A subsystem and its sessions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SubsystemSnapshot {
+    /// NVMe Qualified Name.
+    pub nqn: String,
+    /// Controllers in use, one for each session of a host.
+    pub sessions: Vec<SessionSnapshot>,
+    /// In the order of their ids.
+    pub namespaces: Vec<NamespaceSnapshot>,
+}
+
+/// A host's session with a controller.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionSnapshot {
+    /// The host's NVMe Qualified Name.
+    pub host_nqn: String,
+    /// Controller id.
+    pub controller: u16,
+    /// I/O queues that are connected.
+    pub io_queues: u32,
+    /// Whether the host has proved who it is.
+    pub authenticated: bool,
+}
+
+/// A namespace, and the drive behind it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NamespaceSnapshot {
+    /// Namespace id.
+    pub id: u32,
+    /// The directory of the image, or `memory`.
+    pub source: String,
+    /// `none` or `profile`.
+    pub timing: String,
+    /// Bytes of a logical block.
+    pub block_size_bytes: u32,
+    /// Zones.
+    pub zones: u32,
+    /// Bytes that can be written to a zone.
+    pub zone_capacity_bytes: u64,
+    /// Zones in each state.
+    pub zones_by_state: Vec<StateSnapshot>,
+    /// Zones that hold an active resource, and how many may.
+    pub active_zones: u32,
+    /// Absent: no limit.
+    pub max_active_zones: Option<u32>,
+    /// Zones that hold an open resource, and how many may.
+    pub open_zones: u32,
+    /// Absent: no limit.
+    pub max_open_zones: Option<u32>,
+    /// Bytes below write pointers.
+    pub written_bytes: u64,
+    /// Commands in the drive now.
+    pub outstanding: u64,
+    /// Commands that succeeded since the server started, by kind.
+    pub commands: Vec<CommandSnapshot>,
+    /// Commands that failed since the server started, by status.
+    pub errors: Vec<ErrorSnapshot>,
+    /// Failures inside the drive since the server started.
+    pub media_errors: u64,
+    /// Over the life of the drive; absent for a drive in memory.
+    pub life: Option<LifeSnapshot>,
+}
+
+/// Zones in one state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateSnapshot {
+    /// The state's name.
+    pub state: String,
+    /// Zones in it.
+    pub zones: u32,
+}
+
+/// Commands of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandSnapshot {
+    /// `read`, `write`, `append`, ...
+    pub kind: String,
+    /// How many.
+    pub count: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// All of their time.
+    pub latency_sum_ns: u64,
+    /// Commands in each class of [`crate::LATENCY_BOUNDS_NS`], and those above.
+    pub latency_counts: Vec<u64>,
+    /// Upper bound of the class of the median; absent above all classes.
+    pub p50_ns: Option<u64>,
+    /// Upper bound of the class of the 99th percentile.
+    pub p99_ns: Option<u64>,
+}
+
+/// Commands with one status.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorSnapshot {
+    /// In words.
+    pub status: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// Counters of a drive's life.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LifeSnapshot {
+    /// Bytes that hosts wrote.
+    pub host_write_bytes: u64,
+    /// Bytes that the drive wrote of its own accord.
+    pub device_write_bytes: u64,
+    /// Bytes that hosts read.
+    pub host_read_bytes: u64,
+    /// Resets of zones that held something.
+    pub zone_resets: u64,
+    /// Device-level write amplification.
+    pub dlwa: f64,
+    /// Erases of the least worn zone.
+    pub erases_min: u64,
+    /// Erases of the most worn zone.
+    pub erases_max: u64,
+    /// Erases of an average zone.
+    pub erases_mean: f64,
+}

@@ -1,0 +1,318 @@
+//! The connections of one server: what arrives goes up as events, what the target sends goes down.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io;
+use std::net::Shutdown;
+use std::rc::Rc;
+
+use zonda_ring::{Address, Bytes, BytesMut, Client, Done, Operation, Outcome, Ring, Socket};
+use zonda_target::ConnectionId;
+use zonda_zoned::{Duration, Instant};
+
+/// Connections that one turn takes from each listener.
+const ACCEPTS_UNDER_WAY: u64 = 16;
+/// Room for what arrives at once: a few commands with their data.
+const RECEIVE_BYTES: usize = 256 << 10;
+/// With less room than this left, a new buffer is taken.
+const RECEIVE_BYTES_MIN: usize = 32 << 10;
+/// The first buffer of a connection: a handshake is small, and there may be ten thousand.
+const RECEIVE_BYTES_FIRST: usize = 4 << 10;
+/// A connection that is closed gets this long to take what it was sent last.
+const FAREWELL: Duration = Duration(1_000_000_000);
+/// With its last answers sent, the connection of a host that is to come back stays for this. Linux throws away the answers
+/// that it has not looked at when it sees the end of a connection; after the reconnect it sends their writes again, and a
+/// write to a zone that has been executed is refused the second time. Linux as a guest, emulated, lost answers in 2 of 8
+/// stops without this time.
+const LINGER: Duration = Duration(500_000_000);
+/// After the system had no more file descriptors, the next connection is tried for after this.
+const ACCEPT_PAUSE: Duration = Duration(100_000_000);
+
+/// Tokens: what the operation was, and for whom.
+const ACCEPT: u64 = 1 << 62;
+const SEND: u64 = 1 << 61;
+const KIND: u64 = ACCEPT | SEND;
+
+/// Something that happened on a socket.
+pub(crate) enum SocketEvent {
+    /// A host has connected; nobody has a name for it yet.
+    Accepted { portal: usize, socket: Socket, local: String, peer: String },
+    /// Bytes have come.
+    Received { connection: ConnectionId, chunk: Bytes },
+    /// Bytes are with the kernel.
+    Sent { connection: ConnectionId, bytes: usize },
+    /// The connection has ended from the other side.
+    Gone { connection: ConnectionId },
+}
+
+/// All sockets of one server.
+pub(crate) struct Sockets {
+    client: Client,
+    listeners: Vec<Rc<Socket>>,
+    connections: HashMap<ConnectionId, Connection>,
+    /// Events for which no operation ended.
+    events: VecDeque<SocketEvent>,
+    /// Those that take their leave.
+    leaving: BTreeSet<(Instant, ConnectionId)>,
+    /// Accepts that failed for want of resources, to be tried again.
+    accept_again: Vec<(Option<Instant>, usize)>,
+    is_accepting: bool,
+    pub(crate) accepted: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) sent_bytes: u64,
+}
+
+struct Connection {
+    socket: Rc<Socket>,
+    /// Here unless a receive has it.
+    buffer: Option<BytesMut>,
+    is_paused: bool,
+    is_leaving: bool,
+    /// It leaves at its time, and not when all is sent.
+    is_lingering: bool,
+    sends_under_way: u32,
+}
+
+impl Sockets {
+    pub(crate) fn new(ring: &Ring, listeners: Vec<Socket>) -> Sockets {
+        Sockets {
+            client: ring.client(),
+            listeners: listeners.into_iter().map(Rc::new).collect(),
+            connections: HashMap::new(),
+            events: VecDeque::new(),
+            leaving: BTreeSet::new(),
+            accept_again: Vec::new(),
+            is_accepting: false,
+            accepted: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
+        }
+    }
+
+    /// Begins to take connections.
+    pub(crate) fn accept(&mut self) {
+        self.is_accepting = true;
+        for portal in 0..self.listeners.len() {
+            (0..ACCEPTS_UNDER_WAY).for_each(|_| self.accept_one(portal));
+        }
+    }
+
+    /// Takes no more connections.
+    pub(crate) fn stop_accepting(&mut self) {
+        self.is_accepting = false;
+        for listener in &self.listeners {
+            // A listener that cannot be shut down is closed with the server.
+            let _ = listener.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// The next thing that has happened.
+    pub(crate) fn next_event(&mut self) -> Option<SocketEvent> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            let done = self.client.next()?;
+            if let Some(event) = self.on_done(done) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// A connection has its name, and may speak.
+    pub(crate) fn insert(&mut self, connection: ConnectionId, socket: Socket) {
+        // Without it small answers wait; they still arrive.
+        let _ = socket.set_no_delay(true);
+        let new = Connection {
+            socket: Rc::new(socket),
+            buffer: Some(BytesMut::with_capacity(RECEIVE_BYTES_FIRST)),
+            is_paused: false,
+            is_leaving: false,
+            is_lingering: false,
+            sends_under_way: 0,
+        };
+        let earlier = self.connections.insert(connection, new);
+        assert!(earlier.is_none(), "a connection's number is its own");
+        self.receive(connection);
+    }
+
+    /// Sends all of it, after what was sent before.
+    pub(crate) fn send(&mut self, connection: ConnectionId, pieces: Vec<Bytes>) {
+        let Some(entry) = self.connections.get_mut(&connection) else { return };
+        entry.sends_under_way += 1;
+        self.client.submit(SEND | connection.0, Operation::Send { socket: Rc::clone(&entry.socket), pieces });
+    }
+
+    /// Reads no more of it, once what is under way has come.
+    pub(crate) fn pause(&mut self, connection: ConnectionId) {
+        if let Some(entry) = self.connections.get_mut(&connection) {
+            entry.is_paused = true;
+        }
+    }
+
+    /// Reads on.
+    pub(crate) fn resume(&mut self, connection: ConnectionId) {
+        if let Some(entry) = self.connections.get_mut(&connection) {
+            entry.is_paused = false;
+            self.receive(connection);
+        }
+    }
+
+    /// Ends a connection when it has taken what it was sent, or after a while. With `lingering`, it stays for that while in
+    /// any case. No event of it comes any more.
+    pub(crate) fn close(&mut self, now: Instant, connection: ConnectionId, lingering: bool) {
+        let Some(entry) = self.connections.get_mut(&connection) else { return };
+        entry.is_leaving = true;
+        entry.is_lingering = lingering;
+        match (entry.sends_under_way, lingering) {
+            (0, false) => self.cut(connection),
+            (0, true) => _ = self.leaving.insert((now + LINGER, connection)),
+            _ => _ = self.leaving.insert((now + FAREWELL, connection)),
+        }
+    }
+
+    /// Ends all connections now.
+    pub(crate) fn cut_all(&mut self) {
+        let all: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        for connection in all {
+            let was_leaving = self.connections[&connection].is_leaving;
+            self.cut(connection);
+            if !was_leaving {
+                self.events.push_back(SocketEvent::Gone { connection });
+            }
+        }
+    }
+
+    /// What is due.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        while let Some(&(at, connection)) = self.leaving.first()
+            && at <= now
+        {
+            self.cut(connection);
+        }
+        for (at, portal) in std::mem::take(&mut self.accept_again) {
+            match at {
+                Some(at) if at <= now => self.accept_one(portal),
+                Some(at) => self.accept_again.push((Some(at), portal)),
+                None => self.accept_again.push((Some(now + ACCEPT_PAUSE), portal)),
+            }
+        }
+    }
+
+    /// When the next thing is due.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        let leaving = self.leaving.first().map(|(at, _)| *at);
+        leaving.into_iter().chain(self.accept_again.iter().filter_map(|(at, _)| *at)).min()
+    }
+
+    /// Whether no host is connected.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    /// How many are connected.
+    pub(crate) fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    fn on_done(&mut self, done: Done) -> Option<SocketEvent> {
+        match done.token & KIND {
+            ACCEPT => self.on_accept((done.token & !KIND) as usize, done.result),
+            SEND => self.on_sent(ConnectionId(done.token & !KIND), done.result, done.bytes),
+            _ => self.on_received(ConnectionId(done.token), done.result, done.bytes),
+        }
+    }
+
+    fn on_accept(&mut self, portal: usize, result: io::Result<Outcome>) -> Option<SocketEvent> {
+        if !self.is_accepting {
+            return None;
+        }
+        match result {
+            Ok(Outcome::Accepted(socket)) => {
+                self.accept_one(portal);
+                self.accepted += 1;
+                let peer = socket.peer_address().map_or_else(|_| "unknown".to_owned(), |address| address.to_string());
+                let local = match socket.local_address() {
+                    Ok(Address::Tcp(address)) => address.ip().to_canonical().to_string(),
+                    _ => String::new(),
+                };
+                Some(SocketEvent::Accepted { portal, socket, local, peer })
+            }
+            Ok(_) => unreachable!("an accept brings a socket"),
+            Err(_) => {
+                // No descriptors, no memory, or a host that was gone before it was taken: others may have more luck.
+                self.accept_again.push((None, portal));
+                None
+            }
+        }
+    }
+
+    fn on_sent(&mut self, connection: ConnectionId, result: io::Result<Outcome>, bytes: u64) -> Option<SocketEvent> {
+        self.sent_bytes += bytes;
+        let entry = self.connections.get_mut(&connection)?;
+        entry.sends_under_way -= 1;
+        if entry.is_leaving {
+            if (entry.sends_under_way == 0 && !entry.is_lingering) || result.is_err() {
+                self.cut(connection);
+            }
+            return None;
+        }
+        if result.is_err() {
+            self.cut(connection);
+            return Some(SocketEvent::Gone { connection });
+        }
+        Some(SocketEvent::Sent { connection, bytes: bytes as usize })
+    }
+
+    fn on_received(
+        &mut self,
+        connection: ConnectionId,
+        result: io::Result<Outcome>,
+        bytes: u64,
+    ) -> Option<SocketEvent> {
+        self.received_bytes += bytes;
+        let entry = self.connections.get_mut(&connection)?;
+        match result {
+            Ok(Outcome::Received(mut buffer)) if bytes > 0 => {
+                let chunk = buffer.split().freeze();
+                entry.buffer = Some(buffer);
+                if entry.is_leaving {
+                    return None;
+                }
+                if !entry.is_paused {
+                    self.receive(connection);
+                }
+                Some(SocketEvent::Received { connection, chunk })
+            }
+            _ => {
+                let was_leaving = entry.is_leaving;
+                self.cut(connection);
+                (!was_leaving).then_some(SocketEvent::Gone { connection })
+            }
+        }
+    }
+
+    fn accept_one(&self, portal: usize) {
+        self.client.submit(ACCEPT | portal as u64, Operation::Accept(Rc::clone(&self.listeners[portal])));
+    }
+
+    /// Lets the next bytes come, unless they are waited for already.
+    fn receive(&mut self, connection: ConnectionId) {
+        let Some(entry) = self.connections.get_mut(&connection) else { return };
+        let Some(mut buffer) = entry.buffer.take() else { return };
+        let room = buffer.capacity() - buffer.len();
+        if room < RECEIVE_BYTES_MIN && (room == 0 || room != RECEIVE_BYTES_FIRST) {
+            // Takes the old memory again if nobody looks at it any more.
+            buffer.reserve(RECEIVE_BYTES);
+        }
+        self.client.submit(connection.0, Operation::Receive { socket: Rc::clone(&entry.socket), buffer });
+    }
+
+    /// The connection is no more; its operations end by themselves.
+    fn cut(&mut self, connection: ConnectionId) {
+        if let Some(entry) = self.connections.remove(&connection) {
+            // It may be gone already.
+            let _ = entry.socket.shutdown(Shutdown::Both);
+            self.leaving.retain(|(_, leaving)| *leaving != connection);
+        }
+    }
+}

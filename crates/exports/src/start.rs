@@ -1,0 +1,210 @@
+//! Starting a server: everything that can fail does so here, before a host is let in.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use zonda_ring::{Address, Backend, Ring, Socket};
+use zonda_target::Target;
+
+use crate::config::ServerPlan;
+use crate::control::Handle;
+use crate::drives::Drives;
+use crate::server::{self, Server};
+use crate::sockets::Sockets;
+use crate::{build, report};
+
+/// How long an address may be taken until that is an error.
+const ADDRESS_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Why a server does not start, or did not end well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServeError {
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub help: String,
+}
+
+/// What was made for a server before its loop begins.
+pub(crate) struct Parts {
+    pub(crate) ring: Ring,
+    pub(crate) target: Target,
+    pub(crate) sockets: Sockets,
+    pub(crate) drives: Drives,
+}
+
+/// What a server that has started says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// Where hosts connect; ports that the system chose included.
+    pub listen: Vec<SocketAddr>,
+    /// `io_uring` or `epoll`.
+    pub backend: &'static str,
+    /// Why not io_uring.
+    pub fallback_reason: Option<String>,
+    /// What is served.
+    pub subsystems: Vec<SubsystemInfo>,
+}
+
+/// A subsystem that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubsystemInfo {
+    /// NVMe Qualified Name.
+    pub nqn: String,
+    /// In the order of their ids.
+    pub namespaces: Vec<NamespaceInfo>,
+}
+
+/// A namespace that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceInfo {
+    /// Namespace id.
+    pub id: u32,
+    /// The directory of the image, or `memory`.
+    pub source: String,
+    /// Zones.
+    pub zones: u32,
+    /// Bytes that can be written to a zone.
+    pub zone_capacity_bytes: u64,
+    /// What opening the drive has found, in a few words.
+    pub state: String,
+}
+
+/// A server in a thread of its own.
+#[derive(Debug)]
+pub struct Running {
+    info: ServerInfo,
+    handle: Handle,
+    thread: JoinHandle<Result<(), ServeError>>,
+}
+
+impl ServeError {
+    pub(crate) fn new(message: impl Into<String>, help: impl Into<String>) -> ServeError {
+        ServeError { message: message.into(), help: help.into() }
+    }
+}
+
+impl std::fmt::Display for ServeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.message, self.help)
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+impl Running {
+    /// What it serves, and where.
+    #[must_use]
+    pub fn info(&self) -> &ServerInfo {
+        &self.info
+    }
+
+    /// For asking it how it is, and to stop.
+    #[must_use]
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Waits until it has stopped.
+    ///
+    /// # Errors
+    /// When it stopped for another reason than being asked to, or the drives did not close.
+    ///
+    /// # Panics
+    /// When the server did.
+    pub fn wait(self) -> Result<(), ServeError> {
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// Opens the drives, takes the ports, and serves in a thread of its own. With `epoll`, io_uring is not even tried.
+///
+/// # Errors
+/// What is wrong with a drive or an address, and what to do about it. Nothing is served then.
+pub fn start(plan: ServerPlan, epoll: bool) -> Result<Running, ServeError> {
+    let (tell, told) = mpsc::channel();
+    // A ring belongs to the thread that made it, so everything is made there.
+    let thread = thread::Builder::new().name("zonda-serve".to_owned()).spawn(move || {
+        let (server, info, handle) = match prepare(&plan, epoll) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                let _ = tell.send(Err(error));
+                return Ok(());
+            }
+        };
+        let _ = tell.send(Ok((info, handle)));
+        server.run()
+    });
+    let thread = thread.map_err(|error| ServeError::new(format!("no thread can be started: {error}"), ""))?;
+    match told.recv() {
+        Ok(Ok((info, handle))) => Ok(Running { info, handle, thread }),
+        Ok(Err(error)) => Err(error),
+        Err(_) => match thread.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(_) => unreachable!("the thread tells before it ends"),
+        },
+    }
+}
+
+fn prepare(plan: &ServerPlan, epoll: bool) -> Result<(Server, ServerInfo, Handle), ServeError> {
+    let ring = server::ring(epoll)?;
+    let (listeners, listen) = listen(&plan.listen)?;
+    let built = build::build(plan, &ring, &listen)?;
+    let sockets = Sockets::new(&ring, listeners);
+    let (handle, requests) = server::handle(&ring);
+    let info = ServerInfo {
+        listen,
+        backend: backend_name(&ring),
+        fallback_reason: ring.fallback_reason().map(str::to_owned),
+        subsystems: built.subsystems,
+    };
+    let facts = report::Facts { listen: info.listen.iter().map(ToString::to_string).collect(), layout: built.layout };
+    let parts = Parts { ring, target: built.target, sockets, drives: built.drives };
+    Ok((Server::new(parts, requests, facts), info, handle))
+}
+
+fn listen(addresses: &[SocketAddr]) -> Result<(Vec<Socket>, Vec<SocketAddr>), ServeError> {
+    let mut sockets = Vec::with_capacity(addresses.len());
+    let mut bound = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        let socket = listen_on(*address).map_err(|error| {
+            let help = match error.kind() {
+                io::ErrorKind::AddrInUse => "another server has it: choose another with --listen HOST:PORT",
+                io::ErrorKind::PermissionDenied => "ports below 1024 need a privilege: choose another",
+                _ => "choose an address of this machine with --listen HOST:PORT",
+            };
+            ServeError::new(format!("nobody can be heard on {address}: {error}"), help)
+        })?;
+        // Port 0 has become a real one.
+        bound.push(match socket.local_address() {
+            Ok(Address::Tcp(address)) => address,
+            _ => *address,
+        });
+        sockets.push(socket);
+    }
+    Ok((sockets, bound))
+}
+
+/// Waits a little for an address that is taken: the kernel closes the sockets of a killed server's io_uring up to 30 ms
+/// (measured, Linux 6.18) after the process is gone, and whoever starts the next server at once must not be refused.
+fn listen_on(address: SocketAddr) -> io::Result<Socket> {
+    let until = Instant::now() + ADDRESS_PATIENCE;
+    loop {
+        match Socket::listen(&Address::Tcp(address)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                thread::sleep(ADDRESS_PATIENCE / 100);
+            }
+            result => return result,
+        }
+    }
+}
+
+pub(crate) fn backend_name(ring: &Ring) -> &'static str {
+    match ring.backend() {
+        Backend::IoUring => "io_uring",
+        Backend::Epoll => "epoll",
+    }
+}

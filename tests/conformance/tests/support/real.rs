@@ -1,0 +1,219 @@
+//! Backends whose time is the machine's.
+
+use std::path::Path;
+
+use tempfile::TempDir;
+use zonda_conformance::TestBackend;
+use zonda_devices::{Drive, FileBacked, ImageDirectory, NamespaceOptions, NvmeTcpUrl, Remote};
+use zonda_exports::{DigestsSpec, NamespacePlan, Running, ServerPlan, Source, SubsystemPlan, TimingSpec, start};
+use zonda_image::ImageSpec;
+use zonda_ring::{Ring, RingOptions};
+use zonda_zoned::{
+    Command, CompletionQueue, Duration, Geometry, Instant, NamespaceId, Operation, Payload, QueueFull, ZoneIndex,
+    ZoneState, ZonedDevice,
+};
+
+/// A turn ends after this at the latest, so that a lost command fails a check instead of hanging it.
+const TURN_MAX: Duration = Duration(20_000_000);
+const NQN: &str = "nqn.2026-01.io.zonda:conformance";
+
+/// An image in a directory of its own.
+pub fn image(geometry: &Geometry) -> Option<TempDir> {
+    // Memory where there is a file system of it: thousands of syncs on a disk are minutes.
+    let directory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("there is room for a directory");
+    let mut files = ImageDirectory::make(directory.path()).expect("it is empty");
+    let spec = ImageSpec::new(geometry.clone(), String::new(), [7; 16]);
+    zonda_image::create(&spec, &mut files).ok().map(|()| directory)
+}
+
+/// A drive on a ring.
+pub struct Live<D> {
+    drive: Option<D>,
+    ring: Ring,
+    directory: TempDir,
+    /// Behind a remote drive.
+    server: Option<Running>,
+    reopen: fn(&Path, &Ring) -> Option<D>,
+    degrade: Option<fn(&mut D, ZoneIndex, ZoneState)>,
+    is_remote: bool,
+    queue_depth_max: usize,
+}
+
+/// An image, opened.
+pub fn file_backed(geometry: &Geometry, options: RingOptions) -> Option<Live<FileBacked>> {
+    let directory = image(geometry)?;
+    let ring = Ring::new(options).expect("there is a loop");
+    let reopen = |path: &Path, ring: &Ring| FileBacked::open(path, ring).ok().map(|(drive, _)| drive);
+    let drive = reopen(directory.path(), &ring).expect("the image is new");
+    let degrade = Some(FileBacked::degrade as fn(&mut FileBacked, ZoneIndex, ZoneState));
+    Some(Live {
+        drive: Some(drive),
+        ring,
+        directory,
+        server: None,
+        reopen,
+        degrade,
+        is_remote: false,
+        queue_depth_max: 16,
+    })
+}
+
+/// An image behind a server on loopback.
+pub fn nvme_tcp(geometry: &Geometry, options: &NamespaceOptions) -> Option<Live<Remote>> {
+    let directory = image(geometry)?;
+    let namespace = NamespacePlan {
+        id: NamespaceId(1),
+        source: Source::Image(directory.path().to_owned()),
+        timing: TimingSpec::None,
+    };
+    let subsystem = SubsystemPlan {
+        nqn: NQN.parse().expect("a name"),
+        serial: "1".to_owned(),
+        model: "zonda".to_owned(),
+        hosts: None,
+        namespaces: vec![namespace],
+    };
+    let plan = ServerPlan {
+        listen: vec!["127.0.0.1:0".parse().expect("an address")],
+        http: None,
+        digests: DigestsSpec::Offered,
+        subsystems: vec![subsystem],
+    };
+    // A geometry that NVMe cannot tell is refused.
+    let server = start(plan, false).ok()?;
+    let url = NvmeTcpUrl {
+        host: "127.0.0.1".to_owned(),
+        port: server.info().listen[0].port(),
+        subsystem: NQN.parse().expect("a name"),
+        namespace: NamespaceId(1),
+    };
+    let ring = Ring::new(RingOptions::default()).expect("there is a loop");
+    let drive = Remote::connect(&url, options, &ring).expect("the server is there");
+    let same = drive.geometry(NamespaceId::FIRST) == geometry;
+    // Powers of two are all that NVMe can tell of some limits, and it knows no conventional zones.
+    same.then_some(Live {
+        drive: Some(drive),
+        ring,
+        directory,
+        server: Some(server),
+        reopen: |_, _| None,
+        degrade: None,
+        is_remote: true,
+        // Over several queues the limits of open and active zones may see commands in another order.
+        queue_depth_max: if options.io_queues == 1 { 16 } else { 1 },
+    })
+}
+
+impl<D: Drive> Live<D> {
+    fn drive(&self) -> &D {
+        self.drive.as_ref().expect("it is open")
+    }
+
+    fn drive_mut(&mut self) -> &mut D {
+        self.drive.as_mut().expect("it is open")
+    }
+
+    fn close(&mut self) {
+        let mut drive = self.drive.take().expect("it is open");
+        drive.close(self.ring.now());
+        let until = self.ring.now() + Duration(10_000_000_000);
+        while !drive.is_closed() {
+            assert!(self.ring.now() < until, "the drive does not close");
+            self.ring.turn(Some(self.ring.now() + TURN_MAX)).expect("the loop works");
+            drive.poll(self.ring.now(), &mut CompletionQueue::new());
+        }
+    }
+}
+
+impl<D: Drive> ZonedDevice for Live<D> {
+    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+        self.drive().geometry(namespace)
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        self.drive_mut().submit(now, command)
+    }
+
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        self.drive_mut().poll(now, completions);
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.drive().next_wakeup()
+    }
+}
+
+impl<D: Drive> TestBackend for Live<D> {
+    fn now(&mut self) -> Instant {
+        self.ring.now()
+    }
+
+    fn wait(&mut self) {
+        let latest = self.ring.now() + TURN_MAX;
+        let until = self.drive().next_wakeup().map_or(latest, |at| at.min(latest));
+        self.ring.turn(Some(until)).expect("the loop works");
+    }
+
+    fn carries(&self, command: &Command) -> bool {
+        !self.is_remote || can_be_told(command, self.drive().geometry(NamespaceId::FIRST))
+    }
+
+    fn queue_depth_max(&self) -> usize {
+        self.queue_depth_max
+    }
+
+    fn remembers_untouched_zones(&self) -> bool {
+        false
+    }
+
+    fn random_commands(&self) -> u64 {
+        500
+    }
+
+    fn power_cycle(&mut self) -> bool {
+        if self.is_remote {
+            return false;
+        }
+        self.close();
+        self.drive = (self.reopen)(self.directory.path(), &self.ring);
+        assert!(self.drive.is_some(), "an image that was closed opens again");
+        true
+    }
+
+    fn degrade(&mut self, zone: ZoneIndex, to: ZoneState) -> bool {
+        let Some(degrade) = self.degrade else { return false };
+        degrade(self.drive_mut(), zone, to);
+        true
+    }
+}
+
+impl<D> Drop for Live<D> {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            self.drive = None;
+            server.handle().stop();
+            let ended = server.wait();
+            assert!(std::thread::panicking() || ended.is_ok(), "the server stops well: {ended:?}");
+        }
+    }
+}
+
+/// Whether NVMe has a way to say this: counts are told less one in fields of their own width, and data have the length that
+/// the count gives them.
+fn can_be_told(command: &Command, geometry: &Geometry) -> bool {
+    if command.namespace != NamespaceId::FIRST {
+        return false;
+    }
+    let fits =
+        |payload: &Payload, blocks: u64| payload.fits(blocks, geometry.block_size_bytes, geometry.metadata_bytes);
+    match &command.operation {
+        Operation::Read { blocks, .. } | Operation::WriteZeroes { blocks, .. } => (1..=65_536).contains(&blocks.0),
+        Operation::Write { blocks, payload, .. } | Operation::Append { blocks, payload, .. } => {
+            (1..=65_536).contains(&blocks.0) && fits(payload, blocks.0)
+        }
+        Operation::Deallocate { ranges } => {
+            (1..=256).contains(&ranges.len()) && ranges.iter().all(|range| range.blocks.0 <= u64::from(u32::MAX))
+        }
+        _ => true,
+    }
+}
