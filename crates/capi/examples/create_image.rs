@@ -1,0 +1,35 @@
+//! Makes an image: `create_image DIR PROFILE ZONES CAPACITY`, as `zonda drive create` does, for tests of what is built on
+//! the C interface.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use zonda_config::ByteSize;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [directory, profile, zones, capacity] = &arguments[..] else {
+        eprintln!("usage: create_image DIR PROFILE ZONES CAPACITY_BYTES");
+        return ExitCode::from(2);
+    };
+    let (Ok(zones), Ok(capacity)) = (zones.parse(), capacity.parse()) else {
+        eprintln!("ZONES and CAPACITY_BYTES are numbers");
+        return ExitCode::from(2);
+    };
+    match create(directory, profile, zones, capacity) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn create(directory: &str, profile: &str, zones: u32, capacity: u64) -> Result<(), String> {
+    let read_file = |path: &str| std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let spec = zonda_devices::sized(profile, Some(zones), Some(ByteSize(capacity)), &read_file)
+        .map_err(|error| error.error.message.clone())?;
+    let drive = spec.check(&read_file).map_err(|error| error.error.message.clone())?;
+    zonda_devices::create_image(Path::new(directory), &drive).map_err(|error| error.to_string())?;
+    Ok(())
+}

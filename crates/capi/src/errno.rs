@@ -1,0 +1,83 @@
+//! Status codes of a drive, as the numbers and words of a C program.
+
+use std::ffi::CStr;
+
+use rustix::io::Errno;
+use zonda_zoned::Status;
+
+/// The errno that Linux gives for a status: `nvme_error_status` of its NVMe driver, and the table behind
+/// `blk_status_to_errno` of its block layer; both limits on zones as in the kernel's `Documentation/block` and
+/// `max_open_zones`, `max_active_zones` of its queue attributes. `None`: success.
+pub(crate) fn errno_of(status: Status) -> Option<Errno> {
+    Some(match status {
+        Status::Success => return None,
+        Status::TooManyOpenZones => Errno::TOOMANYREFS,
+        Status::TooManyActiveZones => Errno::OVERFLOW,
+        Status::InvalidField | Status::InvalidNamespace => Errno::OPNOTSUPP,
+        Status::LbaOutOfRange | Status::NamespaceNotReady => Errno::REMOTEIO,
+        Status::WriteFault | Status::UnrecoveredReadError => Errno::NODATA,
+        _ => Errno::IO,
+    })
+}
+
+/// A status in words.
+pub(crate) fn text_of(status: u16) -> &'static CStr {
+    // A test holds these against `Display` of `Status`.
+    match status {
+        0x000 => c"success",
+        0x002 => c"invalid field in command",
+        0x004 => c"data transfer error",
+        0x005 => c"aborted by power loss",
+        0x006 => c"internal error",
+        0x007 => c"abort requested",
+        0x00b => c"invalid namespace",
+        0x080 => c"LBA out of range",
+        0x082 => c"namespace not ready",
+        0x1b6 => c"invalid zone operation",
+        0x1b7 => c"ZRWA resources unavailable",
+        0x1b8 => c"zone boundary error",
+        0x1b9 => c"zone is full",
+        0x1ba => c"zone is read only",
+        0x1bb => c"zone is offline",
+        0x1bc => c"zone invalid write",
+        0x1bd => c"too many active zones",
+        0x1be => c"too many open zones",
+        0x1bf => c"invalid zone state transition",
+        0x280 => c"write fault",
+        0x281 => c"unrecovered read error",
+        crate::layout::STATUS_NONE => c"the command never met a drive",
+        _ => c"unknown status",
+    }
+}
+
+/// What to do about a status; empty where there is nothing to say.
+pub(crate) fn remedy_of(status: u16) -> &'static str {
+    match status {
+        0x002 => "name a zone by its first block, and see the limits in the geometry",
+        0x005 | 0x007 | 0x082 => "see whether the server still runs, and open the namespace again",
+        0x080 => "stay within the namespace",
+        0x1b8 => "end where the zone's capacity ends",
+        0x1b9 => "reset the zone, or write to another",
+        0x1bb => "the zone is lost: use another",
+        0x1ba => "copy what is in the zone, and write to another",
+        0x1bc => "write at the zone's write pointer, and write to a zone from one handle at a time",
+        0x1bd => "finish or reset an active zone first",
+        0x1be => "close, finish or reset an open zone first",
+        0x1bf => "see the zone's state in a report of zones",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_has_an_errno_and_its_own_words() {
+        for status in Status::ERRORS {
+            assert!(errno_of(status).is_some(), "{status}");
+            assert_eq!(text_of(status as u16).to_str().unwrap(), status.to_string());
+        }
+        assert_eq!((errno_of(Status::Success), text_of(0)), (None, c"success"));
+    }
+}

@@ -1,0 +1,46 @@
+//! Opening: which way to go to a namespace.
+
+use std::time::Duration;
+
+use rustix::io::Errno;
+use zonda_devices::{Connection, DriveError, Location, NamespaceOptions};
+
+use crate::failure::Failure;
+use crate::handle::Namespace;
+use crate::layout::Sharing;
+use crate::own::Own;
+use crate::registry;
+use crate::shared::Shared;
+
+/// Opens a namespace.
+pub(crate) fn open(location: &str, options: &NamespaceOptions, sharing: Sharing) -> Result<Namespace, Failure> {
+    let location: Location = location
+        .parse()
+        .map_err(|error: zonda_config::ConfigError| Failure::invalid(error.message, error.help.unwrap_or_default()))?;
+    let is_image = matches!(location, Location::Image(_));
+    let queues = if is_image { 1 } else { usize::from(options.io_queues) };
+    let room = queues * usize::from(options.queue_depth);
+    let is_shared = match sharing {
+        Sharing::Auto => is_image,
+        Sharing::Yes => true,
+        Sharing::No => false,
+    };
+    let failure = |error| failure(&location, error);
+    if is_shared {
+        let (slot, owner) = registry::owner(&location, options).map_err(failure)?;
+        let geometry = owner.geometry().clone();
+        let link = Shared::new(slot, owner, Duration::from_nanos(options.spin.0));
+        return Ok(Namespace::new(Box::new(link), geometry, room));
+    }
+    let connection = Connection::open(&location, options).map_err(failure)?;
+    let geometry = connection.geometry().clone();
+    Ok(Namespace::new(Box::new(Own::new(connection)), geometry, room))
+}
+
+fn failure(location: &Location, error: DriveError) -> Failure {
+    let failure = Failure::of(error);
+    match location {
+        Location::Image(path) if !path.exists() => Failure { errno: Errno::NOENT, ..failure },
+        _ => failure,
+    }
+}

@@ -1,0 +1,70 @@
+//! A connection of the handle's own, in the thread that opened it.
+
+use std::thread::ThreadId;
+use std::time::Instant;
+
+use rustix::io::Errno;
+use zonda_devices::Connection;
+use zonda_zoned::{Command, CommandId, CompletionQueue, Duration, NamespaceId, Operation, QueueFull};
+
+use crate::failure::Failure;
+use crate::link::Link;
+
+/// Connection and ring of one handle. The ring is bound to its thread (io_uring with a single issuer), so the handle is.
+pub(crate) struct Own {
+    connection: Connection,
+    thread: ThreadId,
+}
+
+impl Own {
+    pub(crate) fn new(connection: Connection) -> Own {
+        Own { connection, thread: std::thread::current().id() }
+    }
+}
+
+impl Link for Own {
+    fn check(&self) -> Result<(), Failure> {
+        // A child after fork() passes, because its thread has the same id; the handle looks at the process.
+        if std::thread::current().id() == self.thread {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Errno::PERM,
+            "the namespace was opened by another thread, and is not shared",
+            "open it in the thread that uses it, or with sharing = ZONDA_SHARE_YES",
+        ))
+    }
+
+    fn submit(&mut self, token: u64, operation: Operation) -> Result<(), Operation> {
+        let command = Command { id: CommandId(token), namespace: NamespaceId::FIRST, operation };
+        self.connection.submit(command).map_err(|QueueFull(command)| command.operation)
+    }
+
+    fn kick(&mut self) -> Result<(), Failure> {
+        let now = self.connection.now();
+        self.connection.turn(Some(now)).map_err(Failure::of)
+    }
+
+    fn collect(&mut self, ended: &mut CompletionQueue) -> Result<(), Failure> {
+        self.connection.poll(ended);
+        Ok(())
+    }
+
+    fn sleep(&mut self, until: Option<Instant>, ended: &mut CompletionQueue) -> Result<(), Failure> {
+        // What a device ends at once, such as a refusal, wakes no ring.
+        self.connection.poll(ended);
+        let now = self.connection.now();
+        let until = if ended.is_empty() { until } else { Some(Instant::now()) };
+        let until = until.map(|until| {
+            let span = until.saturating_duration_since(Instant::now());
+            now + Duration(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+        });
+        self.connection.turn(until).map_err(Failure::of)?;
+        self.connection.poll(ended);
+        Ok(())
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Failure> {
+        self.connection.close().map_err(Failure::of)
+    }
+}

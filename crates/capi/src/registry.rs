@@ -1,0 +1,86 @@
+//! Which namespaces of this process have an owner.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use zonda_devices::{DriveError, Location, NamespaceOptions};
+
+use crate::owner::Owner;
+
+/// The namespaces that are, or were, shared. There are few: a list will do.
+static SLOTS: Mutex<Vec<Arc<Slot>>> = Mutex::new(Vec::new());
+
+/// The place of one namespace's owner.
+pub(crate) struct Slot {
+    key: Key,
+    options: NamespaceOptions,
+    /// Held while the owner is started and while it is closed, so that an image is closed before it is opened again.
+    owner: Mutex<Weak<Owner>>,
+}
+
+/// What is the same namespace.
+#[derive(PartialEq, Eq)]
+enum Key {
+    Image(PathBuf),
+    Server(String),
+}
+
+/// The owner of a namespace, started if there is none.
+pub(crate) fn owner(location: &Location, options: &NamespaceOptions) -> Result<(Arc<Slot>, Arc<Owner>), DriveError> {
+    let slot = slot(location, options);
+    let mut place = locked(&slot.owner);
+    if let Some(owner) = place.upgrade() {
+        drop(place);
+        return Ok((slot, owner));
+    }
+    let owner = Arc::new(Owner::start(location, options)?);
+    *place = Arc::downgrade(&owner);
+    drop(place);
+    Ok((slot, owner))
+}
+
+impl Slot {
+    /// A handle is closed; the last one closes the namespace.
+    pub(crate) fn release(&self, owner: Arc<Owner>) -> Result<(), DriveError> {
+        let place = locked(&self.owner);
+        let result = Arc::into_inner(owner).map_or(Ok(()), Owner::close);
+        drop(place);
+        result
+    }
+
+    fn is_for(&self, key: &Key, options: &NamespaceOptions) -> bool {
+        if *key != self.key {
+            return false;
+        }
+        let mine = &self.options;
+        matches!(key, Key::Image(_))
+            || mine.host_nqn == options.host_nqn
+                && mine.secret == options.secret
+                && mine.controller_secret == options.controller_secret
+                && mine.digests == options.digests
+                && mine.io_queues == options.io_queues
+                && mine.queue_depth == options.queue_depth
+    }
+}
+
+fn slot(location: &Location, options: &NamespaceOptions) -> Arc<Slot> {
+    let key = match location {
+        // A path that has no canonical form cannot be opened either, and says so there.
+        Location::Image(path) => Key::Image(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())),
+        Location::NvmeTcp(url) => Key::Server(url.to_string()),
+    };
+    let mut slots = locked(&SLOTS);
+    // Slots that nobody uses go, and their secrets with them.
+    slots.retain(|slot| Arc::strong_count(slot) > 1);
+    if let Some(slot) = slots.iter().find(|slot| slot.is_for(&key, options)) {
+        return Arc::clone(slot);
+    }
+    let slot = Arc::new(Slot { key, options: options.clone(), owner: Mutex::default() });
+    slots.push(Arc::clone(&slot));
+    slot
+}
+
+/// A panic while it was locked leaves nothing half done in it.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

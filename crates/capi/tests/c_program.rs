@@ -1,0 +1,74 @@
+//! A C program and a C++ program use the header and the library.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use zonda_capi::layout::{RawCommand, RawGeometry, RawOptions, RawResult, RawZone};
+use zonda_config::ByteSize;
+
+/// An image of few, small zones.
+fn image(path: &Path) {
+    let read_file = |path: &str| std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let spec = zonda_devices::sized("zn540", Some(16), Some(ByteSize(3 << 20)), &read_file).expect("numbers that go");
+    let drive = spec.check(&read_file).map_err(|error| error.error.message.clone()).expect("numbers that go");
+    zonda_devices::create_image(path, &drive).expect("an empty directory takes an image");
+}
+
+/// Where cargo has put the library for this test.
+fn library_directory() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let mut folders = test.ancestors().skip(1).take(2);
+    let found = folders.find(|folder| folder.join("libzonda_capi.so").exists());
+    found.expect("the library is built before its tests").to_owned()
+}
+
+/// Compiles `tests/program.c`, and runs it on a new image; `None` where there is no such compiler.
+fn run(compiler: &str, flags: &[&str]) -> Option<String> {
+    if Command::new(compiler).arg("--version").output().is_err() {
+        eprintln!("there is no {compiler}: not tested");
+        return None;
+    }
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = directory.path().join("program");
+    let library = library_directory();
+    let compiled = Command::new(compiler)
+        .args(flags)
+        .args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-I"])
+        .arg(here.join("include"))
+        .arg(here.join("tests/program.c"))
+        .args(["-x", "none", "-o"])
+        .arg(&program)
+        .arg("-L")
+        .arg(&library)
+        .args(["-lzonda_capi", "-pthread"])
+        .arg(format!("-Wl,-rpath,{}", library.display()))
+        .output()
+        .expect("a compiler runs");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let drive = directory.path().join("drive");
+    image(&drive);
+    let ran = Command::new(&program).arg(&drive).output().expect("what was compiled runs");
+    let error = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{:?}: {error}", ran.status);
+    Some(String::from_utf8(ran.stdout).expect("it prints numbers and a word"))
+}
+
+#[test]
+fn a_c_program_does_everything_that_the_header_offers() {
+    let Some(printed) = run("cc", &["-std=c99", "-D_POSIX_C_SOURCE=200809L"]) else { return };
+    let sizes = [
+        size_of::<RawOptions>(),
+        size_of::<RawGeometry>(),
+        size_of::<RawZone>(),
+        size_of::<RawCommand>(),
+        size_of::<RawResult>(),
+    ];
+    assert_eq!(printed, format!("{}\nfine\n", sizes.map(|size| size.to_string()).join(" ")));
+}
+
+#[test]
+fn a_cpp_program_does_the_same() {
+    let Some(printed) = run("c++", &["-std=c++11", "-x", "c++"]) else { return };
+    assert!(printed.ends_with("\nfine\n"), "{printed}");
+}
