@@ -1,0 +1,171 @@
+//! Images on real file systems.
+
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+use zonda_config::ByteSize;
+use zonda_devices::{Connection, FileBacked, Location, NamespaceOptions, create_image, sized};
+use zonda_ring::{Ring, RingOptions};
+use zonda_stack::no_files;
+use zonda_zoned::{
+    BlockBuffer, Blocks, Lba, Operation, Outcome, Payload, ReportFilter, Status, ZoneAction, ZoneState, ZoneTarget,
+};
+
+/// Eight zones of 1 MiB, in blocks of 4 KiB.
+fn make(path: &Path) {
+    let spec = sized("zn540", Some(8), Some(ByteSize(1 << 20)), &no_files).expect("a built-in profile");
+    let drive = spec.check(&no_files).expect("it can be so small");
+    create_image(path, &drive).expect("the directory is empty");
+}
+
+fn open(path: &Path) -> Connection {
+    let options = NamespaceOptions::default();
+    Connection::open(&Location::Image(path.to_owned()), &options).expect("the image is well")
+}
+
+fn write(connection: &mut Connection, start: u64, blocks: u64, fill: u8) -> Status {
+    let data = vec![fill; (blocks * 4096) as usize].into();
+    let payload = Payload::Bytes(Box::new(BlockBuffer { data, metadata: Vec::new().into() }));
+    let operation = Operation::Write { start: Lba(start), blocks: Blocks(blocks), payload };
+    connection.execute(operation).expect("the loop works").status
+}
+
+fn read(connection: &mut Connection, start: u64, blocks: u64) -> Vec<u8> {
+    let operation = Operation::Read { start: Lba(start), blocks: Blocks(blocks) };
+    let completion = connection.execute(operation).expect("the loop works");
+    match completion.outcome {
+        Outcome::Data(Payload::Bytes(buffer)) => buffer.data.to_vec(),
+        outcome => panic!("{}: {outcome:?}", completion.status),
+    }
+}
+
+fn write_pointer(connection: &mut Connection, zone_start: u64) -> (ZoneState, Option<Lba>) {
+    let operation = Operation::ReportZones {
+        start: Lba(zone_start),
+        filter: ReportFilter::All,
+        extended: false,
+        partial: true,
+        descriptors_max: 1,
+    };
+    match connection.execute(operation).expect("the loop works").outcome {
+        Outcome::Report(report) => (report.zones[0].state, report.zones[0].write_pointer),
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+#[test]
+fn what_was_written_is_there_after_closing_and_opening() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("drive");
+    make(&path);
+    let mut first = open(&path);
+    assert_eq!(write(&mut first, 0, 16, 7), Status::Success);
+    first.close().expect("it closes");
+    let mut second = open(&path);
+    assert!(read(&mut second, 0, 16).iter().all(|byte| *byte == 7));
+    assert_eq!(write_pointer(&mut second, 0), (ZoneState::Closed, Some(Lba(16))));
+}
+
+#[test]
+fn an_image_that_was_dropped_without_closing_recovers() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("drive");
+    make(&path);
+    let mut first = open(&path);
+    assert_eq!(write(&mut first, 256, 8, 9), Status::Success);
+    drop(first);
+    let ring = Ring::new(RingOptions::default()).unwrap();
+    let (drive, report) = FileBacked::open(&path, &ring).expect("it recovers");
+    assert!(!report.clean);
+    assert_eq!(report.found_blocks, 8);
+    drop(drive);
+    assert!(read(&mut open(&path), 256, 8).iter().all(|byte| *byte == 9));
+}
+
+#[test]
+fn two_programs_cannot_open_one_image() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("drive");
+    make(&path);
+    let first = open(&path);
+    let ring = Ring::new(RingOptions::default()).unwrap();
+    let error = FileBacked::open(&path, &ring).map(|_| ()).expect_err("the first has it");
+    assert!(error.message.contains("in use"), "{error}");
+    first.close().expect("it closes");
+    FileBacked::open(&path, &ring).map(|_| ()).expect("now it is free");
+}
+
+#[test]
+fn an_image_is_not_made_where_something_is() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("drive");
+    make(&path);
+    let spec = sized("zn540", Some(8), Some(ByteSize(1 << 20)), &no_files).unwrap();
+    let error = create_image(&path, &spec.check(&no_files).unwrap()).map(|_| ()).expect_err("there is one");
+    assert!(error.message.contains("holds an image already"), "{error}");
+    std::fs::write(directory.path().join("letter.txt"), "dear").unwrap();
+    let error = create_image(directory.path(), &spec.check(&no_files).unwrap()).map(|_| ()).expect_err("a letter");
+    assert!(error.message.contains("is not empty"), "{error}");
+}
+
+/// A file system that holds so many bytes; `None` where nobody may mount one.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn new(bytes: u64) -> Option<SmallDisk> {
+        let directory = TempDir::new().unwrap();
+        let size = format!("size={bytes}");
+        let status = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "zonda"]).arg(directory.path()).status();
+        status.is_ok_and(|status| status.success()).then_some(SmallDisk(directory))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // A mount that stays goes with the machine.
+        let _ = Command::new("umount").arg("--lazy").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_fails_the_write_and_nothing_else() {
+    // An image without contents is a few MiB; its zones would take eight more.
+    let Some(disk) = SmallDisk::new(12 << 20) else {
+        println!("skipped: a small file system cannot be mounted here");
+        return;
+    };
+    let path = disk.0.path().join("drive");
+    make(&path);
+    let used = std::fs::read_dir(&path).unwrap().map(|file| {
+        use std::os::unix::fs::MetadataExt;
+        file.unwrap().metadata().unwrap().blocks() * 512
+    });
+    let free = (12 << 20) - used.sum::<u64>();
+    let ballast = path.parent().unwrap().join("ballast");
+    std::fs::write(&ballast, vec![1; (free - (1 << 20)) as usize]).unwrap();
+
+    let mut drive = open(&path);
+    let mut written = Vec::new();
+    let failed = (0..4u64).flat_map(|zone| (0..16).map(move |piece| zone * 256 + piece * 16)).find(|&start| {
+        let status = write(&mut drive, start, 16, start as u8 | 1);
+        assert!(matches!(status, Status::Success | Status::WriteFault), "{status}");
+        written.extend(status.is_success().then_some(start));
+        !status.is_success()
+    });
+    let failed = failed.expect("1 MiB does not hold 4");
+    assert!(!written.is_empty(), "there was room for some");
+    for &start in &written {
+        assert!(read(&mut drive, start, 16).iter().all(|byte| *byte == start as u8 | 1), "block {start}");
+    }
+    let zone_start = failed / 256 * 256;
+    let (_, pointer) = write_pointer(&mut drive, zone_start);
+    assert_eq!(pointer, Some(Lba(failed)), "the write pointer stands behind the last block that was kept");
+
+    std::fs::remove_file(&ballast).unwrap();
+    assert_eq!(write(&mut drive, failed, 16, 5), Status::Success, "there is room again");
+    let finish = Operation::ManageZones { action: ZoneAction::Finish, target: ZoneTarget::Zone(Lba(zone_start)) };
+    assert_eq!(drive.execute(finish).unwrap().status, Status::Success);
+    drive.close().expect("it closes");
+    assert!(read(&mut open(&path), failed, 16).iter().all(|byte| *byte == 5));
+}
