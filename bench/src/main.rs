@@ -1,203 +1,23 @@
-//! How many requests the SSD model simulates in a second of CPU time, on one thread.
+//! How fast zonda is on this machine, beside named baselines in the same run.
 //!
-//! Each case runs in turn with its baselines, several rounds, and the median counts: `null` is the same load on a device
-//! that does nothing but follow the zone rules (what the load generator costs), `heap` is the standard library's binary
-//! heap doing five pushes and pops a request (what a plain event loop costs before it simulates anything). The figures
-//! and their reading are in `docs/performance.md`.
+//! `model`: requests that the SSD model simulates. `serve`: a drive over NVMe/TCP on loopback. Both without an argument;
+//! `--json` for scripts. The figures and their reading are in `docs/performance.md`.
 
-use std::collections::BinaryHeap;
-use std::hint::black_box;
-
-use serde::Serialize;
-use zonda_layers::Null;
-use zonda_ssd::Ssd;
-use zonda_ssd::profile::{Profile, builtin_text};
-use zonda_workload::{Plan, Runner, parse_jobs};
-use zonda_zoned::{Instant, NamespaceId, PayloadKind, Prng, ZonedDevice};
-
-/// Rounds of each case.
-const ROUNDS: usize = 5;
-
-/// What is measured.
-struct Case {
-    name: &'static str,
-    profile: &'static str,
-    job: &'static str,
-}
-
-const CASES: [Case; 4] = [
-    Case {
-        name: "4 KiB random reads, QD32, 128 dies",
-        profile: "ezns-small",
-        job: r#"
-            [[job]]
-            operation = "randread"
-            block_size = "4 KiB"
-            queue_depth = 32
-            zones = "0..128"
-            operations = 1000000
-        "#,
-    },
-    Case {
-        name: "4 KiB random reads, QD32, 32 dies",
-        profile: "zn540",
-        job: r#"
-            [[job]]
-            operation = "randread"
-            block_size = "4 KiB"
-            queue_depth = 32
-            zones = "0..16"
-            operations = 1000000
-        "#,
-    },
-    Case {
-        name: "128 KiB sequential writes, QD8, 128 dies",
-        profile: "ezns-small",
-        job: r#"
-            [[job]]
-            operation = "write"
-            block_size = "128 KiB"
-            queue_depth = 8
-            zones = "0..256"
-            zone_order = "round-robin"
-            operations = 190000
-        "#,
-    },
-    Case {
-        name: "128 KiB sequential writes, QD8, 32 dies",
-        profile: "zn540",
-        job: r#"
-            [[job]]
-            operation = "write"
-            block_size = "128 KiB"
-            queue_depth = 8
-            zones = "0..40"
-            operations = 190000
-        "#,
-    },
-];
-
-/// One case's figures, in requests a CPU second.
-#[derive(Serialize)]
-struct Figures {
-    case: &'static str,
-    model_per_cpu_second: f64,
-    null_per_cpu_second: f64,
-    heap_per_cpu_second: f64,
-    model_over_heap: f64,
-    peak_memory_bytes: u64,
-}
+mod host;
+mod model;
+mod serve;
 
 fn main() {
-    let as_json = std::env::args().any(|argument| argument == "--json");
-    let figures: Vec<Figures> = CASES.iter().map(measure).collect();
-    if as_json {
-        println!("{}", serde_json::to_string_pretty(&figures).expect("figures are plain numbers"));
-        return;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let as_json = arguments.iter().any(|argument| argument == "--json");
+    let wants = |what: &str| {
+        let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
+        named.is_empty() || named.iter().any(|argument| *argument == what)
+    };
+    if wants("model") {
+        model::run_all(as_json);
     }
-    println!(
-        "{:<42} {:>12} {:>12} {:>12} {:>11}",
-        "requests a CPU second (median)", "model", "null", "heap", "model/heap"
-    );
-    for row in &figures {
-        println!(
-            "{:<42} {:>12.0} {:>12.0} {:>12.0} {:>11.2}",
-            row.case, row.model_per_cpu_second, row.null_per_cpu_second, row.heap_per_cpu_second, row.model_over_heap
-        );
+    if wants("serve") {
+        serve::run_all(as_json);
     }
-    let peak = figures.last().map_or(0, |row| row.peak_memory_bytes);
-    println!("peak memory of the process: {:.1} MB", peak as f64 / 1e6);
-}
-
-fn measure(case: &Case) -> Figures {
-    let (mut model, mut null, mut heap) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        model.push(run_model(case));
-        null.push(run_null(case));
-        heap.push(run_heap());
-    }
-    let (model, null, heap) = (median(model), median(null), median(heap));
-    Figures {
-        case: case.name,
-        model_per_cpu_second: model,
-        null_per_cpu_second: null,
-        heap_per_cpu_second: heap,
-        model_over_heap: model / heap,
-        peak_memory_bytes: peak_memory_bytes(),
-    }
-}
-
-fn run_model(case: &Case) -> f64 {
-    let text = builtin_text(case.profile).expect("a built-in profile");
-    let profile = Profile::parse(text).expect("built-in profiles are valid");
-    let mut drive = Ssd::new(&profile, PayloadKind::None, &Prng::new(1));
-    let plan = plan(case, &drive);
-    for (zone, blocks) in plan.prefill() {
-        drive.prefill(zone, blocks).expect("whole zones need no active resource");
-    }
-    run(plan, &mut drive)
-}
-
-fn run_null(case: &Case) -> f64 {
-    let text = builtin_text(case.profile).expect("a built-in profile");
-    let profile = Profile::parse(text).expect("built-in profiles are valid");
-    let mut device = Null::new(profile.geometry());
-    let plan = plan(case, &device);
-    for (zone, blocks) in plan.prefill() {
-        device.zones_mut().set_written(zone, blocks).expect("whole zones need no active resource");
-    }
-    run(plan, &mut device)
-}
-
-fn plan<D: ZonedDevice>(case: &Case, device: &D) -> Plan {
-    let (run, jobs) = parse_jobs(case.job).expect("the job is well written");
-    Plan::new(&run, &jobs, device.geometry(NamespaceId::FIRST)).expect("the drive can do it")
-}
-
-/// Runs a load; returns requests a CPU second.
-fn run<D: ZonedDevice>(plan: Plan, device: &mut D) -> f64 {
-    let runner = Runner::new(plan, PayloadKind::None, NamespaceId::FIRST);
-    let before = cpu_ns();
-    let result = runner.run(device, Instant::ZERO, &mut |_| {});
-    let spent_ns = cpu_ns() - before;
-    let job = &result.jobs[0];
-    assert!(job.errors.is_empty(), "the load runs without errors: {:?}", job.errors);
-    let operations: u64 = job.kinds.iter().map(|kind| kind.operations).sum();
-    operations as f64 * 1e9 / spent_ns as f64
-}
-
-/// Five pushes and pops a request on the standard heap, with a hundred entries pending.
-fn run_heap() -> f64 {
-    const REQUESTS: u64 = 500_000;
-    let mut prng = Prng::new(1);
-    let mut heap: BinaryHeap<std::cmp::Reverse<(u64, u64)>> = BinaryHeap::new();
-    for i in 0..100 {
-        heap.push(std::cmp::Reverse((prng.below(100_000), i)));
-    }
-    let before = cpu_ns();
-    for i in 0..REQUESTS * 5 {
-        let std::cmp::Reverse((at, _)) = heap.pop().expect("a hundred entries are pending");
-        heap.push(std::cmp::Reverse((at + prng.below(100_000), i)));
-    }
-    black_box(&heap);
-    REQUESTS as f64 * 1e9 / (cpu_ns() - before) as f64
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// Nanoseconds this thread has spent on a processor.
-fn cpu_ns() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells each thread's CPU time");
-    text.split_whitespace().next().and_then(|first| first.parse().ok()).expect("its first number is nanoseconds")
-}
-
-/// The most memory the process has held.
-fn peak_memory_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/status").expect("Linux tells each process's memory");
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line of it is the peak");
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("which is a number of KiB");
-    kib * 1024
 }
