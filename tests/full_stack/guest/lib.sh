@@ -1,0 +1,216 @@
+# Read by every script that runs in a guest: steps, marked sections, connecting, requests to the host.
+# In place: TARGET (zonda or kernel), ADDRESS, PORT. A command that fails ends the test.
+set -euo pipefail
+trap 'echo "FAILED at line $LINENO of ${BASH_SOURCE[0]##*/}: $BASH_COMMAND"; dmesg | tail -n 15' ERR
+set -E
+
+PREFIX=nqn.2026-01.io.zonda:
+modprobe nvme-tcp
+
+# step WORDS...: what comes next, with the time since the boot.
+step() {
+    echo "STEP $(cut -d' ' -f1 /proc/uptime) $*"
+}
+
+fail() {
+    echo "FAILED: $*"
+    dmesg | tail -n 15
+    exit 1
+}
+
+# refused COMMAND...: it must fail; what it says is in $said.
+refused() {
+    if said=$("$@" 2>&1); then
+        fail "succeeded, and should not: $*"
+    fi
+}
+
+# refused_with WORDS COMMAND...: it must fail and say this. Only zonda is held to the words: nvmet reports what is left of
+# an error behind Linux's block layer.
+refused_with() {
+    local words=$1
+    shift
+    refused "$@"
+    if [ $TARGET = zonda ] && ! grep -qi "$words" <<<"$said"; then
+        fail "$*: expected \"$words\", and it said: $said"
+    fi
+}
+
+# quietly COMMAND...: says nothing unless it fails.
+quietly() {
+    local said
+    if ! said=$("$@" 2>&1); then
+        echo "$said"
+        fail "$*"
+    fi
+}
+
+# section NAME COMMAND...: prints what it prints between marks that the harness finds.
+section() {
+    local name=$1
+    shift
+    local output status=0
+    output=$("$@" 2>/tmp/errors) || status=$?
+    if [ $status != 0 ]; then
+        printf '%s\n%s\n' "$output" "$(cat /tmp/errors)"
+        fail "$* ended with status $status"
+    fi
+    printf 'BEGIN %s\n%s\nEND %s\n' "$name" "$output" "$name"
+}
+
+# wait_until WORDS COMMAND...: for at most a minute.
+wait_until() {
+    local words=$1 tries=600
+    shift
+    until "$@" >/dev/null 2>&1; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || fail "a minute has passed, and not: $words"
+        sleep 0.1
+    done
+}
+
+# controller_of SUBSYSTEM: its controller, as nvme0.
+controller_of() {
+    local nqn=$PREFIX$1 path
+    for path in /sys/class/nvme/nvme*; do
+        if [ "$(cat "$path/subsysnqn" 2>/dev/null)" = "$nqn" ]; then
+            echo "${path##*/}"
+            return 0
+        fi
+    done
+    return 1
+}
+
+is_live() {
+    [ "$(cat "/sys/class/nvme/$1/state")" = live ]
+}
+
+# connect SUBSYSTEM [options of nvme connect]: as the host HOST_NQN, HOST_ID. Two I/O queues, though there is one CPU: Linux
+# then sends writes through the one and reads through the other.
+connect() {
+    local name=$1
+    shift
+    nvme connect -t tcp -a "$ADDRESS" -s "$PORT" -n "$PREFIX$name" --hostnqn "$HOST_NQN" --hostid "$HOST_ID" \
+        --reconnect-delay 1 --keep-alive-tmo 5 --nr-io-queues 1 --nr-write-queues 1 "$@"
+}
+
+# disk_of CONTROLLER NAMESPACE: its disk. Linux numbers disks in the order in which its scan, which runs in parallel, meets
+# them: nvme0n1 may well be namespace 2.
+disk_of() {
+    local path
+    for path in /sys/class/nvme/"$1"/"$1"n*; do
+        if [ "$(cat "$path/nsid" 2>/dev/null)" = "$2" ] && [ -b "/dev/${path##*/}" ]; then
+            echo "/dev/${path##*/}"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# attach SUBSYSTEM NAMESPACES [options]: connects, waits for the disks, and sets $controller, $disk (namespace 1), $disk2.
+attach() {
+    local name=$1 namespaces=$2 id
+    shift 2
+    quietly connect "$name" "$@"
+    controller=$(controller_of "$name")
+    for id in $(seq "$namespaces"); do
+        wait_until "namespace $id has a disk" disk_of "$controller" "$id"
+    done
+    disk=$(disk_of "$controller" 1)
+    disk2=$(disk_of "$controller" 2) || disk2=
+    controller=/dev/$controller
+}
+
+detach() {
+    quietly nvme disconnect -n "$PREFIX$1"
+}
+
+# A name and an id for this guest: another number, another host.
+be_host() {
+    HOST_ID=$(printf '00000000-0000-4000-8000-%012d' "$1")
+    HOST_NQN=nqn.2014-08.org.nvmexpress:uuid:$HOST_ID
+}
+be_host "${HOST_NUMBER:-1}"
+
+# ask WORDS: of the machine outside, which does it before this returns. The guest's own target has nobody outside.
+ask() {
+    [ $TARGET = zonda ] || return 0
+    echo "HOST: $*"
+    read -r -t 100 _ </dev/hvc0 || fail "no answer from the machine outside"
+}
+
+# restart_server HOW SUBSYSTEM: the server ends and is started again; returns when this host is connected once more.
+restart_server() {
+    local controller
+    controller=$(controller_of "$2")
+    if [ $TARGET = kernel ]; then
+        rm /sys/kernel/config/nvmet/ports/1/subsystems/*
+        sleep 1
+        publish
+    else
+        ask "$1"
+    fi
+    wait_until "the host is connected again" is_live "$controller"
+}
+
+# By SIGKILL, and by SIGTERM.
+kill_server() { restart_server kill-server "$1"; }
+stop_server() { restart_server stop-server "$1"; }
+
+# ---- the guest's own target, in place of zonda ----
+
+nvmet=/sys/kernel/config/nvmet
+null_disks=0
+
+serve_subsystem() { # NQN anybody|named-hosts
+    mkdir $nvmet/subsystems/"$1"
+    [ "$2" = named-hosts ] || echo 1 >$nvmet/subsystems/"$1"/attr_allow_any_host
+}
+
+serve_namespace() { # NQN ID zoned|conventional ZONES CAPACITY_MIB
+    null_disks=$((null_disks + 1))
+    local disk=/sys/kernel/config/nullb/null$null_disks zone_mib=1
+    while [ $zone_mib -lt "$5" ]; do zone_mib=$((zone_mib * 2)); done
+    mkdir $disk
+    echo 4096 >$disk/blocksize
+    echo 1 >$disk/memory_backed
+    if [ "$3" = zoned ]; then
+        echo 1 >$disk/zoned
+        echo $zone_mib >$disk/zone_size
+        echo "$5" >$disk/zone_capacity
+        echo 14 >$disk/zone_max_open
+        echo 14 >$disk/zone_max_active
+    fi
+    echo $(($4 * zone_mib)) >$disk/size
+    echo 1 >$disk/power
+    mkdir $nvmet/subsystems/"$1"/namespaces/"$2"
+    echo /dev/null$null_disks >$nvmet/subsystems/"$1"/namespaces/"$2"/device_path
+    echo 1 >$nvmet/subsystems/"$1"/namespaces/"$2"/enable
+}
+
+serve_host() { # NQN HOST_NQN SECRET|- CONTROLLER_SECRET|-
+    local host=$nvmet/hosts/$2
+    [ -d "$host" ] || mkdir "$host"
+    [ "$3" = - ] || echo "$3" >"$host/dhchap_key"
+    [ "$4" = - ] || echo "$4" >"$host/dhchap_ctrl_key"
+    ln -s "$host" $nvmet/subsystems/"$1"/allowed_hosts/
+}
+
+publish() {
+    local subsystem
+    for subsystem in $nvmet/subsystems/"$PREFIX"*; do
+        ln -s "$subsystem" $nvmet/ports/1/subsystems/
+    done
+}
+
+if [ $TARGET = kernel ]; then
+    modprobe null_blk nr_devices=0
+    modprobe nvmet-tcp
+    mkdir $nvmet/ports/1
+    echo tcp >$nvmet/ports/1/addr_trtype
+    echo ipv4 >$nvmet/ports/1/addr_adrfam
+    echo "$ADDRESS" >$nvmet/ports/1/addr_traddr
+    echo "$PORT" >$nvmet/ports/1/addr_trsvcid
+    . /test/serve.sh
+    publish
+fi

@@ -1,0 +1,54 @@
+# Who may connect. Subsystem `guarded` names its hosts, by number (see tests/linux/secrets.rs, which gives the secrets too):
+# 1 no secret; 11, 12, 13 a secret for SHA-256, 384, 512; 20 a secret, and one of the controller's.
+
+in_words() { dmesg | sed -n 's/.*authenticated with hash \(.*\)/\1/p' | tail -n 1; }
+
+step "a host that is not named"
+be_host 99
+refused connect guarded
+refused connect guarded --dhchap-secret "$SECRET_256"
+
+step "a host without a secret"
+be_host 1
+attach guarded 1
+quietly dd if=$disk of=/dev/null bs=4k count=4 iflag=direct
+detach guarded
+
+# (nvmet hangs up so soon after a wrong secret that Linux waits for its admin timeout.)
+step "secrets of each kind"
+for kind in 256 384 512; do
+    case $kind in 256) be_host 11 ;; 384) be_host 12 ;; 512) be_host 13 ;; esac
+    secret=SECRET_$kind
+    refused connect guarded
+    refused connect guarded --dhchap-secret "$SECRET_WRONG"
+    attach guarded 1 --dhchap-secret "${!secret}"
+    quietly dd if=$disk of=/dev/null bs=4k count=4 iflag=direct
+    section method-$kind in_words
+    quietly nvme reset $controller
+    wait_until "live again" is_live ${controller#/dev/}
+    detach guarded
+done
+
+step "both ways"
+be_host 20
+refused connect guarded --dhchap-secret "$SECRET_WRONG" --dhchap-ctrl-secret "$SECRET_CONTROLLER"
+refused connect guarded --dhchap-secret "$SECRET_BOTH" --dhchap-ctrl-secret "$SECRET_WRONG"
+attach guarded 1 --dhchap-secret "$SECRET_BOTH" --dhchap-ctrl-secret "$SECRET_CONTROLLER"
+dmesg | grep -q 'controller authenticated' || fail "the controller did not prove itself"
+section method-both in_words
+ask status
+
+step "the server dies; the host proves itself again"
+kill_server guarded
+quietly dd if=$disk of=/dev/null bs=4k count=4 iflag=direct
+detach guarded
+# The host need not ask.
+attach guarded 1 --dhchap-secret "$SECRET_BOTH"
+detach guarded
+
+step "a Diffie-Hellman group"
+# zonda chooses one by itself.
+if [ $TARGET = kernel ]; then echo ffdhe3072 >$nvmet/hosts/"$HOST_NQN"/dhchap_dhgroup; fi
+attach guarded 1 --dhchap-secret "$SECRET_BOTH" --dhchap-ctrl-secret "$SECRET_CONTROLLER"
+section method-group in_words
+detach guarded

@@ -1,0 +1,47 @@
+//! Tests with real processes: `zonda serve` on this machine, and Linux in an emulated one as its host.
+//!
+//! Linux's NVMe/TCP initiator, its zoned block layer, btrfs, zonefs, fio and nvme-cli were written by other people from the
+//! same specifications: what they make of a drive of ours is the test. The guest needs neither root nor KVM; it is built
+//! from Debian's packages by `scripts/guest/build`, boots in three seconds, and is slow: nothing here measures time.
+//!
+//! A test describes what is served ([`Scene`]), opens it, and runs scripts of `guest/` in guests ([`Guest`]). A script
+//! that finds something wrong ends its guest with a failure; what it prints between marks ([`Console`]) the test reads.
+//!
+//! ```no_run
+//! use zonda_full_stack::{Namespace, Scene, Subsystem};
+//!
+//! let scene = Scene::named("example").subsystem(Subsystem::named("a").namespace(Namespace::zoned(64, 64)));
+//! let Some(mut stage) = scene.open_or_skip() else { return };
+//! let console = stage.run("commands.sh");
+//! assert_eq!(console.json("smart-log")["critical_warning"], 0);
+//! ```
+//!
+//! The environment:
+//! - `ZONDA_GUEST=skip` skips these tests, `require` makes a failure of a guest that cannot be had. By default such a test
+//!   passes, and says in plain sight that it was skipped, and why.
+//! - `ZONDA_GUEST_TARGET=kernel` puts Linux's own target (nvmet-tcp over a zoned null_blk, inside the guest) in zonda's
+//!   place. Scripts that fail there are wrong themselves.
+//! - `ZONDA_PROGRAM` names another `zonda` than the one built beside the tests.
+//!
+//! Absent: tests of one crate, which lie beside its code; and anything that can be tested without a second operating system.
+
+#![forbid(unsafe_code)]
+
+mod console;
+mod guest;
+mod scene;
+mod server;
+mod stage;
+
+use std::path::{Path, PathBuf};
+
+pub use console::{Console, Zone};
+pub use guest::{Guest, guest_or_skip};
+pub use scene::{Namespace, Scene, Subsystem};
+pub use server::{Server, create_drive, zonda};
+pub use stage::Stage;
+
+/// The root of the workspace.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

@@ -1,0 +1,220 @@
+//! What is served, as a test describes it: by zonda on this machine, or by the guest's own kernel in its place.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use tempfile::TempDir;
+
+use crate::guest::guest_or_skip;
+use crate::server::{Server, create_drive, free_ports};
+use crate::stage::Stage;
+
+/// One scene at a time: a guest that has no core to itself runs into the time limits of its own kernel.
+static STAGE: Mutex<()> = Mutex::new(());
+
+/// What a test needs.
+#[derive(Debug)]
+pub struct Scene {
+    pub(crate) name: String,
+    subsystems: Vec<Subsystem>,
+    is_on_epoll: bool,
+}
+
+/// One NVM subsystem: `nqn.2026-01.io.zonda:NAME`.
+#[derive(Debug)]
+pub struct Subsystem {
+    name: String,
+    namespaces: Vec<Namespace>,
+    hosts: Vec<Host>,
+}
+
+#[derive(Debug)]
+struct Host {
+    nqn: String,
+    secret: Option<String>,
+    controller_secret: Option<String>,
+}
+
+/// One namespace, of 4 KiB blocks, in an image of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Namespace {
+    is_zoned: bool,
+    zones: u32,
+    zone_capacity_mib: u32,
+    is_timed: bool,
+}
+
+impl Namespace {
+    /// Zones of this capacity, of which 14 may be open and active (profile zn540); the zone size is the next power of two.
+    #[must_use]
+    pub fn zoned(zones: u32, zone_capacity_mib: u32) -> Namespace {
+        Namespace { is_zoned: true, zones, zone_capacity_mib, is_timed: false }
+    }
+
+    /// A drive without zones (profile conventional), of `units` times `unit_mib`.
+    #[must_use]
+    pub fn conventional(units: u32, unit_mib: u32) -> Namespace {
+        Namespace { is_zoned: false, zones: units, zone_capacity_mib: unit_mib, is_timed: false }
+    }
+
+    /// As slow as the drive of its profile.
+    #[must_use]
+    pub fn timed(mut self) -> Namespace {
+        self.is_timed = true;
+        self
+    }
+}
+
+impl Subsystem {
+    /// A subsystem without namespaces, open to anybody.
+    #[must_use]
+    pub fn named(name: &str) -> Subsystem {
+        Subsystem { name: name.to_owned(), namespaces: Vec::new(), hosts: Vec::new() }
+    }
+
+    /// Adds the next namespace; the first is number 1.
+    #[must_use]
+    pub fn namespace(mut self, namespace: Namespace) -> Subsystem {
+        self.namespaces.push(namespace);
+        self
+    }
+
+    /// Lets this host connect; from then on, nobody else who is not named.
+    #[must_use]
+    pub fn host(mut self, nqn: &str, secret: Option<&str>, controller_secret: Option<&str>) -> Subsystem {
+        let text = |secret: Option<&str>| secret.map(str::to_owned);
+        let host = Host { nqn: nqn.to_owned(), secret: text(secret), controller_secret: text(controller_secret) };
+        self.hosts.push(host);
+        self
+    }
+
+    /// Its NVMe Qualified Name.
+    #[must_use]
+    pub fn nqn(&self) -> String {
+        format!("nqn.2026-01.io.zonda:{}", self.name)
+    }
+}
+
+impl Scene {
+    /// An empty scene; logs of its guests have this name.
+    #[must_use]
+    pub fn named(name: &str) -> Scene {
+        Scene { name: name.to_owned(), subsystems: Vec::new(), is_on_epoll: false }
+    }
+
+    /// Adds a subsystem.
+    #[must_use]
+    pub fn subsystem(mut self, subsystem: Subsystem) -> Scene {
+        self.subsystems.push(subsystem);
+        self
+    }
+
+    /// The server does without io_uring.
+    #[must_use]
+    pub fn on_epoll(mut self) -> Scene {
+        self.is_on_epoll = true;
+        self
+    }
+
+    /// Makes the drives and serves them, when no other scene is on; or says on the terminal why the test is skipped.
+    ///
+    /// # Panics
+    /// If the drives cannot be made or served, or the environment asks for nonsense.
+    #[must_use]
+    pub fn open_or_skip(self) -> Option<Stage> {
+        if !guest_or_skip(&self.name) {
+            return None;
+        }
+        // A test that failed has left nothing behind that could harm the next.
+        let turn = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = TempDir::new().expect("a temporary folder can be made");
+        let target = std::env::var("ZONDA_GUEST_TARGET").unwrap_or_default();
+        let (port, http_port, server) = match target.as_str() {
+            "kernel" => (4420, 0, None),
+            "" | "zonda" => {
+                let [port, http_port] = free_ports();
+                (port, http_port, Some(self.serve(folder.path(), port, http_port)))
+            }
+            other => panic!("ZONDA_GUEST_TARGET is zonda or kernel, not {other}"),
+        };
+        Some(Stage::new(self, port, http_port, server, folder, turn))
+    }
+
+    fn serve(&self, folder: &Path, port: u16, http_port: u16) -> Server {
+        let mut config = format!("[server]\nlisten = \"127.0.0.1:{port}\"\n");
+        for subsystem in &self.subsystems {
+            let _ = write!(config, "\n[[subsystem]]\nnqn = \"{}\"\n", subsystem.nqn());
+            if !subsystem.hosts.is_empty() {
+                let hosts: Vec<String> = subsystem.hosts.iter().map(Host::table).collect();
+                let _ = writeln!(config, "host = [{}]", hosts.join(", "));
+            }
+            for (namespace, id) in subsystem.namespaces.iter().zip(1..) {
+                let image = image_name(&subsystem.name, id);
+                let profile = if namespace.is_zoned { "zn540" } else { "conventional" };
+                create_drive(&folder.join(&image), profile, namespace.zones, namespace.zone_capacity_mib);
+                let _ = write!(config, "\n  [[subsystem.namespace]]\n  id = {id}\n  image = \"{image}\"\n");
+                if namespace.is_timed {
+                    config += "  timing = \"profile\"\n";
+                }
+            }
+        }
+        let path = folder.join("zonda.toml");
+        fs::write(&path, config).expect("a temporary file can be written");
+        let mut options = vec!["--http".to_owned(), format!("127.0.0.1:{http_port}")];
+        if self.is_on_epoll {
+            options.push("--epoll".to_owned());
+        }
+        let server = Server::start(&path, &options);
+        assert!(!self.is_on_epoll || server.printed().contains("(epoll)"), "not on epoll:\n{}", server.printed());
+        server
+    }
+
+    /// The folder of every image.
+    pub(crate) fn images(&self) -> Vec<String> {
+        let images = self
+            .subsystems
+            .iter()
+            .flat_map(|subsystem| subsystem.namespaces.iter().zip(1..).map(|(_, id)| image_name(&subsystem.name, id)));
+        images.collect()
+    }
+
+    /// The calls of `guest/lib.sh` that make the guest's kernel serve the same.
+    pub(crate) fn kernel_target(&self) -> String {
+        let mut calls = String::new();
+        for subsystem in &self.subsystems {
+            let nqn = subsystem.nqn();
+            let access = if subsystem.hosts.is_empty() { "anybody" } else { "named-hosts" };
+            let _ = writeln!(calls, "serve_subsystem {nqn} {access}");
+            for (namespace, id) in subsystem.namespaces.iter().zip(1..) {
+                let Namespace { is_zoned, zones, zone_capacity_mib, .. } = *namespace;
+                let kind = if is_zoned { "zoned" } else { "conventional" };
+                let _ = writeln!(calls, "serve_namespace {nqn} {id} {kind} {zones} {zone_capacity_mib}");
+            }
+            for Host { nqn: host, secret, controller_secret } in &subsystem.hosts {
+                let word = |secret: &Option<String>| secret.clone().unwrap_or_else(|| "-".to_owned());
+                let (secret, controller_secret) = (word(secret), word(controller_secret));
+                let _ = writeln!(calls, "serve_host {nqn} {host} {secret} {controller_secret}");
+            }
+        }
+        calls
+    }
+}
+
+impl Host {
+    fn table(&self) -> String {
+        let mut table = format!("{{ nqn = \"{}\"", self.nqn);
+        for (key, secret) in [("secret", &self.secret), ("controller_secret", &self.controller_secret)] {
+            if let Some(secret) = secret {
+                let _ = write!(table, ", {key} = \"{secret}\"");
+            }
+        }
+        table + " }"
+    }
+}
+
+/// The folder of a namespace's image.
+pub(crate) fn image_name(subsystem: &str, id: u32) -> String {
+    format!("{subsystem}-{id}")
+}

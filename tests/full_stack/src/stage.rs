@@ -1,0 +1,196 @@
+//! A scene that is being served: guests that use it, and what they may ask of the machine outside.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::MutexGuard;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::console::Console;
+use crate::guest::Guest;
+use crate::scene::{Scene, image_name};
+use crate::server::{Server, zonda};
+
+/// The guest's name for the loopback of this machine.
+const HOST_ADDRESS: &str = "10.0.2.2";
+/// How long the server is away when a guest has asked for its end.
+const ABSENCE: Duration = Duration::from_secs(1);
+/// Connections of a crowd: more than a server should keep of hosts that say nothing.
+const CROWD: usize = 500;
+/// How long the server may take until it has hung up on the last of them.
+const CROWD_PATIENCE: Duration = Duration::from_secs(60);
+
+/// A scene that is being served.
+#[derive(Debug)]
+pub struct Stage {
+    scene: Scene,
+    port: u16,
+    http_port: u16,
+    /// None: each guest serves itself.
+    server: Option<Server>,
+    /// Connections that say nothing.
+    crowd: Vec<TcpStream>,
+    /// What `zonda status` said, each time a guest asked for it.
+    statuses: Vec<Value>,
+    folder: TempDir,
+    /// No other scene is on.
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Stage {
+    pub(crate) fn new(
+        scene: Scene,
+        port: u16,
+        http_port: u16,
+        server: Option<Server>,
+        folder: TempDir,
+        turn: MutexGuard<'static, ()>,
+    ) -> Stage {
+        Stage { scene, port, http_port, server, crowd: Vec::new(), statuses: Vec::new(), folder, _turn: turn }
+    }
+
+    /// Whether zonda is what is tested, and not Linux's own target.
+    #[must_use]
+    pub fn is_zonda(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// A guest for a script of `guest/`, that knows how to connect.
+    #[must_use]
+    pub fn guest(&self, name: &str, script: &str) -> Guest {
+        let guest = Guest::new(&format!("{}-{name}", self.scene.name), script).variable("PORT", &self.port.to_string());
+        if self.is_zonda() {
+            guest.variable("TARGET", "zonda").variable("ADDRESS", HOST_ADDRESS)
+        } else {
+            // Its disks lie in its memory.
+            let guest = guest.variable("TARGET", "kernel").variable("ADDRESS", "127.0.0.1").memory_mib(1536);
+            guest.file("serve.sh", &self.scene.kernel_target())
+        }
+    }
+
+    /// Runs a script in one guest.
+    ///
+    /// # Panics
+    /// As [`run_with`](Stage::run_with).
+    pub fn run(&mut self, script: &str) -> Console {
+        self.run_with(script, &[])
+    }
+
+    /// Runs a script in one guest, with variables. The script may ask for:
+    /// - `kill-server`: SIGKILL; the images are checked; the server starts again after a second.
+    /// - `stop-server`: the same with SIGTERM, after which every image must be shut down in order.
+    /// - `crowd`: 500 connections that say nothing, or half a word; they stay. `disperse` waits until the server has hung
+    ///   up on each of them.
+    /// - `status`: what `zonda status` says now is kept for [`statuses`](Stage::statuses).
+    ///
+    /// # Panics
+    /// If the script fails, or the server does not do what it should.
+    pub fn run_with(&mut self, script: &str, variables: &[(&str, &str)]) -> Console {
+        let guest = self.guest("host", script);
+        let guest = variables.iter().fold(guest, |guest, (name, value)| guest.variable(name, value));
+        guest.run(|request| self.on_request(request))
+    }
+
+    /// What `zonda status --json` said, each time a script asked for it.
+    #[must_use]
+    pub fn statuses(&self) -> &[Value] {
+        &self.statuses
+    }
+
+    /// Stops the server and returns what `zonda drive show --json` says of a namespace's image; nothing where the guest
+    /// served itself.
+    ///
+    /// # Panics
+    /// If the server does not stop in order, or an image is damaged.
+    pub fn stop_and_show(&mut self, subsystem: &str, id: u32) -> Option<Value> {
+        self.server.as_ref()?;
+        self.stop_server();
+        Some(json_of(&["drive", "show", &self.image(&image_name(subsystem, id)), "--json"]))
+    }
+
+    fn on_request(&mut self, request: &str) {
+        assert!(self.is_zonda(), "the guest, which serves itself, asks for {request}");
+        match request {
+            "kill-server" => {
+                self.server().kill();
+                self.check_images();
+                self.start_server_again();
+            }
+            "stop-server" => {
+                self.stop_server();
+                self.start_server_again();
+            }
+            "crowd" => self.crowd = (0..CROWD).map(|number| self.stranger(number)).collect(),
+            "disperse" => self.disperse(),
+            "status" => {
+                let address = format!("127.0.0.1:{}", self.http_port);
+                self.statuses.push(json_of(&["status", &address, "--json"]));
+            }
+            other => panic!("the guest asks for {other}, which nobody here can do"),
+        }
+    }
+
+    fn server(&mut self) -> &mut Server {
+        self.server.as_mut().expect("zonda serves")
+    }
+
+    fn stop_server(&mut self) {
+        let status = self.server().stop();
+        assert!(status.success(), "the server stopped with {status}\n{}", self.server().printed());
+        self.check_images();
+        for image in self.scene.images() {
+            let sheet = json_of(&["drive", "show", &self.image(&image), "--json"]);
+            assert_eq!(sheet["clean"], true, "the server stopped in order, and {image} was not: {sheet}");
+        }
+    }
+
+    fn start_server_again(&mut self) {
+        // Nothing happens in this second but that hosts find nobody.
+        thread::sleep(ABSENCE);
+        self.server().start_again();
+    }
+
+    /// Every block below a write pointer has its checksum.
+    fn check_images(&self) {
+        for image in self.scene.images() {
+            let verdict = json_of(&["drive", "check", &self.image(&image), "--json", "--quiet"]);
+            assert_eq!(verdict["is_well"], true, "{verdict}");
+        }
+    }
+
+    fn image(&self, name: &str) -> String {
+        let path: PathBuf = self.folder.path().join(name);
+        path.into_os_string().into_string().expect("temporary folders have names in UTF-8")
+    }
+
+    fn stranger(&self, number: usize) -> TcpStream {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server takes connections");
+        stream.set_nonblocking(true).expect("a socket can be made non-blocking");
+        if number % 2 == 1 {
+            // The first half of the common header of an Initialize Connection Request. Who was hung up on already cannot
+            // send it.
+            let _ = stream.write_all(&[0, 0, 128, 0]);
+        }
+        stream
+    }
+
+    fn disperse(&mut self) {
+        let deadline = Instant::now() + CROWD_PATIENCE;
+        while !self.crowd.is_empty() {
+            self.crowd.retain_mut(
+                |stream| matches!(stream.read(&mut [0; 1]), Err(error) if error.kind() == ErrorKind::WouldBlock),
+            );
+            assert!(Instant::now() < deadline, "the server keeps {} of {CROWD} silent hosts", self.crowd.len());
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+fn json_of(arguments: &[&str]) -> Value {
+    let text = zonda(arguments);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("zonda {}: {error}\n{text}", arguments.join(" ")))
+}

@@ -1,0 +1,28 @@
+//! Linux as a host of zonda: each test boots guests, which need some seconds of both cores.
+
+mod btrfs;
+mod commands;
+mod files;
+mod hosts;
+mod restarts;
+mod secrets;
+
+use serde_json::Value;
+use zonda_full_stack::Zone;
+
+/// Sectors of 512 bytes in a block.
+const BLOCK_SECTORS: u64 = 8;
+
+/// What Linux saw last is what `zonda drive show --json` finds in the image; but that zones may be closed since.
+fn assert_the_image_has(zones: &[Zone], sheet: &Value) {
+    assert_eq!(sheet["clean"], true, "the server stopped in order");
+    let found = sheet["zones"].as_array().expect("an image has zones");
+    assert_eq!(found.len(), zones.len());
+    for (zone, found) in zones.iter().zip(found) {
+        match zone.written {
+            Some(sectors) => assert_eq!(found["written_blocks"], sectors / BLOCK_SECTORS, "{zone:?} {found}"),
+            None => assert_eq!(found["state"], "full", "{zone:?}"),
+        }
+        assert_eq!(zone.state == "em", found["state"] == "empty", "{zone:?} {found}");
+    }
+}
