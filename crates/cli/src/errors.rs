@@ -17,6 +17,8 @@ pub(crate) enum Failure {
     Input(String),
     /// The run failed: code 1. What is to be said has been said.
     Run,
+    /// What was under way came to a bad end, and not for its input: code 1. The text is ready to be shown.
+    Broken(String),
     /// Nobody reads the output any more, as in `zonda ... | head`: code 0.
     ReaderGone,
 }
@@ -24,7 +26,12 @@ pub(crate) enum Failure {
 impl Failure {
     /// A mistake that stands in no file.
     pub(crate) fn input(message: impl Into<String>, help: impl Into<String>) -> Failure {
-        Failure::Input(render(&ConfigError::new(message).help(help), None))
+        Failure::Input(render(&in_words(message, help), None))
+    }
+
+    /// What was under way came to a bad end.
+    pub(crate) fn broken(message: impl Into<String>, help: impl Into<String>) -> Failure {
+        Failure::Broken(render(&in_words(message, help), None))
     }
 
     /// A mistake in a file, or about it.
@@ -45,13 +52,22 @@ impl Failure {
         match self {
             Failure::ReaderGone => ExitCode::SUCCESS,
             Failure::Run => ExitCode::from(1),
-            Failure::Input(text) => {
-                // Where the standard error is gone too, there is nobody left to tell.
-                let _ = writeln!(io::stderr(), "{text}");
-                ExitCode::from(2)
-            }
+            Failure::Input(text) => shown(&text, 2),
+            Failure::Broken(text) => shown(&text, 1),
         }
     }
+}
+
+fn shown(text: &str, code: u8) -> ExitCode {
+    // Where the standard error is gone too, there is nobody left to tell.
+    let _ = writeln!(io::stderr(), "{text}");
+    ExitCode::from(code)
+}
+
+/// Nothing is better than an empty remedy.
+fn in_words(message: impl Into<String>, help: impl Into<String>) -> ConfigError {
+    let (error, help) = (ConfigError::new(message), help.into());
+    if help.is_empty() { error } else { error.help(help) }
 }
 
 impl From<io::Error> for Failure {

@@ -11,6 +11,7 @@ mod files;
 mod output;
 mod progress;
 mod report;
+mod results;
 mod table;
 mod units;
 mod zone_map;
@@ -19,8 +20,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{bench, demo, drive, sim};
-/// A storage stack for zoned (NVMe ZNS) SSDs: simulate a drive, measure it, learn how it works.
+use commands::{bench, demo, drive, secret, serve, sim, status, zone};
+
+/// A storage stack for zoned (NVMe ZNS) SSDs: serve a drive, simulate one, measure it, learn how it works.
 #[derive(Debug, Parser)]
 #[command(name = "zonda", version, max_term_width = 100, after_help = FIRST_STEPS)]
 struct Cli {
@@ -30,25 +32,38 @@ struct Cli {
 
 /// What a person who has never used zonda does first.
 const FIRST_STEPS: &str = "First steps:
-  zonda demo                      a tour: a drive is filled, read, finished and reset
+  zonda demo                      a tour: a drive is filled, read, finished and reset; another is served
   zonda drive profiles            which drives there are
   zonda bench examples/tour.toml  run a job file
+  zonda serve                     a drive that keeps its data, for hosts to connect to
   zonda sim                       try to find a bug in the drive model
 
 Exit codes: 0 fine; 1 the run failed; 2 the input or the usage is wrong.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Shows the drives that zonda knows, and every number of one
+    /// Makes drives that keep their data, checks them, and shows those that zonda knows
     #[command(subcommand)]
     Drive(drive::DriveCommand),
-    /// Runs a job file on a simulated drive, and shows what came of it
+    /// Serves drives over NVMe/TCP
+    #[command(long_about = serve::LONG_ABOUT)]
+    Serve(serve::ServeArgs),
+    /// Shows how a running server is doing
+    #[command(long_about = status::LONG_ABOUT)]
+    Status(status::StatusArgs),
+    /// Looks at zones, and resets, finishes, opens or closes them
+    #[command(subcommand, long_about = zone::LONG_ABOUT)]
+    Zone(zone::ZoneCommand),
+    /// Makes a secret for authentication
+    #[command(long_about = secret::LONG_ABOUT)]
+    Secret(secret::SecretArgs),
+    /// Runs a job file on a simulated drive, or on one that is there, and shows what came of it
     #[command(long_about = bench::LONG_ABOUT)]
     Bench(bench::BenchArgs),
     /// Tests the drive model with random worlds, one for each seed
     #[command(long_about = sim::LONG_ABOUT)]
     Sim(sim::SimArgs),
-    /// A short tour: a drive is filled, read, finished and reset
+    /// A short tour: a drive is filled, read, finished and reset; then one is served and used
     #[command(long_about = demo::LONG_ABOUT)]
     Demo(demo::DemoArgs),
 }
@@ -56,6 +71,10 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Drive(command) => drive::run(&command),
+        Command::Serve(args) => serve::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Zone(command) => zone::run(&command),
+        Command::Secret(args) => secret::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Demo(args) => demo::run(&args),

@@ -3,7 +3,8 @@
 //! A cell is as high as its zones are written, and has the colour of their state. Without colours the list of states
 //! below the picture tells which is which.
 
-use zonda_stack::{DriveSummary, ZoneRange};
+use zonda_stack::ZoneRange;
+use zonda_zoned::{Geometry, ZoneDescriptor, ZoneState};
 
 use crate::output::Screen;
 use crate::units;
@@ -39,12 +40,9 @@ struct Cell {
 }
 
 /// The picture and the list of states below it.
-pub(crate) fn draw(drive: &DriveSummary, screen: Screen) -> String {
-    let zones: Vec<Cell> = drive
-        .zones
-        .iter()
-        .flat_map(|range| std::iter::repeat_n(cell_of(range, drive.zone_capacity_blocks), range.count as usize))
-        .collect();
+pub(crate) fn draw(all: &[ZoneRange], zone_capacity_blocks: u64, screen: Screen) -> String {
+    let cells = all.iter().map(|range| (cell_of(range, zone_capacity_blocks), range.count as usize));
+    let zones: Vec<Cell> = cells.flat_map(|(cell, count)| std::iter::repeat_n(cell, count)).collect();
     let label_width = units::count(zones.len() as u64).len() + 4;
     let columns = columns_in(usize::from(screen.width) - label_width);
     // A drive of which only the beginning is used is shown up to the end of the line in which the use ends.
@@ -61,7 +59,30 @@ pub(crate) fn draw(drive: &DriveSummary, screen: Screen) -> String {
         let rest = units::counted((zones.len() - shown) as u64, "more empty zone");
         text += &format!("{:>label_width$} and {rest}\n", "");
     }
-    text + "\n" + &list(drive, screen)
+    text + "\n" + &list(all, screen)
+}
+
+/// Zones as a drive reports them, neighbours that are alike together.
+pub(crate) fn of_descriptors(descriptors: &[ZoneDescriptor], geometry: &Geometry) -> Vec<ZoneRange> {
+    let mut ranges: Vec<ZoneRange> = Vec::new();
+    for descriptor in descriptors {
+        let first = geometry.zone_of(descriptor.start).map_or(0, |zone| zone.0);
+        let (state, written) = (descriptor.state.to_string(), written_blocks(descriptor).unwrap_or(0));
+        match ranges.last_mut() {
+            Some(last) if last.state == state && last.written_blocks == written => last.count += 1,
+            _ => ranges.push(ZoneRange { first, count: 1, state, written_blocks: written }),
+        }
+    }
+    ranges
+}
+
+/// Blocks below the write pointer; all of a full zone, and `None` where nobody knows.
+pub(crate) fn written_blocks(descriptor: &ZoneDescriptor) -> Option<u64> {
+    match (descriptor.write_pointer, descriptor.state) {
+        (Some(pointer), _) => Some((pointer - descriptor.start).0),
+        (None, ZoneState::Full | ZoneState::NotWritePointer) => Some(descriptor.capacity_blocks.0),
+        (None, _) => None,
+    }
 }
 
 fn caption(zones_in_cell: usize) -> String {
@@ -102,27 +123,35 @@ fn symbol(cell: &Cell) -> char {
 }
 
 /// The states that occur, how many zones are in each, and which.
-fn list(drive: &DriveSummary, screen: Screen) -> String {
-    let width = drive.zones_by_state.iter().map(|count| units::count(u64::from(count.zones)).len()).max().unwrap_or(0);
+fn list(all: &[ZoneRange], screen: Screen) -> String {
+    let zones_in = |state: &str| {
+        let counts = all.iter().filter(|range| range.state == state).map(|range| u64::from(range.count));
+        counts.reduce(|sum, count| sum + count).map(units::count)
+    };
+    let width = STATES.iter().filter_map(|(state, _)| zones_in(state)).map(|number| number.len()).max().unwrap_or(0);
     let mut text = String::new();
     for (state, colour) in STATES {
-        let Some(count) = drive.zones_by_state.iter().find(|count| count.state == state) else { continue };
+        let Some(number) = zones_in(state) else { continue };
         let sample = screen.styled(colour, if state == "empty" { "·" } else { "█" });
-        let number = units::count(u64::from(count.zones));
         let left = usize::from(screen.width.min(LIST_WIDTH_MAX)).saturating_sub(25 + width);
-        text += &format!("  {sample} {state:<18} {number:>width$}  {}\n", ranges(drive, state, left));
+        text += &format!("  {sample} {state:<18} {number:>width$}  {}\n", ranges(all, state, left));
     }
     text
 }
 
 /// The zones in a state, as in a job file: the end is left out.
-fn ranges(drive: &DriveSummary, state: &str, width: usize) -> String {
+fn ranges(all: &[ZoneRange], state: &str, width: usize) -> String {
+    let in_state = all.iter().filter(|range| range.state == state);
+    in_ranges(in_state.map(|range| (range.first, range.first + range.count)), width)
+}
+
+/// Ascending runs of zones as in a job file, as many as fit into `width`; each is its first zone and the one behind it.
+pub(crate) fn in_ranges(runs: impl Iterator<Item = (u32, u32)>, width: usize) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for range in drive.zones.iter().filter(|range| range.state == state) {
-        let end = range.first + range.count;
+    for (first, end) in runs {
         match ranges.last_mut() {
-            Some(last) if last.1 == range.first => last.1 = end,
-            _ => ranges.push((range.first, end)),
+            Some(last) if last.1 == first => last.1 = end,
+            _ => ranges.push((first, end)),
         }
     }
     let mut text = String::new();
@@ -144,7 +173,12 @@ mod tests {
     use super::*;
     use zonda_ssd::Ssd;
     use zonda_ssd::profile::{Profile, builtin_text};
+    use zonda_stack::DriveSummary;
     use zonda_zoned::{Blocks, PayloadKind, Prng, ZoneIndex};
+
+    fn map_of(drive: &DriveSummary, screen: Screen) -> String {
+        draw(&drive.zones, drive.zone_capacity_blocks, screen)
+    }
 
     const PLAIN: Screen = Screen { width: 100, colour: false };
 
@@ -159,7 +193,7 @@ mod tests {
 
     #[test]
     fn each_zone_of_a_small_drive_has_a_cell_as_high_as_it_is_written() {
-        let map = draw(&drive("tiny", &[(0, 100), (1, 50), (2, 1)]), PLAIN);
+        let map = map_of(&drive("tiny", &[(0, 100), (1, 50), (2, 1)]), PLAIN);
         assert!(map.contains("  each cell is a zone, as high as the host has written it\n"), "{map}");
         assert!(map.contains(" 0 █▄▁·············\n"), "{map}");
         assert!(map.contains("  █ full                1  0\n"), "{map}");
@@ -169,14 +203,14 @@ mod tests {
 
     #[test]
     fn a_large_drive_that_is_hardly_used_is_shown_as_far_as_it_is_used() {
-        let map = draw(&drive("ezns-small", &[(0, 100), (70, 100)]), PLAIN);
+        let map = map_of(&drive("ezns-small", &[(0, 100), (70, 100)]), PLAIN);
         assert!(map.contains(" 64 ······█···"), "{map}");
         assert!(map.contains("and 40,576 more empty zones\n"), "{map}");
     }
 
     #[test]
     fn a_large_drive_fits_twelve_lines_with_several_zones_in_a_cell() {
-        let map = draw(&drive("ezns-small", &[(40_703, 100)]), PLAIN);
+        let map = map_of(&drive("ezns-small", &[(40_703, 100)]), PLAIN);
         assert!(map.contains("each cell is 64 zones"), "{map}");
         let lines = map.lines().skip(1).take_while(|line| !line.is_empty());
         assert!(lines.count() <= LINES_MAX, "{map}");
@@ -195,7 +229,7 @@ mod tests {
     fn no_line_is_wider_than_the_screen() {
         let scattered: Vec<(u32, u64)> = (0..200).map(|zone| (zone * 200 + 7, 100)).collect();
         for width in [60, 80, 200] {
-            let map = draw(&drive("ezns-small", &scattered), Screen { width, colour: false });
+            let map = map_of(&drive("ezns-small", &scattered), Screen { width, colour: false });
             assert!(map.contains("more ranges"), "{map}");
             assert!(map.lines().all(|line| line.chars().count() <= usize::from(width)), "{width}\n{map}");
         }

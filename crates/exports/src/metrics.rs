@@ -149,7 +149,7 @@ fn commands(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result 
 
 /// Upper bounds in seconds, and how many lie in each class alone: the encoder adds them up.
 fn buckets(command: &CommandSnapshot) -> Vec<(f64, u64)> {
-    let bounds = LATENCY_BOUNDS_NS.iter().map(|bound| *bound as f64 / 1e9).chain([f64::MAX]);
+    let bounds = LATENCY_BOUNDS_NS.iter().map(|bound| *bound as f64 / 1e9).chain([f64::INFINITY]);
     bounds.zip(command.latency_counts.iter().copied()).collect()
 }
 
@@ -179,4 +179,26 @@ fn counter<'a>(
         ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::SubsystemSnapshot;
+
+    #[test]
+    fn classes_of_latency_add_up_to_all_commands_in_the_last_one() {
+        let mut counts = vec![0; LATENCY_BOUNDS_NS.len() + 1];
+        (counts[1], counts[22]) = (3, 2);
+        let read = CommandSnapshot { kind: "read".to_owned(), count: 5, latency_counts: counts, ..Default::default() };
+        let namespace = NamespaceSnapshot { id: 1, commands: vec![read], ..Default::default() };
+        let subsystem = SubsystemSnapshot { nqn: "nqn.a".to_owned(), sessions: vec![], namespaces: vec![namespace] };
+        let text = metrics_text(&Snapshot { subsystems: vec![subsystem], ..Default::default() });
+        let labels = "nqn=\"nqn.a\",namespace=\"1\",kind=\"read\"";
+        for (bound, count) in [("0.000001", 0), ("0.000002", 3), ("10.0", 3), ("+Inf", 5)] {
+            let line = format!("zonda_command_latency_seconds_bucket{{le=\"{bound}\",{labels}}} {count}\n");
+            assert!(text.contains(&line), "no {line} in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"), "{text}");
+    }
 }

@@ -42,10 +42,13 @@ impl Experiment {
         let file: File = parse_with(text, must_contain)?;
         let Some(drive) = file.drive else {
             let error = ConfigError::new("there is no table [drive]");
-            return Err(error.help("add [drive] with a line like profile = \"zn540\"").into());
+            let help = "add [drive] with a line like profile = \"zn540\"; on a drive that is there, without simulation, \
+                        zonda bench --target runs the jobs of this file";
+            return Err(error.help(help).into());
         };
         let drive = drive.check(read_file)?;
         let plan = Plan::new(&file.run, &file.job, drive.geometry())?;
+        plan.check_payload(drive.keeps())?;
         let experiment = Experiment { drive, run: file.run, jobs: file.job, plan };
         experiment.prefill_fits()?;
         Ok(experiment)

@@ -127,6 +127,20 @@ impl OperationCount {
     }
 }
 
+impl StateCount {
+    /// How many zones are in each state; states without a zone are left out.
+    #[must_use]
+    pub fn of(zones: &[ZoneRange]) -> Vec<StateCount> {
+        let states = [ZoneState::NotWritePointer].into_iter().chain(ZoneState::SEQUENTIAL);
+        let counts = states.map(|state| {
+            let state = state.to_string();
+            let zones = zones.iter().filter(|range| range.state == state).map(|range| range.count).sum();
+            StateCount { state, zones }
+        });
+        counts.filter(|count| count.zones > 0).collect()
+    }
+}
+
 impl DriveSummary {
     /// What a drive has to show.
     #[must_use]
@@ -152,18 +166,8 @@ impl DriveSummary {
             counters: drive.counters().clone(),
             wear: drive.wear(),
             utilisation: drive.utilisation(),
-            zones_by_state: count_states(&zones),
+            zones_by_state: StateCount::of(&zones),
             zones,
         }
     }
-}
-
-fn count_states(zones: &[ZoneRange]) -> Vec<StateCount> {
-    let states = [ZoneState::NotWritePointer].into_iter().chain(ZoneState::SEQUENTIAL);
-    let counts = states.map(|state| {
-        let state = state.to_string();
-        let zones = zones.iter().filter(|range| range.state == state).map(|range| range.count).sum();
-        StateCount { state, zones }
-    });
-    counts.filter(|count| count.zones > 0).collect()
 }

@@ -41,6 +41,17 @@ fn a_key_that_the_profile_leaves_out_can_be_set() {
 }
 
 #[test]
+fn what_is_written_through_layers_is_read_back() {
+    let result = run(
+        "[drive]\nprofile = \"tiny\"\npayload = \"bytes\"\n[[drive.layer]]\nkind = \"delay\"\nfixed = \"5 us\"\n\
+                      [run]\nverify = true\n[[job]]\noperation = \"mix\"\nmix = { read = 1, append = 1 }\nzones = \"0..4\"\n\
+                      on_full = \"reset\"\nqueue_depth = 4\noperations = 4000\n",
+    );
+    assert!(result.run.verified_blocks.is_some_and(|blocks| blocks > 1_000), "{:?}", result.run.verified_blocks);
+    assert!(!result.run.has_failed());
+}
+
+#[test]
 fn a_delay_makes_every_read_later_by_as_much() {
     let job = "operation = \"read\"\nzones = \"0..1\"\nblock_size = \"16 KiB\"";
     let plain = tiny("", job);

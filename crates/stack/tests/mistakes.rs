@@ -36,12 +36,25 @@ fn an_unknown_profile_names_the_nearest_and_lists_all() {
 
 #[test]
 fn a_file_without_a_drive_or_without_a_job_says_what_to_add() {
-    assert_eq!(
-        error_of(JOB).to_string(),
-        "there is no table [drive]: add [drive] with a line like profile = \"zn540\""
-    );
+    let error = error_of(JOB).to_string();
+    let help = "there is no table [drive]: add [drive] with a line like profile = \"zn540\"";
+    assert!(error.starts_with(help) && error.contains("zonda bench --target"), "{error}");
     assert_eq!(error_of("").error.message, "there is nothing in this file");
     assert_eq!(error_of("[drive]\nprofile = \"tiny\"\n").error.message, "there is no job");
+}
+
+#[test]
+fn reads_can_be_verified_only_where_the_drive_keeps_bytes() {
+    let file =
+        |payload: &str| format!("[drive]\nprofile = \"tiny\"\npayload = \"{payload}\"\n[run]\nverify = true\n{JOB}");
+    for payload in ["none", "fingerprints"] {
+        let text = file(payload);
+        let error = error_of(&text).error;
+        assert_eq!(error.message, "reads cannot be verified: the drive does not keep what is written to it");
+        assert_eq!(error.span.map(|span| &text[span]), Some("true"));
+        assert!(error.help.expect("a remedy").contains("payload = \"bytes\""));
+    }
+    Experiment::parse(&file("bytes"), &no_files).expect("a drive that keeps bytes can be verified");
 }
 
 #[test]

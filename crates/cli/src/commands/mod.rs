@@ -1,6 +1,11 @@
 //! The commands, one file each.
 
 pub(crate) mod bench;
+pub(crate) mod connect;
 pub(crate) mod demo;
 pub(crate) mod drive;
+pub(crate) mod secret;
+pub(crate) mod serve;
 pub(crate) mod sim;
+pub(crate) mod status;
+pub(crate) mod zone;

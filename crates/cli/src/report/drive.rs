@@ -1,32 +1,37 @@
 //! What the drive did: where the bytes went, how busy the hardware was, and what it counted.
 
-use zonda_stack::{DriveSummary, ExperimentResult, LayerResult};
+use zonda_stack::{DriveSummary, LayerResult};
 
 use super::text::{bytes, count, counted, duration, escape, number, percent, round_bytes};
+use crate::results::Subject;
 
 /// Bars of one picture; more units than this share bars.
 const BARS_MAX: usize = 128;
 
-/// The part of the page about the drive.
-pub(super) fn section(result: &ExperimentResult) -> String {
-    let drive = &result.drive;
+/// The part of the page about the drive, or about the namespace of a drive that is not simulated.
+pub(super) fn section(subject: Subject<'_>) -> String {
+    let zones = subject.zones();
     let limit = |zones: Option<u32>| zones.map_or_else(|| "any number".to_owned(), |zones| count(zones.into()));
-    let capacity_bytes = u64::from(drive.block_size_bytes).saturating_mul(drive.zone_capacity_blocks);
-    let zones: u64 = drive.zones_by_state.iter().map(|of| u64::from(of.zones)).sum();
-    format!(
-        "<p>Profile {}: {} with a capacity of {} each, in blocks of {}; {} may be active and {} open at a time.</p>\n\
-         <h3>Where the bytes went</h3>\n{}<h3>How busy the hardware was</h3>\n{}<h3>Counters</h3>\n{}{}",
-        escape(&drive.profile),
-        counted(zones, "zone"),
-        round_bytes(capacity_bytes),
-        round_bytes(drive.block_size_bytes.into()),
-        limit(drive.max_active_zones),
-        limit(drive.max_open_zones),
-        programmed(drive),
-        utilisation(drive, result.run.drained_ns),
-        counters(drive),
-        layers(&result.layers),
-    )
+    let shape = format!(
+        "{} with a capacity of {} each, in blocks of {}; {} may be active and {} open at a time",
+        counted(zones.count(), "zone"),
+        round_bytes(zones.capacity_bytes()),
+        round_bytes(zones.block_size_bytes.into()),
+        limit(zones.max_active),
+        limit(zones.max_open),
+    );
+    match subject {
+        Subject::Simulated(result) => format!(
+            "<p>Profile {}: {shape}.</p>\n\
+             <h3>Where the bytes went</h3>\n{}<h3>How busy the hardware was</h3>\n{}<h3>Counters</h3>\n{}{}",
+            escape(&result.drive.profile),
+            programmed(&result.drive),
+            utilisation(&result.drive, result.run.drained_ns),
+            counters(&result.drive),
+            layers(&result.layers),
+        ),
+        Subject::Live(result) => format!("<p>{}: {shape}.</p>\n", escape(&result.target)),
+    }
 }
 
 /// A bar of what was programmed to flash, and a table of the same numbers.

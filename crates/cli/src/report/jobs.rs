@@ -32,7 +32,7 @@ pub(super) fn table(jobs: &[JobResult]) -> String {
          <th colspan=\"7\" scope=\"colgroup\">Latency</th><th colspan=\"2\"></th></tr>\n\
          <tr><th scope=\"col\">Job</th><th scope=\"col\">Operation</th>{figures}<th scope=\"col\">Errors</th>\
          <th scope=\"col\">Ended because</th></tr></thead>\n{bodies}</table></div>\n{}",
-        errors(jobs)
+        errors(jobs) + &wrong_blocks(jobs)
     )
 }
 
@@ -99,6 +99,32 @@ fn errors(jobs: &[JobResult]) -> String {
          <table class=\"numbers\">\
          <thead><tr><th scope=\"col\">Job</th><th scope=\"col\" class=\"words\">Command</th>\
          <th scope=\"col\" class=\"words\">Status</th><th scope=\"col\">Times</th></tr>\
+         </thead>\n<tbody>{rows}</tbody></table></div>\n"
+    )
+}
+
+/// Blocks that are not what was written there last.
+fn wrong_blocks(jobs: &[JobResult]) -> String {
+    let wrong = jobs.iter().filter_map(|job| Some((job, job.verify_errors.as_ref()?)));
+    let rows: String = wrong
+        .map(|(job, wrong)| {
+            format!(
+                "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"words\">{}</td><td>{}</td></tr>\n",
+                escape(&job.name),
+                count(wrong.blocks),
+                escape(&wrong.first.to_string()),
+                duration(wrong.first.at_ns)
+            )
+        })
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<h3>Blocks that are not what was written</h3>\n\
+         <div class=\"scroll\" role=\"region\" aria-label=\"Wrong blocks\" tabindex=\"0\"><table class=\"numbers\">\
+         <thead><tr><th scope=\"col\">Job</th><th scope=\"col\">Blocks</th>\
+         <th scope=\"col\" class=\"words\">The first</th><th scope=\"col\">Found at</th></tr>\
          </thead>\n<tbody>{rows}</tbody></table></div>\n"
     )
 }

@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 
 use zonda_stack::{Experiment, ExperimentResult, StateCount, ZoneRange, no_files};
-use zonda_workload::{EndReason, JobResult, JobSample, LatencySummary, RequestKind, Sample};
+use zonda_workload::{
+    EndReason, Finding, JobResult, JobSample, LatencySummary, RequestKind, Sample, VerifyError, VerifyErrors,
+};
 
 use super::html;
 use super::text::{count, duration, escape};
+use crate::results::{ClientCost, LiveResult, NamespaceSummary, Subject};
 
 const JOB_FILE: &str = r#"
 [drive]
@@ -49,7 +52,7 @@ fn small_run() -> ExperimentResult {
 
 /// The page of a changed result, after all that must hold for every page was asserted.
 fn checked_page(result: &ExperimentResult) -> String {
-    let page = html(JOB_FILE, result);
+    let page = html(JOB_FILE, Subject::Simulated(result));
     assert_well_formed(&page);
     assert_self_contained(&page);
     let mut words = page.split(|character: char| !character.is_ascii_alphanumeric());
@@ -133,7 +136,8 @@ fn the_page_has_the_figures_of_the_run() {
 
 #[test]
 fn the_same_result_gives_the_same_page() {
-    assert_eq!(html(JOB_FILE, &small_run()), html(JOB_FILE, &small_run()));
+    let page = || html(JOB_FILE, Subject::Simulated(&small_run()));
+    assert_eq!(page(), page());
 }
 
 #[test]
@@ -266,4 +270,45 @@ fn a_drive_that_programmed_nothing_has_no_bar() {
     result.drive.counters = zonda_ssd::Counters::default();
     let page = checked_page(&result);
     assert!(page.contains("The host wrote 0 B") && !page.contains("bytes-title"));
+}
+
+#[test]
+fn blocks_that_are_not_what_was_written_are_told_at_the_top_and_in_a_table() {
+    let mut result = small_run();
+    result.run.verified_blocks = Some(4321);
+    assert!(checked_page(&result).contains("<dt>Verified</dt><dd><b>4,321</b> blocks<small>each as it was written"));
+    let first = VerifyError { lba: 77, zone: 6, at_ns: 5_000, found: Finding::Damaged };
+    result.run.jobs[1].verify_errors = Some(VerifyErrors { blocks: 3, first });
+    result.run.jobs[1].ended_by = EndReason::Refused;
+    let page = checked_page(&result);
+    assert!(page.contains("<em>3 blocks not what was written.</em>"));
+    assert!(page.contains("<em>3 wrong</em>"));
+    assert!(page.contains("<td>3</td><td class=\"words\">block 77 of zone 6: a damaged block</td>"));
+    assert!(page.contains("the device took no command for 30 s"));
+}
+
+#[test]
+fn a_run_in_real_time_has_a_page_without_a_model() {
+    let ExperimentResult { run, drive, .. } = small_run();
+    let namespace = NamespaceSummary {
+        block_size_bytes: drive.block_size_bytes,
+        zone_capacity_blocks: drive.zone_capacity_blocks,
+        max_active_zones: None,
+        max_open_zones: Some(3),
+        zones_by_state: drive.zones_by_state,
+        zones: drive.zones,
+    };
+    let client = ClientCost { cpu_ns: 9_000_000, requests: 1000 };
+    let result = LiveResult::new("drives/<a>".to_owned(), run, namespace, client);
+    let page = html(JOB_FILE, Subject::Live(&result));
+    assert_well_formed(&page);
+    assert_self_contained(&page);
+    for part in
+        ["<h1>drives/&lt;a&gt;</h1>", "of real time on drives/&lt;a&gt;", "<dt>Real time</dt>", "<b>9.00 us</b>"]
+    {
+        assert!(page.contains(part), "{part} is not there");
+    }
+    for part in ["DLWA", "irtual", "give the same figures"] {
+        assert!(!page.contains(part), "{part} is there");
+    }
 }

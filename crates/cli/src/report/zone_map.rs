@@ -1,9 +1,10 @@
 //! The zone map: a square for each zone, or for several where there are many.
 
-use zonda_stack::{DriveSummary, ZoneRange};
+use zonda_stack::ZoneRange;
 use zonda_zoned::ZoneState;
 
 use super::text::{count, counted, escape, list, percent};
+use crate::results::Zones;
 
 /// Squares of a map; more zones than this share squares.
 const CELLS_MAX: u64 = 2_000;
@@ -51,8 +52,8 @@ struct Cell {
 }
 
 /// The map of a drive, with its legend.
-pub(super) fn section(drive: &DriveSummary) -> String {
-    let cells = cells(&drive.zones);
+pub(super) fn section(zones: Zones<'_>) -> String {
+    let cells = cells(zones.ranges);
     if cells.is_empty() {
         return "<p class=\"none\">The drive has no zones.</p>\n".to_owned();
     }
@@ -65,7 +66,9 @@ pub(super) fn section(drive: &DriveSummary) -> String {
     let squares: String = cells
         .iter()
         .zip(0..)
-        .map(|(cell, place)| square(cell, drive, left + place % columns * PITCH + 1, place / columns * PITCH + 1))
+        .map(|(cell, place)| {
+            square(cell, zones.capacity_blocks, left + place % columns * PITCH + 1, place / columns * PITCH + 1)
+        })
         .collect();
     let numbers: String = (0..rows)
         .step_by(ROWS_PER_NUMBER as usize)
@@ -75,7 +78,7 @@ pub(super) fn section(drive: &DriveSummary) -> String {
         })
         .collect();
     let states: Vec<String> =
-        drive.zones_by_state.iter().map(|of| format!("{} {}", count(of.zones.into()), of.state)).collect();
+        zones.by_state.iter().map(|of| format!("{} {}", count(of.zones.into()), of.state)).collect();
     let per_square =
         if per_cell == 1 { "one zone".to_owned() } else { format!("{} neighbouring zones", count(per_cell)) };
     let several = if per_cell == 1 {
@@ -91,7 +94,7 @@ pub(super) fn section(drive: &DriveSummary) -> String {
          <desc id=\"zones-desc\">{}.</desc>\n{numbers}\n{squares}</svg>\n<figcaption>{}</figcaption></figure>\n",
         count(columns * per_cell),
         escape(&list(&states)),
-        legend(drive),
+        legend(zones),
     )
 }
 
@@ -121,10 +124,10 @@ fn place_of(state: &str) -> usize {
     STATES.iter().position(|look| look.state.to_string() == state).expect("every state has a look")
 }
 
-fn square(cell: &Cell, drive: &DriveSummary, x: u64, y: u64) -> String {
+fn square(cell: &Cell, capacity_blocks: u64, x: u64, y: u64) -> String {
     let place = cell.by_state.iter().position(|zones| *zones > 0).expect("a square has a zone");
     let look = &STATES[place];
-    let share = cell.share(drive);
+    let share = cell.share(capacity_blocks);
     let opacity = match look.state {
         ZoneState::Empty | ZoneState::Offline => String::new(),
         _ => format!(" fill-opacity=\"{:.2}\"", shade(share)),
@@ -147,8 +150,8 @@ fn shade(share: f64) -> f64 {
 }
 
 impl Cell {
-    fn share(&self, drive: &DriveSummary) -> f64 {
-        let blocks = u128::from(drive.zone_capacity_blocks) * u128::from(self.zones);
+    fn share(&self, capacity_blocks: u64) -> f64 {
+        let blocks = u128::from(capacity_blocks) * u128::from(self.zones);
         if blocks == 0 { 0.0 } else { self.written_blocks as f64 / blocks as f64 }
     }
 
@@ -163,7 +166,7 @@ impl Cell {
     }
 }
 
-fn legend(drive: &DriveSummary) -> String {
+fn legend(all: Zones<'_>) -> String {
     let swatch = |class: &str, mark: &str, opacity: f64| {
         let path = if mark.is_empty() { String::new() } else { format!("<path d=\"M1 1{mark}\"/>") };
         format!(
@@ -173,7 +176,7 @@ fn legend(drive: &DriveSummary) -> String {
         )
     };
     let states = STATES.iter().filter_map(|look| {
-        let zones = drive.zones_by_state.iter().find(|of| of.state == look.state.to_string())?.zones;
+        let zones = all.by_state.iter().find(|of| of.state == look.state.to_string())?.zones;
         let opacity = if matches!(look.state, ZoneState::Empty | ZoneState::Offline) { 1.0 } else { 0.7 };
         let swatch = swatch(look.class, look.mark, opacity);
         Some(format!("<li>{swatch}<span>{} <small>{}</small></span></li>", look.state, counted(zones.into(), "zone")))

@@ -99,10 +99,35 @@ fn verbose_says_how_fast_the_simulation_ran() {
 fn the_demo_tells_its_story_and_writes_a_report() {
     let out = scratch("demo");
     let output = output_of(&["demo", "--quiet", "--out", out.to_str().unwrap()]);
-    for part in ["Eight writers append", "write amplification", "each cell is a zone", "latency of", "report.html"] {
+    for part in [
+        "Eight writers append",
+        "write amplification",
+        "each cell is a zone",
+        "latency of",
+        "The second drive exists",
+        "blocks came back, each as it was written last",
+        "zonda serve",
+        "report.html",
+    ] {
         assert!(output.contains(part), "\"{part}\" is not in:\n{output}");
     }
     assert!(out.join("report.html").exists() && out.join("tour.toml").exists());
+    // The server has stopped in order: the image is free, and needs no recovery.
+    let drive = json_of(&["drive", "show", out.join("drive").to_str().unwrap(), "--json"]);
+    assert_eq!(drive["clean"], true);
+}
+
+#[test]
+fn a_run_that_verifies_says_so_and_needs_a_drive_that_keeps_bytes() {
+    let text = TINY.replace("[[drive.layer]]\nkind = \"trace\"\nevents = 10\n", "[run]\nverify = true\n");
+    let directory = scratch("verify");
+    let job = file(&directory, "none.toml", &text);
+    let ran = zonda(&["bench", &job]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+    assert!(ran.stderr.contains("reads cannot be verified"), "{}", ran.stderr);
+    let job = file(&directory, "bytes.toml", text.replace("\"tiny\"", "\"tiny\"\npayload = \"bytes\""));
+    let output = output_of(&["bench", &job]);
+    assert!(output.contains("Verified 1,980 blocks: each is what was written there last."), "{output}");
 }
 
 #[test]

@@ -3,17 +3,29 @@
 use std::fs;
 
 use super::{json_of, output_of, root};
+use zonda_exports::{ServerPlan, Surroundings};
 use zonda_stack::{Experiment, no_files};
 
 fn examples() -> Vec<String> {
     let entries = fs::read_dir(root().join("examples")).expect("there are examples");
     let mut names: Vec<String> = entries
         .map(|entry| entry.expect("the directory can be read").file_name().to_string_lossy().into_owned())
-        .filter(|name| name.ends_with(".toml"))
+        .filter(|name| name.ends_with(".toml") && !OTHERS.contains(&name.as_str()))
         .collect();
     names.sort();
     assert!(names.len() >= 5, "{names:?}");
     names.into_iter().map(|name| format!("examples/{name}")).collect()
+}
+
+/// Examples that are no experiments: a server's configuration, and jobs for a drive that is there.
+const OTHERS: [&str; 2] = ["zonda.toml", "target.toml"];
+
+#[test]
+fn the_example_of_a_server_is_right() {
+    let text = fs::read_to_string(root().join("examples/zonda.toml")).unwrap();
+    let surroundings = Surroundings { base: &root().join("examples"), read_file: &no_files };
+    let plan = ServerPlan::parse(&text, &surroundings).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(plan.subsystems.len(), 2);
 }
 
 #[test]

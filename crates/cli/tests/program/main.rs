@@ -2,8 +2,13 @@
 
 mod bad_input;
 mod bench;
+mod bench_target;
 mod drive;
 mod examples;
+mod images;
+mod readme;
+mod serve;
+mod server;
 mod sim;
 
 use std::io::Write;
@@ -22,10 +27,19 @@ fn zonda(arguments: &[&str]) -> Ran {
     zonda_with_input(arguments, "")
 }
 
+/// Runs `zonda` from this directory, so that paths in its output are the same everywhere.
+fn zonda_in(directory: &Path, arguments: &[&str]) -> Ran {
+    run(directory, arguments, "")
+}
+
 /// Runs `zonda` with this on its standard input.
 fn zonda_with_input(arguments: &[&str], input: &str) -> Ran {
+    run(&root(), arguments, input)
+}
+
+fn run(directory: &Path, arguments: &[&str], input: &str) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zonda"));
-    command.args(arguments).current_dir(root()).env_remove("NO_COLOR");
+    command.args(arguments).current_dir(directory).env_remove("NO_COLOR").env_remove("JOURNAL_STREAM");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
     // A program that fails before it reads closes its end: that is its right.
@@ -45,8 +59,29 @@ fn output_of(arguments: &[&str]) -> String {
     ran.stdout
 }
 
+/// Runs `zonda` from this directory; it must succeed.
+fn output_in(directory: &Path, arguments: &[&str]) -> String {
+    let ran = zonda_in(directory, arguments);
+    assert_eq!(ran.code, Some(0), "{arguments:?}: {}{}", ran.stdout, ran.stderr);
+    ran.stdout
+}
+
+/// The refusal of `zonda`, run from this directory: code 2, nothing on the standard output, and a remedy.
+fn refused_in(directory: &Path, arguments: &[&str]) -> String {
+    let ran = zonda_in(directory, arguments);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{arguments:?}: {}", ran.stderr);
+    assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
+    let remedy = ran.stderr.lines().find_map(|line| line.split_once("= help:")).map(|(_, help)| help.trim());
+    assert!(remedy.is_some_and(|help| !help.is_empty()), "{arguments:?}, no remedy: {}", ran.stderr);
+    ran.stderr
+}
+
 fn json_of(arguments: &[&str]) -> serde_json::Value {
-    let output = output_of(arguments);
+    json_in(&root(), arguments)
+}
+
+fn json_in(directory: &Path, arguments: &[&str]) -> serde_json::Value {
+    let output = output_in(directory, arguments);
     assert_eq!(output.lines().count(), 1, "one object, and nothing else");
     serde_json::from_str(&output).unwrap_or_else(|error| panic!("{arguments:?}: {error}\n{output}"))
 }
@@ -69,6 +104,29 @@ fn file(directory: &Path, name: &str, contents: impl AsRef<[u8]>) -> String {
     let path = directory.join(name);
     std::fs::write(&path, contents).expect("the file can be written");
     path.to_str().expect("the path is UTF-8").to_owned()
+}
+
+/// The text with every number as `#`, every unit of time as `t` and of size as `B`, and every run of spaces or dashes as
+/// one: what is left of a measurement when it is made again.
+fn without_numbers(text: &str) -> String {
+    let words = |line: &str| {
+        let words = line.split_whitespace().map(|word| {
+            let mut shape: String =
+                word.chars().map(|c| if c.is_ascii_digit() || c == ',' { '#' } else { c }).collect();
+            for doubled in ["##", "--", "#.#"] {
+                while shape.contains(doubled) {
+                    shape = shape.replace(doubled, &doubled[..1]);
+                }
+            }
+            match shape.as_str() {
+                "ns" | "us" | "ms" | "s" => "t".to_owned(),
+                "KiB" | "MiB" | "GiB" => "B".to_owned(),
+                _ => shape,
+            }
+        });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    text.lines().map(|line| words(line) + "\n").collect()
 }
 
 /// Holds a text against `tests/golden/NAME`, or writes it there if `ZONDA_UPDATE_GOLDEN` is set.

@@ -1,7 +1,11 @@
-//! `zonda drive`: the profiles, and all that stands in one.
+//! `zonda drive`: profiles and all that stands in one; images, made, shown and checked.
 
+pub(crate) mod create;
 mod derived;
+mod image;
 mod values;
+
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde::Serialize;
@@ -18,6 +22,7 @@ use values::Value;
 const SHOW_EXAMPLES: &str = "Examples:
   zonda drive show zn540
   zonda drive show ./mine.toml     checks a profile of your own
+  zonda drive show drives/a        the zones, the wear and the counters of an image
   zonda drive show tiny --json | jq '.values[] | select(.is_fitted)'";
 
 #[derive(Debug, Subcommand)]
@@ -29,13 +34,32 @@ pub(crate) enum DriveCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Shows every number of a drive, and where it comes from
+    /// Makes an image: a drive that keeps its data in files
+    #[command(long_about = create::LONG_ABOUT)]
+    Create(create::CreateArgs),
+    /// Verifies every block of an image, and changes nothing
+    ///
+    /// Exit code 1 if something is damaged. No server may have the image.
+    #[command(after_long_help = "Example:\n  zonda drive check drives/a")]
+    Check {
+        /// The directory of the image
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        /// Prints one JSON object, and nothing else
+        #[arg(long)]
+        json: bool,
+        /// Shows no progress
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Shows an image, or every number of a profile and where it comes from
     ///
     /// A profile is a TOML file with a source for each number; docs/guide/drives.md explains the keys. Any of them can be
     /// changed for one run in [drive.set] of a job file.
     #[command(after_long_help = SHOW_EXAMPLES)]
     Show {
-        /// A built-in profile, or the path of a file that ends in .toml
+        /// A built-in profile, the path of a file that ends in .toml, or the directory of an image
+        #[arg(value_name = "PROFILE|DIR")]
         profile: String,
         /// Prints one JSON object, and nothing else
         #[arg(long)]
@@ -46,6 +70,9 @@ pub(crate) enum DriveCommand {
 pub(crate) fn run(command: &DriveCommand) -> Result<(), Failure> {
     match command {
         DriveCommand::Profiles { json } => profiles(*json),
+        DriveCommand::Create(args) => create::run(args),
+        DriveCommand::Check { directory, json, quiet } => image::check(directory, *json, *quiet),
+        DriveCommand::Show { profile, json } if Path::new(profile).is_dir() => image::show(Path::new(profile), *json),
         DriveCommand::Show { profile, json } => show(profile, *json),
     }
 }

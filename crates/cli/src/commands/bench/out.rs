@@ -1,0 +1,89 @@
+//! The files that `--out` asks for.
+
+use std::path::Path;
+
+use zonda_stack::LayerResult;
+use zonda_workload::RunResult;
+
+use crate::errors::Failure;
+use crate::results::{Subject, Zones};
+use crate::{files, report};
+
+/// The page, and what programs read.
+pub(super) fn write(directory: &Path, job_toml: &str, subject: Subject<'_>) -> Result<(), Failure> {
+    let json = match subject {
+        Subject::Simulated(result) => serde_json::to_string_pretty(result),
+        Subject::Live(result) => serde_json::to_string_pretty(result),
+    };
+    let json = json.expect("results hold only text keys and finite numbers");
+    files::write(directory, "job.toml", job_toml)?;
+    files::write(directory, "result.json", &(json + "\n"))?;
+    files::write(directory, "series.csv", &series_csv(subject.run()))?;
+    files::write(directory, "zones.csv", &zones_csv(subject.zones()))?;
+    let layers = match subject {
+        Subject::Simulated(result) => result.layers.as_slice(),
+        Subject::Live(_) => &[],
+    };
+    let traces = layers.iter().filter_map(|layer| match layer {
+        LayerResult::Trace { events, .. } => Some(events),
+        _ => None,
+    });
+    for (index, events) in traces.enumerate() {
+        let name = if index == 0 { "trace.txt".to_owned() } else { format!("trace-{}.txt", index + 1) };
+        files::write(directory, &name, &(events.join("\n") + "\n"))?;
+    }
+    files::write(directory, "report.html", &report::html(job_toml, subject))
+}
+
+/// One line for each job in each interval.
+fn series_csv(run: &RunResult) -> String {
+    let mut text = "start_ns,length_ns,job,operations,bytes,errors,mean_latency_ns,p99_latency_ns\n".to_owned();
+    for sample in &run.series {
+        for (job, figures) in run.jobs.iter().zip(&sample.jobs) {
+            text += &format!(
+                "{},{},{},{},{},{},{},{}\n",
+                sample.start_ns,
+                sample.length_ns,
+                quoted(&job.name),
+                figures.operations,
+                figures.bytes,
+                figures.errors,
+                figures.mean_latency_ns,
+                figures.p99_latency_ns
+            );
+        }
+    }
+    text
+}
+
+/// One line for each zone.
+fn zones_csv(zones: Zones<'_>) -> String {
+    let mut text = "zone,state,written_blocks,written_bytes\n".to_owned();
+    let block = u64::from(zones.block_size_bytes);
+    for range in zones.ranges {
+        for zone in range.first..range.first + range.count {
+            let written = range.written_blocks;
+            text += &format!("{zone},{},{written},{}\n", range.state, written * block);
+        }
+    }
+    text
+}
+
+/// A field of a CSV file (RFC 4180): in quotes where it must be.
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_a_comma_or_a_quote_stays_one_field() {
+        assert_eq!(["log", "a,b", "say \"x\""].map(quoted), ["log", "\"a,b\"", "\"say \"\"x\"\"\""]);
+    }
+}

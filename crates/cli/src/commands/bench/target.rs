@@ -1,0 +1,148 @@
+//! `zonda bench --target`: the jobs of a file on a namespace that is there.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use serde::Deserialize;
+use zonda_config::{ConfigError, Spanned, parse_with};
+use zonda_devices::NamespaceOptions;
+use zonda_workload::{JobSpec, Plan, RunSpec};
+use zonda_zoned::{Duration, Geometry, ZoneDescriptor, ZoneState};
+
+use super::{BenchArgs, live, tell};
+use crate::commands::connect;
+use crate::errors::Failure;
+use crate::results::Subject;
+use crate::{files, units, zone_map};
+
+const MUST_CONTAIN: &str =
+    "a job file for --target has at least one table [[job]] with a line like operation = \"append\"";
+/// Columns for the list of zones that lose what they hold.
+const ZONES_WIDTH: usize = 60;
+
+/// The file. A drive in it is told from a misspelt key.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    drive: Option<Spanned<toml::Value>>,
+    #[serde(default)]
+    run: RunSpec,
+    #[serde(default)]
+    job: Vec<Spanned<JobSpec>>,
+}
+
+pub(super) fn run(place: &str, args: &BenchArgs) -> Result<(), Failure> {
+    let location = connect::location(place)?;
+    let options = options(args)?;
+    let text = files::read_text(&args.file)?;
+    let in_file = |error: ConfigError| Failure::in_file(&error, files::shown(&args.file), &text);
+    let File { drive, mut run, job } = parse_with(&text, MUST_CONTAIN).map_err(in_file)?;
+    if let Some(drive) = drive {
+        let error = ConfigError::at(&drive, "the drive is the one that --target names, and is not simulated");
+        return Err(in_file(error.help("leave [drive] out, or leave --target out to simulate it")));
+    }
+    run.seed = args.seed.unwrap_or(run.seed);
+    if let Some(directory) = &args.out {
+        files::make_directory(directory)?;
+    }
+    let mut connection = connect::open(&location, &options)?;
+    let result = Plan::new(&run, &job, connection.geometry()).map_err(in_file).and_then(|plan| {
+        let zones = connect::all_descriptors(&mut connection)?;
+        if !args.yes {
+            agree(&plan, &zones, connection.geometry(), args.file != "-")?;
+        }
+        live::run_on(&mut connection, &location.to_string(), &plan, args.quiet)
+    });
+    let closed = connect::close(connection);
+    let result = result?;
+    // Of a connection that broke the figures tell more.
+    if !result.run.has_failed() {
+        closed?;
+    }
+    tell(args, &text, &result, Subject::Live(&result), &live::cost(&result))
+}
+
+fn options(args: &BenchArgs) -> Result<NamespaceOptions, Failure> {
+    let mut options = args.connect.options()?;
+    options.io_queues = args.queues.unwrap_or(options.io_queues);
+    options.queue_depth = args.depth.unwrap_or(options.queue_depth);
+    options.spin = args.spin.map_or(options.spin, |spin| Duration(spin.nanoseconds()));
+    Ok(options)
+}
+
+/// Whoever runs this must know what is lost, unless nothing is.
+fn agree(plan: &Plan, zones: &[ZoneDescriptor], geometry: &Geometry, can_ask: bool) -> Result<(), Failure> {
+    let Some(loss) = loss(plan, zones, geometry) else { return Ok(()) };
+    if !(can_ask && io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        return Err(Failure::input(loss, "add --yes if nobody needs it, or give the jobs other zones"));
+    }
+    // Where nobody can be asked, nobody has agreed.
+    let _ = write!(io::stderr(), "{loss}\nGo on? [y/N] ");
+    let mut answer = String::new();
+    let _ = io::stdin().lock().read_line(&mut answer);
+    match answer.trim().to_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::input("nothing was done", "give the jobs other zones, or agree")),
+    }
+}
+
+/// What the zones of the jobs hold now, in a sentence; `None` if that is nothing.
+fn loss(plan: &Plan, zones: &[ZoneDescriptor], geometry: &Geometry) -> Option<String> {
+    let used = plan.zones_used().into_iter().map(|zone| &zones[zone.as_usize()]);
+    let in_use: Vec<&ZoneDescriptor> = used.filter(|zone| zone.state != ZoneState::Empty).collect();
+    if in_use.is_empty() {
+        return None;
+    }
+    let numbers = in_use.iter().filter_map(|zone| geometry.zone_of(zone.start)).map(|zone| (zone.0, zone.0 + 1));
+    let names = zone_map::in_ranges(numbers, ZONES_WIDTH);
+    let blocks: u64 = in_use.iter().filter_map(|zone| zone_map::written_blocks(zone)).sum();
+    let bytes = units::bytes(blocks * u64::from(geometry.block_size_bytes));
+    let one = in_use.len() == 1;
+    Some(match in_use.iter().all(|zone| zone.state == ZoneState::NotWritePointer) {
+        true => format!("the jobs use the conventional zone{} {names}, and overwrite what is there", plural(one)),
+        false => format!(
+            "the jobs begin with a reset of zone{} {names}, and up to {bytes} in {} would be lost",
+            plural(one),
+            if one { "it" } else { "them" }
+        ),
+    })
+}
+
+fn plural(one: bool) -> &'static str {
+    if one { "" } else { "s" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zonda_workload::parse_jobs;
+    use zonda_zoned::zones::ZoneTable;
+    use zonda_zoned::{Blocks, Lba, ReportFilter};
+
+    fn loss_of(zones: &str, table: &ZoneTable) -> Option<String> {
+        let geometry = table.geometry();
+        let (run, jobs) =
+            parse_jobs(&format!("[[job]]\noperation = \"append\"\nblock_size = 512\nzones = {zones}\n")).unwrap();
+        let plan = Plan::new(&run, &jobs, geometry).unwrap();
+        let report = table.report(Lba(0), ReportFilter::All, false, true, geometry.zone_count).unwrap();
+        loss(&plan, &report.zones, geometry)
+    }
+
+    #[test]
+    fn what_would_be_lost_is_named_and_empty_zones_lose_nothing() {
+        let mut table = ZoneTable::new(Geometry::tiny());
+        table.write(Lba(16), Blocks(8), true).unwrap();
+        table.write(Lba(32), Blocks(4), true).unwrap();
+        assert_eq!(loss_of("[0, 3]", &table), None);
+        let one = "the jobs begin with a reset of zone 1, and up to 4.00 KiB in it would be lost";
+        assert_eq!(loss_of("\"0..2\"", &table).as_deref(), Some(one));
+        let two = "the jobs begin with a reset of zones 1..3, and up to 6.00 KiB in them would be lost";
+        assert_eq!(loss_of("\"0..8\"", &table).as_deref(), Some(two));
+    }
+
+    #[test]
+    fn a_drive_in_the_file_is_told_from_a_misspelt_key() {
+        let file: File = parse_with("[drive]\nprofile = \"tiny\"\n[[job]]\noperation = \"read\"\n", "").unwrap();
+        assert!(file.drive.is_some());
+        assert!(parse_with::<File>("[drives]\n", "").is_err_and(|error| error.message == "unknown key \"drives\""));
+    }
+}

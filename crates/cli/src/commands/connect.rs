@@ -1,0 +1,158 @@
+//! How commands reach a namespace: an image on this machine, or one that a server has.
+
+use clap::Args;
+use zonda_chap::Secret;
+use zonda_config::ConfigError;
+use zonda_devices::{Connection, DriveError, Location, NamespaceOptions};
+use zonda_nvme::Nqn;
+use zonda_zoned::{Geometry, Operation, Outcome, ReportFilter, Status, ZoneDescriptor, ZoneIndex};
+
+use crate::errors::Failure;
+use crate::files;
+
+/// The heading of these options in a help text.
+pub(crate) const HEADING: &str = "Connecting to a server";
+/// Zones in one report: more than one transfer of any drive carries.
+const REPORT_ZONES_MAX: u32 = 4096;
+
+/// What a host says of itself when it connects to a server.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ConnectArgs {
+    /// The name under which to connect to a server
+    #[arg(long, value_name = "NQN", help_heading = HEADING)]
+    host_nqn: Option<String>,
+    /// A file with the secret that proves who connects
+    #[arg(long, value_name = "FILE", help_heading = HEADING)]
+    secret_file: Option<String>,
+    /// A file with the secret that the server must prove to know
+    #[arg(long, value_name = "FILE", requires = "secret_file", help_heading = HEADING)]
+    controller_secret_file: Option<String>,
+    /// Asks for digests over headers and data
+    #[arg(long, help_heading = HEADING)]
+    digests: bool,
+}
+
+impl ConnectArgs {
+    /// Whether any is given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.host_nqn.is_some() || self.secret_file.is_some() || self.digests
+    }
+
+    /// What they ask for.
+    pub(crate) fn options(&self) -> Result<NamespaceOptions, Failure> {
+        let host_nqn = self.host_nqn.as_deref().map(|name| {
+            Nqn::new(name).map_err(|reason| {
+                Failure::input(
+                    format!("\"{name}\" is no NVMe Qualified Name: {reason}"),
+                    "write it like \"nqn.2014-08.org.nvmexpress:uuid:...\"; /etc/nvme/hostnqn has this machine's",
+                )
+            })
+        });
+        Ok(NamespaceOptions {
+            host_nqn: host_nqn.transpose()?,
+            secret: self.secret_file.as_deref().map(secret).transpose()?,
+            controller_secret: self.controller_secret_file.as_deref().map(secret).transpose()?,
+            digests: self.digests,
+            ..NamespaceOptions::default()
+        })
+    }
+}
+
+fn secret(path: &str) -> Result<Secret, Failure> {
+    let text = files::read_text(path)?;
+    Secret::parse(text.trim()).map_err(|reason| {
+        Failure::input(format!("{} holds no secret: {reason}", files::shown(path)), "zonda secret makes one")
+    })
+}
+
+/// Where a namespace is, as a person writes it.
+pub(crate) fn location(text: &str) -> Result<Location, Failure> {
+    text.parse().map_err(|error: ConfigError| Failure::input(error.message, error.help.unwrap_or_default()))
+}
+
+/// Opens the image, or connects to the server.
+pub(crate) fn open(location: &Location, options: &NamespaceOptions) -> Result<Connection, Failure> {
+    Connection::open(location, options).map_err(failure)
+}
+
+/// Opens a namespace, does something with it, and closes it again; also where that fails, so that an image is at rest.
+pub(crate) fn with<T>(
+    location: &Location,
+    options: &NamespaceOptions,
+    work: impl FnOnce(&mut Connection) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let mut connection = open(location, options)?;
+    let result = work(&mut connection);
+    let closed = close(connection);
+    let value = result?;
+    closed?;
+    Ok(value)
+}
+
+/// Ends a connection that is needed no more.
+pub(crate) fn close(connection: Connection) -> Result<(), Failure> {
+    connection.close().map_err(failure)
+}
+
+/// What a drive says is wrong.
+pub(crate) fn failure(error: DriveError) -> Failure {
+    // Some messages end with their remedy.
+    let message = error.message.strip_suffix(error.help.as_str()).map(|message| message.trim_end_matches([';', ' ']));
+    let message = message.unwrap_or(&error.message).to_owned();
+    Failure::input(message, error.help)
+}
+
+/// Carries out one operation, which `wish` names after "refuses".
+pub(crate) fn execute(connection: &mut Connection, operation: Operation, wish: &str) -> Result<Outcome, Failure> {
+    let completion = connection.execute(operation).map_err(failure)?;
+    if completion.status.is_success() {
+        return Ok(completion.outcome);
+    }
+    Err(Failure::input(format!("the drive refuses {wish}: {}", completion.status), remedy(completion.status)))
+}
+
+/// What to do about a command that ended like this.
+pub(crate) fn remedy(status: Status) -> &'static str {
+    match status {
+        Status::TooManyActiveZones => "finish or reset a zone that is open or closed, then try again",
+        Status::TooManyOpenZones => "close a zone that is open, then try again",
+        Status::InvalidZoneStateTransition => "zonda zone report shows which state it is in, and what can be done then",
+        Status::ZoneIsOffline | Status::ZoneIsReadOnly => "the medium of the zone has given up: use another",
+        Status::AbortedPowerLoss | Status::NamespaceNotReady => {
+            "the connection was lost: see whether the server runs, and try again"
+        }
+        _ => "the log of the server may say more",
+    }
+}
+
+/// Descriptors of `count` zones from `first` on, a piece at a time: a report has as many as fit into one transfer.
+pub(crate) fn descriptors(connection: &mut Connection, first: u32, count: u32) -> Result<Vec<ZoneDescriptor>, Failure> {
+    let geometry: Geometry = connection.geometry().clone();
+    let mut zones: Vec<ZoneDescriptor> = Vec::with_capacity(count as usize);
+    while (zones.len() as u32) < count {
+        let next = first + zones.len() as u32;
+        let operation = Operation::ReportZones {
+            start: geometry.zone_start(ZoneIndex(next)),
+            filter: ReportFilter::All,
+            extended: false,
+            partial: true,
+            descriptors_max: (count - zones.len() as u32).min(REPORT_ZONES_MAX),
+        };
+        match execute(connection, operation, "a report of its zones")? {
+            Outcome::Report(report) if !report.zones.is_empty() => zones.extend(report.zones),
+            _ => {
+                return Err(Failure::input(
+                    "the drive reports fewer zones than it has",
+                    "see whether the server is well",
+                ));
+            }
+        }
+    }
+    Ok(zones)
+}
+
+/// Descriptors of all zones.
+pub(crate) fn all_descriptors(connection: &mut Connection) -> Result<Vec<ZoneDescriptor>, Failure> {
+    let zones = connection.geometry().zone_count;
+    descriptors(connection, 0, zones)
+}

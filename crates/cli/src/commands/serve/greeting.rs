@@ -1,0 +1,150 @@
+//! What a server says of itself when it has started.
+
+use std::net::{SocketAddr, TcpListener};
+
+use serde::Serialize;
+use zonda_exports::ServerInfo;
+
+use crate::output::Screen;
+use crate::units;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+pub(super) struct Greeting<'a> {
+    listen: Vec<String>,
+    /// Absent with `--http off`.
+    http: Option<String>,
+    backend: &'a str,
+    subsystems: Vec<Subsystem<'a>>,
+}
+
+#[derive(Serialize)]
+struct Subsystem<'a> {
+    nqn: &'a str,
+    namespaces: Vec<Namespace<'a>>,
+}
+
+#[derive(Serialize)]
+struct Namespace<'a> {
+    namespace: u32,
+    source: &'a str,
+    zones: u32,
+    zone_capacity_bytes: u64,
+    state: &'a str,
+    /// For `zonda zone` and `zonda bench --target` on this machine.
+    url: String,
+}
+
+impl<'a> Greeting<'a> {
+    pub(super) fn of(info: &'a ServerInfo, http: Option<&TcpListener>) -> Greeting<'a> {
+        let subsystems = info.subsystems.iter().map(|subsystem| Subsystem {
+            nqn: &subsystem.nqn,
+            namespaces: subsystem
+                .namespaces
+                .iter()
+                .map(|namespace| Namespace {
+                    namespace: namespace.id,
+                    source: &namespace.source,
+                    zones: namespace.zones,
+                    zone_capacity_bytes: namespace.zone_capacity_bytes,
+                    state: &namespace.state,
+                    url: url(&info.listen[0], &subsystem.nqn, namespace.id),
+                })
+                .collect(),
+        });
+        Greeting {
+            listen: info.listen.iter().map(ToString::to_string).collect(),
+            http: http.and_then(|listener| listener.local_addr().ok()).map(|address| address.to_string()),
+            backend: info.backend,
+            subsystems: subsystems.collect(),
+        }
+    }
+}
+
+/// What a person who has started a server wants to know first.
+pub(super) fn text(info: &ServerInfo, http: Option<&TcpListener>, screen: Screen) -> String {
+    let mut text = String::new();
+    for subsystem in &info.subsystems {
+        text += &format!("{}\n", screen.bold(&subsystem.nqn));
+        for namespace in &subsystem.namespaces {
+            let zones = units::counted(u64::from(namespace.zones), "zone");
+            let capacity = units::bytes(namespace.zone_capacity_bytes);
+            text += &format!(
+                "  namespace {}: {}, {zones} of {capacity}, {}\n",
+                namespace.id, namespace.source, namespace.state
+            );
+        }
+        for address in &info.listen {
+            let (ip, port) = (shown_ip(address), address.port());
+            text += &format!("    Linux:  nvme connect -t tcp -a {ip} -s {port} -n {}\n", subsystem.nqn);
+        }
+        let first = subsystem.namespaces.first().map_or(1, |namespace| namespace.id);
+        text += &format!("    zonda:  zonda zone report {}\n\n", url(&info.listen[0], &subsystem.nqn, first));
+    }
+    if let Some(address) = http.and_then(|listener| listener.local_addr().ok()) {
+        let is_default = address == zonda_exports::HTTP_DEFAULT;
+        let place = if is_default { String::new() } else { format!(" {address}") };
+        text += &format!("metrics are at http://{address}/metrics; zonda status{place} shows them to people\n");
+    }
+    if let Some(reason) = &info.fallback_reason {
+        let note = format!("io_uring cannot be used ({reason}): epoll and threads do its work, at a lower speed");
+        text += &screen.paragraph(&note, 0);
+    }
+    let listen: Vec<String> = info.listen.iter().map(ToString::to_string).collect();
+    text + &format!("listening on {} ({}); Ctrl-C stops\n", listen.join(", "), info.backend)
+}
+
+/// Where a namespace is, for whoever is on this machine.
+fn url(address: &SocketAddr, nqn: &str, namespace: u32) -> String {
+    let ip = shown_ip(address);
+    let ip = if ip.contains(':') { format!("[{ip}]") } else { ip };
+    let query = if namespace == 1 { String::new() } else { format!("?namespace={namespace}") };
+    format!("nvme-tcp://{ip}:{}/{nqn}{query}", address.port())
+}
+
+/// The address that a host on this machine can use.
+fn shown_ip(address: &SocketAddr) -> String {
+    match address {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => "127.0.0.1".to_owned(),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => "::1".to_owned(),
+        other => other.ip().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zonda_exports::{NamespaceInfo, SubsystemInfo};
+
+    #[test]
+    fn a_server_on_all_addresses_is_reached_by_loopback() {
+        let namespace = |id| NamespaceInfo {
+            id,
+            source: "memory".to_owned(),
+            zones: 4,
+            zone_capacity_bytes: 1 << 20,
+            state: "empty".to_owned(),
+        };
+        let subsystem =
+            SubsystemInfo { nqn: "nqn.2026-01.io.zonda:a".to_owned(), namespaces: vec![namespace(2), namespace(3)] };
+        let info = ServerInfo {
+            listen: vec!["[::]:4420".parse().expect("an address"), "0.0.0.0:9".parse().expect("an address")],
+            backend: "epoll",
+            fallback_reason: Some("it is not allowed here".to_owned()),
+            subsystems: vec![subsystem],
+        };
+        let text = text(&info, None, Screen { width: 80, colour: false });
+        for line in [
+            "  namespace 2: memory, 4 zones of 1.00 MiB, empty",
+            "    Linux:  nvme connect -t tcp -a ::1 -s 4420 -n nqn.2026-01.io.zonda:a",
+            "    Linux:  nvme connect -t tcp -a 127.0.0.1 -s 9 -n nqn.2026-01.io.zonda:a",
+            "    zonda:  zonda zone report nvme-tcp://[::1]:4420/nqn.2026-01.io.zonda:a?namespace=2",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+        assert!(
+            text.contains("io_uring cannot be used (it is not allowed here)") && !text.contains("metrics"),
+            "{text}"
+        );
+    }
+}

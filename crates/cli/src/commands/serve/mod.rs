@@ -1,0 +1,134 @@
+//! `zonda serve`: drives for hosts on the network.
+
+mod greeting;
+mod http;
+mod log;
+mod plan;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use tokio::sync::oneshot;
+use zonda_config::ByteSize;
+use zonda_exports::ServeError;
+
+use crate::errors::Failure;
+use crate::output::{Screen, print, print_json};
+use greeting::Greeting;
+use http::{Attendant, Ended};
+
+pub(crate) const LONG_ABOUT: &str =
+    "Serves drives over NVMe/TCP, to any host that speaks it: Linux with nvme-cli, SPDK, zonda itself.
+
+Without arguments, a drive of 4 GiB is made in ./zonda-drive if it is not there, and served on this machine only. With \
+directories, the images in them are served, each as a subsystem of its own. zonda.toml says everything else: several \
+namespaces, drives in memory, who may connect and with which secret (docs/guide/serve.md).
+
+What a host was told is written is on its way to the disk when the server dies, and on the disk after a Flush.";
+
+const EXAMPLES: &str = "Examples:
+  zonda serve                                       a drive to play with, on loopback
+  zonda serve drives/a drives/b --listen 0.0.0.0:4420
+  zonda serve --memory zn540 --zones 64 --zone-capacity 64MiB
+  zonda serve --config zonda.toml
+  zonda serve --timing profile                      as slow as the real drive
+  zonda serve drives/a --listen 127.0.0.1:0 --json  a port that is free; the URL is in the JSON";
+
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct ServeArgs {
+    /// Directories of images, as zonda drive create makes them
+    #[arg(value_name = "DIR")]
+    images: Vec<PathBuf>,
+    /// A file that says what to serve
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["images", "memory", "listen", "timing"])]
+    config: Option<String>,
+    /// Serves a new drive of this profile in memory
+    #[arg(long, value_name = "PROFILE")]
+    memory: Option<String>,
+    /// Zones of the drive in memory
+    #[arg(long, value_name = "N", requires = "memory")]
+    zones: Option<u32>,
+    /// What can be written to each of its zones
+    #[arg(long, value_name = "SIZE", requires = "memory")]
+    zone_capacity: Option<ByteSize>,
+    /// Where hosts connect
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
+    /// Where metrics and status are read, or off
+    #[arg(long, value_name = "HOST:PORT")]
+    http: Option<String>,
+    /// How long commands take
+    #[arg(long, value_enum)]
+    timing: Option<TimingArg>,
+    /// Uses epoll even where io_uring is to be had
+    #[arg(long, hide = true)]
+    epoll: bool,
+    /// Greets with one JSON object: addresses, subsystems, namespaces and their URLs
+    #[arg(long)]
+    json: bool,
+    /// Says nothing of what goes on once it serves
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// How long commands take.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TimingArg {
+    /// As fast as this machine is
+    None,
+    /// As long as on the drive that the profile describes
+    Profile,
+}
+
+pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    let plan = plan::of(args)?;
+    log::start(args.quiet);
+    let listener = plan.http.map(http_listener).transpose()?;
+    let running = zonda_exports::start(plan, args.epoll).map_err(failure)?;
+    // Whoever reads the greeting may send a signal at once.
+    let attendant = Attendant::new().map_err(|error| unattended(&error))?;
+    if args.json {
+        print_json(&Greeting::of(running.info(), listener.as_ref()))?;
+    } else {
+        print(&greeting::text(running.info(), listener.as_ref(), Screen::of_stdout()))?;
+    }
+    let handle = running.handle().clone();
+    let (tell, ended) = oneshot::channel();
+    let waiter = std::thread::spawn(move || {
+        let result = running.wait();
+        // The other side only stops listening when it has been told, or has given up.
+        let _ = tell.send(());
+        result
+    });
+    let on_signal = || {
+        tracing::info!("stopping: what is under way is brought to an end (another signal stops at once)");
+    };
+    if attendant.attend(listener, &handle, ended, on_signal).map_err(|error| unattended(&error))? == Ended::Patience {
+        let help = "nothing acknowledged is lost: the drives recover when they are next opened";
+        return Err(Failure::broken("stopped at once: what was under way was not brought to an end", help));
+    }
+    waiter.join().expect("the thread only waits").map_err(|error| Failure::broken(error.message, error.help))?;
+    tracing::info!("stopped: everything is on the disk");
+    Ok(())
+}
+
+fn unattended(error: &io::Error) -> Failure {
+    Failure::broken(format!("signals and HTTP cannot be attended to: {error}"), "see how many files may be open")
+}
+
+fn http_listener(address: SocketAddr) -> Result<TcpListener, Failure> {
+    http::listen(address).map_err(|error| {
+        let help = match error.kind() {
+            io::ErrorKind::AddrInUse => "another server has it: choose another with --http HOST:PORT, or --http off",
+            _ => "choose another with --http HOST:PORT, or --http off",
+        };
+        Failure::input(format!("metrics cannot be served on {address}: {error}"), help)
+    })
+}
+
+fn failure(error: ServeError) -> Failure {
+    Failure::input(error.message, error.help)
+}

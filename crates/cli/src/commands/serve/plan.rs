@@ -1,0 +1,112 @@
+//! What is served, from the command line.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use zonda_config::unplaced;
+use zonda_devices::sized;
+use zonda_exports::{
+    HTTP_DEFAULT, ListenSpec, NamespaceSpec, ServerPlan, ServerSpec, ServerTable, SubsystemSpec, Surroundings,
+    TimingSpec,
+};
+
+use super::{ServeArgs, TimingArg};
+use crate::commands::drive::create;
+use crate::errors::Failure;
+use crate::files;
+
+/// The drive that is made when nobody says what to serve.
+const DEFAULT_IMAGE: &str = "zonda-drive";
+
+/// What the arguments, or the file that they name, ask for.
+pub(super) fn of(args: &ServeArgs) -> Result<ServerPlan, Failure> {
+    let mut plan = match &args.config {
+        Some(path) => of_file(path)?,
+        None => of_arguments(args)?,
+    };
+    match args.http.as_deref() {
+        Some("off") => plan.http = None,
+        Some(address) => plan.http = Some(http_address(address)?),
+        None if args.config.is_none() => plan.http = Some(HTTP_DEFAULT),
+        None => {}
+    }
+    Ok(plan)
+}
+
+fn of_file(path: &str) -> Result<ServerPlan, Failure> {
+    let text = files::read_text(path)?;
+    let base = Path::new(path).parent().unwrap_or(Path::new(""));
+    let surroundings = Surroundings { base, read_file: &files::profile_reader(path) };
+    ServerPlan::parse(&text, &surroundings).map_err(|error| Failure::in_experiment(&error, files::shown(path), &text))
+}
+
+fn of_arguments(args: &ServeArgs) -> Result<ServerPlan, Failure> {
+    let mut images = args.images.clone();
+    if images.is_empty() && args.memory.is_none() {
+        images.push(default_image()?);
+    }
+    check_names(&images)?;
+    let mut subsystem: Vec<_> = images.iter().map(|image| subsystem_of(image)).collect::<Result<_, _>>()?;
+    if let Some(profile) = &args.memory {
+        let memory = sized(profile, args.zones, args.zone_capacity, &files::profile_reader("-"))
+            .map_err(|error| create::in_words(&error))?;
+        let table =
+            SubsystemSpec::new("memory", NamespaceSpec { memory: Some(unplaced(memory)), ..Default::default() });
+        subsystem.push(table);
+    }
+    let timing = match args.timing {
+        Some(TimingArg::Profile) => TimingSpec::Profile,
+        Some(TimingArg::None) | None => TimingSpec::None,
+    };
+    let listen = args.listen.clone().map(|listen| unplaced(ListenSpec::One(listen)));
+    let spec = ServerSpec {
+        server: ServerTable { listen, timing, ..ServerTable::default() },
+        subsystem: subsystem.into_iter().map(unplaced).collect(),
+    };
+    let surroundings = Surroundings { base: Path::new(""), read_file: &files::profile_reader("-") };
+    spec.check(&surroundings).map_err(|error| create::in_words(&error))
+}
+
+/// Subsystems are named after the last parts of the paths, which must differ.
+fn check_names(images: &[PathBuf]) -> Result<(), Failure> {
+    for (index, image) in images.iter().enumerate() {
+        let name = image.file_name();
+        let Some(other) = images[..index].iter().find(|other| other.file_name() == name) else { continue };
+        let message = format!("{} and {} would have the same name", other.display(), image.display());
+        let help =
+            "an image is served once; for two with one name, write the names of the subsystems into a zonda.toml";
+        return Err(Failure::input(message, help));
+    }
+    Ok(())
+}
+
+/// An image as a subsystem that is named after its directory.
+fn subsystem_of(image: &Path) -> Result<SubsystemSpec, Failure> {
+    let whole = image.canonicalize().map_err(|error| {
+        let shown = image.display();
+        let what = match error.kind() {
+            ErrorKind::NotFound => format!("there is no directory {shown}"),
+            _ => format!("the directory {shown} cannot be found: {error}"),
+        };
+        Failure::input(what, format!("zonda drive create {shown} makes an image there"))
+    })?;
+    let name = whole.file_name().map_or_else(|| "drive".into(), |name| name.to_string_lossy().into_owned());
+    let path = image.to_str().ok_or_else(|| {
+        Failure::input(format!("{} is no UTF-8 text", image.display()), "give the directory another name")
+    })?;
+    Ok(SubsystemSpec::new(&name, NamespaceSpec { image: Some(unplaced(path.to_owned())), ..Default::default() }))
+}
+
+fn default_image() -> Result<PathBuf, Failure> {
+    let path = PathBuf::from(DEFAULT_IMAGE);
+    if !path.exists() {
+        create::default_image(&path)?;
+        // The standard output is for the greeting.
+        eprintln!("made {DEFAULT_IMAGE}, a drive of 4 GiB that takes room on the disk as it is written");
+    }
+    Ok(path)
+}
+
+fn http_address(text: &str) -> Result<std::net::SocketAddr, Failure> {
+    zonda_exports::resolve(text).map_err(|reason| Failure::input(reason, "write --http HOST:PORT, or --http off"))
+}

@@ -1,0 +1,72 @@
+//! What a simulated drive counted, as text.
+
+use zonda_stack::{DriveSummary, ExperimentResult};
+
+use crate::output::Screen;
+use crate::units;
+
+/// What the drive counted.
+pub(super) fn drive(result: &ExperimentResult, screen: Screen) -> String {
+    let DriveSummary { counters, wear, utilisation, .. } = &result.drive;
+    let mut lines: Vec<(&str, String)> = Vec::new();
+    let host =
+        format!("wrote {}, read {}", units::bytes(counters.host_write_bytes), units::bytes(counters.host_read_bytes));
+    lines.push(("the host", host));
+    let causes = [
+        ("padding of finished zones", counters.programmed_padding_bytes),
+        ("garbage collection", counters.programmed_gc_bytes),
+        ("buffer spills", counters.programmed_spill_bytes),
+    ];
+    let causes: Vec<String> = causes
+        .iter()
+        .filter(|(_, bytes)| *bytes > 0)
+        .map(|(cause, bytes)| format!("{} for {cause}", units::bytes(*bytes)))
+        .collect();
+    let own = if causes.is_empty() {
+        "wrote nothing of its own accord".to_owned()
+    } else {
+        format!("wrote {}", causes.join(", "))
+    };
+    lines.push(("the drive", own));
+    lines.push(("write amplification", format!("{:.3} (DLWA)", result.drive.dlwa)));
+    let zones = format!(
+        "{} reset, {} finished before they were full, {} closed by the drive to make room",
+        units::count(counters.zone_resets),
+        units::count(counters.zone_finishes),
+        units::count(counters.zones_closed_by_controller)
+    );
+    lines.push(("zones", zones));
+    let erases = format!(
+        "{} of {}; {} to {} each",
+        units::counted(counters.erases, "erase"),
+        units::counted(wear.units, "unit"),
+        wear.erases_min,
+        wear.erases_max
+    );
+    lines.push(("wear", erases));
+    let elapsed = result.run.drained_ns.max(1) as f64;
+    let mean = |busy: &[u64]| busy.iter().map(|&busy| busy as f64).sum::<f64>() / busy.len().max(1) as f64 / elapsed;
+    let most = |busy: &[u64]| busy.iter().copied().max().unwrap_or(0) as f64 / elapsed;
+    let busy = format!(
+        "dies {} (the busiest {}), channels {} ({}), link {} out, {} in",
+        units::percent(mean(&utilisation.die_busy_ns)),
+        units::percent(most(&utilisation.die_busy_ns)),
+        units::percent(mean(&utilisation.channel_busy_ns)),
+        units::percent(most(&utilisation.channel_busy_ns)),
+        units::percent(utilisation.link_out_busy_ns as f64 / elapsed),
+        units::percent(utilisation.link_in_busy_ns as f64 / elapsed)
+    );
+    lines.push(("busy", busy));
+    let waits = format!(
+        "{} writes waited for room; reads interrupted {}",
+        units::count(counters.buffer_waits),
+        format_args!("programs and erases {} times", units::count(counters.suspensions))
+    );
+    lines.push(("buffer and flash", waits));
+    let mut text = String::new();
+    for (name, line) in lines {
+        let body = screen.paragraph(&line, 24);
+        text += &format!("  {name:<21} {}", body.trim_start());
+    }
+    text
+}

@@ -1,0 +1,131 @@
+//! Drives that keep their data: made, shown, checked, and managed without a server.
+
+use std::fs::OpenOptions;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+
+use super::{assert_golden, file, json_in, output_in, refused_in, scratch, zonda_in};
+
+/// Writes some zones full, and some in part.
+const FILL: &str = "[[job]]\noperation = \"append\"\nblock_size = \"64 KiB\"\nzones = \"0..2\"\nbytes = \"1536 KiB\"\n";
+
+/// Makes a small image in `drives/a`.
+pub(crate) fn make_image(directory: &Path) -> String {
+    output_in(directory, &["drive", "create", "drives/a", "--zones", "16", "--zone-capacity", "1MiB"])
+}
+
+/// The text with the UUID in it made the same for all images.
+fn without_uuid(text: &str) -> String {
+    let is_uuid = |word: &str| word.len() == 36 && word.split('-').count() == 5;
+    let words = text.split(' ').map(|word| {
+        let bare = word.trim_end();
+        if is_uuid(bare.lines().next().unwrap_or("")) { word.replacen(&bare[..36], "UUID", 1) } else { word.to_owned() }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn an_image_is_made_shown_and_checked() {
+    let directory = scratch("image");
+    let made = make_image(&directory);
+    let shown = output_in(&directory, &["drive", "show", "drives/a"]);
+    let checked = output_in(&directory, &["drive", "check", "drives/a"]);
+    assert_golden("image_new.txt", &format!("{made}\n{}\n{checked}", without_uuid(&shown)));
+
+    let job = file(&directory, "fill.toml", FILL);
+    output_in(&directory, &["bench", "--target", "drives/a", &job, "--quiet"]);
+    let shown = output_in(&directory, &["drive", "show", "drives/a"]);
+    let checked = output_in(&directory, &["drive", "check", "drives/a", "--quiet"]);
+    assert_golden("image_used.txt", &format!("{}\n{checked}", without_uuid(&shown)));
+
+    let sheet = json_in(&directory, &["drive", "show", "drives/a", "--json"]);
+    assert_eq!((&sheet["clean"], &sheet["profile"]), (&true.into(), &"zn540".into()));
+    assert_eq!(sheet["zones"][1]["written_blocks"], 128);
+    assert_eq!(sheet["life"]["host_write_bytes"], 1536 << 10);
+    let verdict = json_in(&directory, &["drive", "check", "drives/a", "--json"]);
+    assert_eq!((&verdict["is_well"], &verdict["blocks_verified"]), (&true.into(), &384.into()));
+}
+
+#[test]
+fn a_byte_that_the_disk_has_changed_is_found_by_the_check() {
+    let directory = scratch("damaged");
+    make_image(&directory);
+    let job = file(&directory, "fill.toml", FILL);
+    output_in(&directory, &["bench", "--target", "drives/a", &job, "--quiet"]);
+    let mut data = OpenOptions::new().write(true).open(directory.join("drives/a/data.zonda")).unwrap();
+    data.seek(SeekFrom::Start(5 * 4096 + 17)).unwrap();
+    data.write_all(b"\xa5\x5a\xa5").unwrap();
+    let ran = zonda_in(&directory, &["drive", "check", "drives/a", "--quiet"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), ""));
+    assert_golden("image_damaged.txt", &ran.stdout);
+    let ran = zonda_in(&directory, &["drive", "check", "drives/a", "--quiet", "--json"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stdout.contains("\"is_well\":false"), "{}", ran.stdout);
+}
+
+#[test]
+fn zones_of_an_image_are_managed_without_a_server() {
+    let directory = scratch("image-zones");
+    make_image(&directory);
+    let zone = |arguments: &[&str]| output_in(&directory, &[&["zone"], arguments].concat());
+    let mut story = zone(&["finish", "drives/a", "2"]);
+    story += &zone(&["finish", "drives/a", "2"]);
+    story += &zone(&["report", "drives/a"]);
+    story += &zone(&["report", "drives/a", "1", "--count", "3"]);
+    story += &zone(&["reset", "drives/a", "--all"]);
+    story += &zone(&["close", "drives/a", "--all"]);
+    assert_golden("zones_image.txt", &story);
+    let report = json_in(&directory, &["zone", "report", "drives/a", "15", "--json"]);
+    let last = &report["zones"][0];
+    assert_eq!((&report["zones_in_namespace"], &last["zone"]), (&16.into(), &15.into()));
+    assert_eq!((&last["state"], &last["type"]), (&"empty".into(), &"sequential write required".into()));
+    // Each of these has closed the image in order.
+    assert_eq!(json_in(&directory, &["drive", "show", "drives/a", "--json"])["clean"], true);
+}
+
+#[test]
+fn the_zones_of_a_conventional_drive_are_not_managed() {
+    let directory = scratch("image-conventional");
+    output_in(&directory, &["drive", "create", "c", "--profile", "conventional", "--zones", "2"]);
+    let report = output_in(&directory, &["zone", "report", "c"]);
+    assert!(report.contains("2 zones of 96.0 MiB, conventional: written anywhere, and never managed"), "{report}");
+    let refusal = refused_in(&directory, &["zone", "reset", "c", "1"]);
+    assert!(refusal.contains("refuses to reset zone 1, which is conventional"), "{refusal}");
+}
+
+#[test]
+fn mistakes_about_images_are_told_with_a_remedy() {
+    let directory = scratch("image-mistakes");
+    make_image(&directory);
+    file(&directory, "file", "");
+    std::fs::create_dir(directory.join("empty")).unwrap();
+    let cases: &[(&[&str], &str)] = &[
+        (&["drive", "create", "drives/a"], "holds an image already"),
+        (&["drive", "create", "drives"], "is not empty"),
+        (&["drive", "create", "b", "--profile", "zn504"], "did you mean \"zn540\"?"),
+        (&["drive", "create", "b", "--zones", "0"], "change --zones or --zone-capacity"),
+        (&["drive", "create", "b", "--zone-capacity", "5kB"], "must be a multiple of"),
+        (&["drive", "show", "empty"], "there is no image in empty"),
+        (&["drive", "check", "none"], "there is no directory none"),
+        (&["drive", "check", "file"], "file is no directory"),
+        (&["zone", "report", "none"], "zonda drive create none makes an image there"),
+        (&["zone", "report", "drives/a", "16"], "its zones are 0 to 15"),
+        (&["zone", "reset", "drives/a"], "--all for every zone"),
+        (&["zone", "reset", "drives/a", "99"], "the namespace has no zone 99"),
+        (&["zone", "close", "drives/a", "3"], "refuses to close zone 3, which is empty"),
+        (&["zone", "open", "drives/a", "3"], "no zone of an image stays open"),
+        (&["zone", "report", "http://localhost/"], "\"http\" is no protocol that zonda speaks"),
+        (&["zone", "report", "nvme-tcp://localhost/"], "no NVMe Qualified Name"),
+        (&["zone", "report", "nvme-tcp://127.0.0.1:1/nqn.2026-01.io.zonda:a"], "check the address and port"),
+        (&["zone", "report", "drives/a", "--host-nqn", "me"], "\"me\" is no NVMe Qualified Name"),
+        (&["zone", "report", "drives/a", "--secret-file", "file"], "file holds no secret"),
+        (&["status", "127.0.0.1:1"], "start one with zonda serve"),
+        (&["status", "nowhere"], "no server tells its status at nowhere"),
+    ];
+    for (arguments, part) in cases {
+        let refusal = refused_in(&directory, arguments);
+        let words = refusal.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(part), "{arguments:?}: \"{part}\" is not in:\n{refusal}");
+    }
+    assert!(!directory.join("b").exists(), "nothing is made from wrong numbers");
+}

@@ -1,0 +1,225 @@
+//! `zonda serve`, `zonda status`, and commands that reach a server.
+
+use rustix::process::Signal;
+
+use super::images::make_image;
+use super::server::{Server, greeting_in};
+use super::{assert_golden, file, json_in, output_in, output_of, refused_in, scratch, without_numbers, zonda_in};
+
+/// The text with ports that the system chose as those that are the default.
+pub(crate) fn with_default_ports(text: &str, listen: &str, http: Option<&str>) -> String {
+    let text = text.replace(&format!("-s {}", port(listen)), "-s 4420").replace(listen, "127.0.0.1:4420");
+    let text = match http {
+        Some(http) => text.replace(&format!(" status {http}"), " status").replace(http, "127.0.0.1:9420"),
+        None => text,
+    };
+    // What the machine allows is not the program's doing.
+    let lines = text.lines().filter(|line| !line.starts_with("io_uring cannot be used"));
+    let mut text = lines.collect::<Vec<_>>().join("\n").replace("(epoll)", "(io_uring)");
+    text.push('\n');
+    text
+}
+
+fn port(address: &str) -> &str {
+    address.rsplit(':').next().expect("an address has a port")
+}
+
+/// What stands behind a word in a greeting.
+fn behind<'a>(text: &'a str, word: &str) -> &'a str {
+    let rest = text.split_once(word).unwrap_or_else(|| panic!("no {word} in {text}")).1;
+    rest.split([' ', '/', '\n']).next().expect("there is a word")
+}
+
+#[test]
+fn a_server_says_what_it_serves_and_how_to_get_there() {
+    let directory = scratch("greeting");
+    make_image(&directory);
+    output_in(&directory, &["drive", "create", "drives/b", "--profile", "conventional", "--zones", "4"]);
+    let (text, log) = greeting_in(&directory, &["drives/a", "drives/b"]);
+    let (listen, http) = (behind(&text, "listening on "), behind(&text, "http://"));
+    assert_golden("serve.txt", &with_default_ports(&text, listen, Some(http)));
+    let lines: Vec<&str> = log.lines().filter_map(|line| line.split_once("Z ")).map(|(_, what)| what).collect();
+    let stopping = "stopping: what is under way is brought to an end (another signal stops at once)";
+    assert_eq!(lines, [stopping, "stopped: everything is on the disk"], "{log}");
+}
+
+#[test]
+fn a_server_in_json_has_the_urls() {
+    let directory = scratch("greeting-json");
+    make_image(&directory);
+    let server = Server::start(&directory, &["drives/a"]);
+    let namespace = &server.greeting["subsystems"][0]["namespaces"][0];
+    assert_eq!((&namespace["zones"], &namespace["source"]), (&16.into(), &"drives/a".into()));
+    let listen = server.greeting["listen"][0].as_str().unwrap();
+    assert_eq!(server.url(0), format!("nvme-tcp://{listen}/nqn.2026-01.io.zonda:a"));
+    server.stop();
+}
+
+#[test]
+fn without_arguments_a_drive_is_made_and_found_again() {
+    let directory = scratch("default");
+    let server = Server::start(&directory, &[]);
+    assert_eq!(server.greeting["subsystems"][0]["nqn"], "nqn.2026-01.io.zonda:zonda-drive");
+    assert_eq!(json_in(&directory, &["zone", "finish", server.url(0), "7", "--json"])["changed_zones"][0], 7);
+    let log = server.stop();
+    assert!(log.starts_with("made zonda-drive, a drive of 4 GiB"), "{log}");
+    let server = Server::start(&directory, &[]);
+    let report = json_in(&directory, &["zone", "report", server.url(0), "7", "--json"]);
+    assert_eq!(report["zones"][0]["state"], "full");
+    assert!(!server.stop().contains("made"));
+}
+
+#[test]
+fn zones_of_a_server_are_shown_and_managed_and_its_status_tells() {
+    let directory = scratch("zones");
+    make_image(&directory);
+    let server = Server::start(&directory, &["drives/a"]);
+    let (url, listen) = (server.url(0), server.greeting["listen"][0].as_str().unwrap());
+    let zone = |arguments: &[&str]| output_in(&directory, &[&["zone"], arguments].concat());
+    let mut story = zone(&["open", url, "3"]);
+    story += &zone(&["open", url, "3"]);
+    story += &zone(&["finish", url, "2"]);
+    story += &zone(&["report", url]);
+    story += &zone(&["report", url, "3"]);
+    story += &refused_in(&directory, &["zone", "open", url, "2"]);
+    story += &zone(&["reset", url, "--all"]);
+    story += &zone(&["reset", url, "--all"]);
+    assert_golden("zones_served.txt", &with_default_ports(&story, listen, None));
+    server.wait_until_alone();
+    let status = output_in(&directory, &["status", server.http()]);
+    assert_golden("status.txt", &without_numbers(&with_default_ports(&status, listen, None)));
+    let status = json_in(&directory, &["status", server.http(), "--json"]);
+    assert_eq!(status["subsystems"][0]["namespaces"][0]["zones_by_state"][0]["zones"], 16);
+    let log = server.stop();
+    let told = log.lines().filter(|line| line.contains("nqn.2014-08.org.nvmexpress:uuid:"));
+    assert!(told.count() >= 2 && !log.contains('\u{1b}'), "hosts come and go, without colours: {log}");
+}
+
+#[test]
+fn metrics_have_every_series_by_its_name() {
+    let directory = scratch("metrics");
+    make_image(&directory);
+    let server = Server::start(&directory, &["drives/a"]);
+    output_in(&directory, &["zone", "finish", server.url(0), "2"]);
+    server.wait_until_alone();
+    let metrics = server.get("/metrics");
+    for series in [
+        "zonda_uptime_seconds",
+        "zonda_connections",
+        "zonda_connections_accepted_total",
+        "zonda_received_bytes_total",
+        "zonda_sessions{nqn=\"nqn.2026-01.io.zonda:a\"} 0",
+        "zonda_zones{nqn=\"nqn.2026-01.io.zonda:a\",namespace=\"1\",state=\"full\"} 1",
+        "zonda_active_zones{",
+        "zonda_written_bytes{",
+        "zonda_dlwa{",
+        "zonda_media_errors_total{",
+        "zonda_life_host_write_bytes_total{",
+        "zonda_commands_total{nqn=\"nqn.2026-01.io.zonda:a\",namespace=\"1\",kind=\"finish\"} 1",
+        "zonda_command_latency_seconds_bucket{",
+        "zonda_command_latency_seconds_count{",
+    ] {
+        assert!(metrics.lines().any(|line| line.starts_with(series)), "no {series}\n{metrics}");
+    }
+    assert!(metrics.ends_with("# EOF\n"));
+    assert!(server.get("/").contains("/status.json"));
+    server.stop();
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_with_a_remedy() {
+    let directory = scratch("serve-mistakes");
+    make_image(&directory);
+    output_in(&directory, &["drive", "create", "more/a", "--zones", "4", "--zone-capacity", "1MiB"]);
+    file(&directory, "broken.toml", "[server]\nlisen = \"127.0.0.1:0\"\n");
+    let server = Server::start(&directory, &["drives/a"]);
+    let (listen, http) = (server.greeting["listen"][0].as_str().unwrap(), server.http());
+    let port_0 = ["--listen", "127.0.0.1:0", "--http", "off"];
+    let cases: &[(&[&str], &str)] = &[
+        (&["drives/a"], "the image in drives/a is in use by another program"),
+        (&["none"], "there is no directory none"),
+        (&["drives"], "there is no image in drives"),
+        (&["more/a", "drives/a"], "more/a and drives/a would have the same name"),
+        (&["--memory", "zn504"], "did you mean \"zn540\"?"),
+        (&["--memory", "zn540", "--zones", "0"], "change --zones or --zone-capacity"),
+    ];
+    for (arguments, part) in cases {
+        let refusal = refused_in(&directory, &[&["serve"], *arguments, &port_0].concat());
+        assert!(refusal.contains(part), "{arguments:?}: \"{part}\" is not in:\n{refusal}");
+    }
+    let cases: &[(&[&str], &str)] = &[
+        (&["--listen", listen, "--http", "off"], "another server has it: choose another with --listen"),
+        (&["--listen", "127.0.0.1:0", "--http", http], "another server has it: choose another with --http"),
+        (&["--listen", "nowhere", "--http", "off"], "\"nowhere\" is no address"),
+        (&["--listen", "127.0.0.1:0", "--http", "nowhere"], "write --http HOST:PORT, or --http off"),
+    ];
+    for (arguments, part) in cases {
+        let refusal = refused_in(&directory, &[&["serve", "more/a"], *arguments].concat());
+        assert!(refusal.contains(part), "{arguments:?}: \"{part}\" is not in:\n{refusal}");
+    }
+    for arguments in [["drive", "show", "drives/a"], ["drive", "check", "drives/a"], ["zone", "report", "drives/a"]] {
+        assert!(refused_in(&directory, &arguments).contains("by its nvme-tcp:// URL"));
+    }
+    let refusal = refused_in(&directory, &["serve", "--config", "broken.toml"]);
+    assert!(refusal.contains("unknown key \"lisen\"") && refusal.contains("broken.toml:2:1"), "{refusal}");
+    let other = server.url(0).replace(":a", ":b");
+    let refusal = refused_in(&directory, &["zone", "report", &other]);
+    assert!(refusal.contains("cannot be used"), "{refusal}");
+    server.stop();
+}
+
+#[test]
+fn a_server_that_was_killed_recovers_and_keeps_what_it_acknowledged() {
+    let directory = scratch("killed");
+    make_image(&directory);
+    let server = Server::start(&directory, &["drives/a"]);
+    let job = "[[job]]\noperation = \"append\"\nblock_size = \"64 KiB\"\nzones = \"0..4\"\n";
+    let job = file(&directory, "job.toml", job);
+    output_in(&directory, &["bench", "--target", server.url(0), &job, "--quiet"]);
+    server.signal(Signal::KILL);
+    let (status, _) = server.wait();
+    assert!(!status.success());
+    let server = Server::start(&directory, &["drives/a"]);
+    let state = server.greeting["subsystems"][0]["namespaces"][0]["state"].as_str().unwrap();
+    assert!(state.starts_with("recovered after a stop that was not in order"), "{state}");
+    let zones = json_in(&directory, &["zone", "report", server.url(0), "--count", "4", "--json"]);
+    assert!(zones["zones"].as_array().unwrap().iter().all(|zone| zone["state"] == "full"), "{zones}");
+    server.stop();
+    assert!(output_in(&directory, &["drive", "check", "drives/a"]).contains("is well: 1,024 blocks verified\n"));
+}
+
+#[test]
+fn a_host_must_know_the_secret_and_the_server_too() {
+    let directory = scratch("secrets");
+    make_image(&directory);
+    let secret = |hash: &str| output_of(&["secret", "--hash", hash]);
+    let (ours, theirs, wrong) = (secret("sha256"), secret("sha384"), secret("sha256"));
+    assert!(ours.starts_with("DHHC-1:01:") && theirs.starts_with("DHHC-1:02:") && ours != wrong);
+    for (name, text) in [("host.key", &ours), ("server.key", &theirs), ("wrong.key", &wrong)] {
+        file(&directory, name, text);
+    }
+    let host = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-4333-8444-555555555555";
+    let config = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\n[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:private\"\n\
+         host = [{{ nqn = \"{host}\", secret_file = \"host.key\", controller_secret_file = \"server.key\" }}]\n\
+         [[subsystem.namespace]]\nimage = \"drives/a\"\n"
+    );
+    file(&directory, "zonda.toml", config);
+    let server = Server::start(&directory, &["--config", "zonda.toml"]);
+    let report = |options: &[&str]| zonda_in(&directory, &[&["zone", "report", server.url(0)], options].concat());
+    let right =
+        ["--host-nqn", host, "--secret-file", "host.key", "--controller-secret-file", "server.key", "--digests"];
+    assert_eq!(report(&right).code, Some(0));
+    for options in [
+        &right[..0],
+        &right[..2],
+        &["--host-nqn", host, "--secret-file", "wrong.key"],
+        &["--host-nqn", host, "--secret-file", "host.key", "--controller-secret-file", "wrong.key"],
+    ] {
+        let ran = report(options);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{options:?}");
+        assert!(ran.stderr.contains("cannot be used") && !ran.stderr.contains("DHHC"), "{options:?}: {}", ran.stderr);
+    }
+    let log = server.stop();
+    assert!(log.contains("warning: ") && !log.contains("DHHC"), "{log}");
+}

@@ -1,0 +1,132 @@
+//! A server under test.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// `zonda serve`, running.
+pub(crate) struct Server {
+    child: Child,
+    /// What it said of itself.
+    pub(crate) greeting: Value,
+}
+
+impl Server {
+    /// Starts it in this directory, on ports that the system chooses.
+    pub(crate) fn start(directory: &Path, arguments: &[&str]) -> Server {
+        let (child, line) = spawn(directory, &[arguments, &["--json"]].concat());
+        Server { child, greeting: serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}\n{line}")) }
+    }
+
+    /// Where a namespace is, counted over all subsystems.
+    pub(crate) fn url(&self, index: usize) -> &str {
+        let namespaces = self.greeting["subsystems"].as_array().expect("it is a list").iter().flat_map(|subsystem| {
+            subsystem["namespaces"]
+                .as_array()
+                .expect("it is a list")
+                .iter()
+                .map(|namespace| namespace["url"].as_str().expect("it is text"))
+        });
+        namespaces.collect::<Vec<_>>()[index]
+    }
+
+    /// The address of its metrics.
+    pub(crate) fn http(&self) -> &str {
+        self.greeting["http"].as_str().expect("it has HTTP")
+    }
+
+    /// The body of an answer.
+    pub(crate) fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.http()).expect("it listens");
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: zonda\r\n\r\n").expect("the connection holds");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the connection holds");
+        assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+        answer.split_once("\r\n\r\n").expect("it is HTTP").1.to_owned()
+    }
+
+    /// Waits until it has noticed that all hosts have gone.
+    pub(crate) fn wait_until_alone(&self) {
+        let is_alone = || {
+            let status: Value = serde_json::from_str(&self.get("/status.json")).expect("it is JSON");
+            let sessions = status["subsystems"].as_array().expect("there are some").iter().map(|of| &of["sessions"]);
+            status["connections"] == 0 && sessions.into_iter().all(|of| of.as_array().is_some_and(Vec::is_empty))
+        };
+        while !is_alone() {
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+    }
+
+    /// Stops it with SIGTERM; it must end well. Returns its log.
+    pub(crate) fn stop(self) -> String {
+        self.signal(Signal::TERM);
+        let (status, log) = self.wait();
+        assert!(status.success(), "{status}: {log}");
+        log
+    }
+
+    /// Waits for its end, which something else must bring about.
+    pub(crate) fn wait(mut self) -> (ExitStatus, String) {
+        let log = rest_of(self.child.stderr.take());
+        (self.child.wait().expect("it ends"), log)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A test that has failed leaves nothing behind; one that has not, has waited already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a server prints when it starts, as a person sees it; and its log.
+pub(crate) fn greeting_in(directory: &Path, arguments: &[&str]) -> (String, String) {
+    let (mut child, mut text) = spawn(directory, arguments);
+    let mut output = BufReader::new(child.stdout.take().expect("it was kept"));
+    while !text.contains("listening on") {
+        assert!(output.read_line(&mut text).expect("it is UTF-8") > 0, "{text}");
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    let log = rest_of(child.stderr.take());
+    assert!(child.wait().expect("it ends").success(), "{log}");
+    (text, log)
+}
+
+/// Starts a server and reads its first line.
+fn spawn(directory: &Path, arguments: &[&str]) -> (Child, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zonda"));
+    command.arg("serve").args(arguments).current_dir(directory).env_remove("NO_COLOR").env_remove("JOURNAL_STREAM");
+    if !arguments.contains(&"--listen") && !arguments.contains(&"--config") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
+    if !arguments.contains(&"--http") {
+        command.args(["--http", "127.0.0.1:0"]);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    // Byte by byte: what comes behind the line is left to whoever wants it.
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    let output = child.stdout.as_mut().expect("the output is a pipe");
+    while line.last() != Some(&b'\n') && output.read(&mut byte).expect("the pipe can be read") == 1 {
+        line.push(byte[0]);
+    }
+    if line.is_empty() {
+        panic!("{arguments:?}: {}", rest_of(child.stderr.take()));
+    }
+    (child, String::from_utf8(line).expect("output is UTF-8"))
+}
+
+fn rest_of(stream: Option<ChildStderr>) -> String {
+    let mut text = String::new();
+    stream.expect("it was kept").read_to_string(&mut text).expect("messages are UTF-8");
+    text
+}

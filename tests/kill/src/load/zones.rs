@@ -1,0 +1,198 @@
+//! The load of one host on zones of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zonda_zoned::{Blocks, Geometry, Lba, Operation, Prng, ZoneAction, ZoneIndex, ZoneTarget};
+
+use super::{Load, Meaning, Planned, length};
+use crate::oracle::{Change, ZoneHistory};
+use crate::stamp::{Contents, Sequence, Stamper};
+
+/// Writes, appends, reads and management of the zones that one host has.
+pub struct ZoneLoad {
+    geometry: Geometry,
+    /// The zones, for the time of the load.
+    pub zones: BTreeMap<u32, ZoneHistory>,
+    /// Those that were opened and not written since: active without a block.
+    opened: BTreeSet<u32>,
+    /// Active zones that this host may have.
+    active_max: usize,
+    prng: Prng,
+    stamper: Stamper,
+    round: u32,
+    host: u32,
+    writes: u64,
+}
+
+/// How a zone is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Write,
+    Append,
+    Zeros,
+}
+
+impl ZoneLoad {
+    /// The load of a host in a round. `active_spare`: active zones beyond those that it has that the host may use.
+    #[must_use]
+    pub fn new(
+        geometry: &Geometry,
+        zones: BTreeMap<u32, ZoneHistory>,
+        active_spare: usize,
+        stamper: &Stamper,
+        prng: Prng,
+        (round, host): (u32, u32),
+    ) -> ZoneLoad {
+        let mut load = ZoneLoad {
+            geometry: geometry.clone(),
+            zones,
+            opened: BTreeSet::new(),
+            active_max: 0,
+            prng,
+            stamper: stamper.clone(),
+            round,
+            host,
+            writes: 0,
+        };
+        load.active_max = load.active().count() + active_spare;
+        load
+    }
+
+    fn active(&self) -> impl Iterator<Item = u32> {
+        let is_active = |(zone, history): &(&u32, &ZoneHistory)| {
+            !history.is_full() && (history.pointer() > 0 || self.opened.contains(zone))
+        };
+        self.zones.iter().filter(is_active).map(|(&zone, _)| zone)
+    }
+
+    /// One of the zones for which this holds.
+    fn pick(&mut self, wanted: impl Fn(u32, &ZoneHistory) -> bool) -> Option<u32> {
+        let zones: Vec<u32> =
+            self.zones.iter().filter(|(zone, history)| wanted(**zone, history)).map(|(zone, _)| *zone).collect();
+        self.prng.pick(&zones).copied()
+    }
+
+    /// An active zone, or an empty one if that may become active.
+    fn writable(&mut self) -> Option<u32> {
+        let active: Vec<u32> = self.active().collect();
+        let may_begin = active.len() < self.active_max;
+        if may_begin && (active.is_empty() || self.prng.chance(1, 8)) {
+            let empty =
+                self.pick(|zone, history| history.pointer() == 0 && !history.is_full() && !active.contains(&zone));
+            if empty.is_some() {
+                return empty;
+            }
+        }
+        self.prng.pick(&active).copied()
+    }
+
+    fn start(&self, zone: u32) -> Lba {
+        self.geometry.zone_start(ZoneIndex(zone))
+    }
+
+    fn write(&mut self, way: Way) -> Planned {
+        let Some(zone) = self.writable() else { return self.reset() };
+        let zone_start = self.start(zone);
+        let sequence = Sequence::new(self.round, self.host, self.writes);
+        self.writes += 1;
+        let history = self.zones.get_mut(&zone).expect("the host has the zone");
+        let blocks = length(&mut self.prng, history.room());
+        let start = zone_start + Blocks(history.pointer());
+        let contents = if way == Way::Zeros { Contents::Zeros } else { Contents::Write(sequence) };
+        let change = history.write(blocks, contents);
+        let placed = (way == Way::Append).then_some(start);
+        let operation = match way {
+            Way::Zeros => Operation::WriteZeroes { start, blocks: Blocks(blocks) },
+            Way::Write => {
+                let payload = self.stamper.payload(start, blocks, sequence);
+                Operation::Write { start, blocks: Blocks(blocks), payload }
+            }
+            Way::Append => {
+                let payload = self.stamper.payload(start, blocks, sequence);
+                Operation::Append { zone_start, blocks: Blocks(blocks), payload }
+            }
+        };
+        Planned { operation, meaning: Meaning::Zone { zone, change, blocks, placed } }
+    }
+
+    /// Anywhere in a zone, also beyond what is written.
+    fn read(&mut self) -> Planned {
+        let zone = self.pick(|_, history| history.pointer() > 0).or_else(|| self.pick(|_, _| true));
+        let zone = zone.expect("a host has zones");
+        let history = &self.zones[&zone];
+        let capacity = self.geometry.zone_capacity_blocks.0;
+        let first = self.prng.below(capacity.min(history.pointer() + 8));
+        let blocks = length(&mut self.prng, capacity - first);
+        let expected = (first..first + blocks).map(|block| history.expected(block)).collect();
+        let start = self.start(zone) + Blocks(first);
+        Planned {
+            operation: Operation::Read { start, blocks: Blocks(blocks) },
+            meaning: Meaning::Read { start, expected },
+        }
+    }
+
+    /// A zone with something in it: a full one, or one that is being written.
+    fn reset(&mut self) -> Planned {
+        let full = self.prng.chance(3, 4).then(|| self.pick(|_, history| history.is_full())).flatten();
+        let Some(zone) = full.or_else(|| self.pick(|_, history| history.pointer() > 0 || history.is_full())) else {
+            return flush();
+        };
+        self.opened.remove(&zone);
+        let change = self.zones.get_mut(&zone).expect("the host has the zone").reset();
+        self.manage(zone, ZoneAction::Reset, Some(change))
+    }
+
+    fn finish(&mut self) -> Planned {
+        let Some(zone) = self.pick(|_, history| !history.is_full()) else { return self.reset() };
+        self.opened.remove(&zone);
+        let change = self.zones.get_mut(&zone).expect("the host has the zone").finish();
+        self.manage(zone, ZoneAction::Finish, Some(change))
+    }
+
+    fn open(&mut self) -> Planned {
+        let Some(zone) = self.writable() else { return self.reset() };
+        if self.zones[&zone].pointer() == 0 {
+            self.opened.insert(zone);
+        }
+        self.manage(zone, ZoneAction::Open { zrwa: false }, None)
+    }
+
+    fn close(&mut self) -> Planned {
+        match self.pick(|_, history| !history.is_full() && history.pointer() > 0) {
+            Some(zone) => self.manage(zone, ZoneAction::Close, None),
+            None => flush(),
+        }
+    }
+
+    fn manage(&self, zone: u32, action: ZoneAction, change: Option<Change>) -> Planned {
+        let operation = Operation::ManageZones { action, target: ZoneTarget::Zone(self.start(zone)) };
+        let meaning = change.map_or(Meaning::Nothing, |change| Meaning::Zone { zone, change, blocks: 0, placed: None });
+        Planned { operation, meaning }
+    }
+}
+
+impl Load for ZoneLoad {
+    fn next(&mut self) -> Planned {
+        match self.prng.below(100) {
+            0..40 => self.write(Way::Write),
+            40..70 => self.write(Way::Append),
+            70..73 => self.write(Way::Zeros),
+            73..86 => self.read(),
+            86..90 => self.reset(),
+            90..92 => self.finish(),
+            92..95 => self.open(),
+            95..97 => self.close(),
+            _ => flush(),
+        }
+    }
+
+    fn acknowledge(&mut self, meaning: &Meaning) {
+        if let Meaning::Zone { zone, change, .. } = meaning {
+            self.zones.get_mut(zone).expect("the host has the zone").acknowledge(*change);
+        }
+    }
+}
+
+fn flush() -> Planned {
+    Planned { operation: Operation::Flush, meaning: Meaning::Nothing }
+}

@@ -1,0 +1,148 @@
+//! Blocks that are overwritten in place.
+
+use std::collections::BTreeMap;
+
+use super::Mismatch;
+use crate::stamp::Contents;
+
+/// Everything that was asked of the blocks of a conventional namespace since they were last looked at.
+#[derive(Clone, Debug)]
+pub struct PlainHistory {
+    /// The last acknowledged contents, in the order of submission.
+    kept: Vec<Contents>,
+    /// What was submitted after that, in its order: each write with its number.
+    under_way: BTreeMap<u64, Vec<(u64, Contents)>>,
+    next: u64,
+}
+
+impl PlainHistory {
+    /// So many blocks, none of them ever written.
+    #[must_use]
+    pub fn new(blocks: u64) -> PlainHistory {
+        PlainHistory { kept: vec![Contents::Zeros; blocks as usize], under_way: BTreeMap::new(), next: 0 }
+    }
+
+    /// How many blocks.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.kept.len() as u64
+    }
+
+    /// Blocks are overwritten; returns the write's number, for its acknowledgement.
+    pub fn write(&mut self, first: u64, blocks: u64, contents: Contents) -> u64 {
+        self.next += 1;
+        for block in first..first + blocks {
+            self.under_way.entry(block).or_default().push((self.next, contents));
+        }
+        self.next
+    }
+
+    /// A write was acknowledged: what was submitted before it is gone.
+    pub fn acknowledge(&mut self, write: u64, first: u64, blocks: u64) {
+        for block in first..first + blocks {
+            let Some(writes) = self.under_way.get_mut(&block) else { continue };
+            // Absent when a later one has been acknowledged already.
+            let Some(place) = writes.iter().position(|&(number, _)| number == write) else { continue };
+            self.kept[block as usize] = writes[place].1;
+            writes.drain(..=place);
+            if writes.is_empty() {
+                self.under_way.remove(&block);
+            }
+        }
+    }
+
+    /// What a read that is submitted now must return.
+    #[must_use]
+    pub fn expected(&self, block: u64) -> Contents {
+        let last = self.under_way.get(&block).and_then(|writes| writes.last());
+        last.map_or(self.kept[block as usize], |&(_, contents)| contents)
+    }
+
+    /// Whether a block may hold this after a crash.
+    ///
+    /// # Errors
+    /// What it may hold.
+    pub fn check(&self, block: u64, found: Contents) -> Result<(), Mismatch> {
+        let kept = self.kept[block as usize];
+        let under_way = self.under_way.get(&block).map_or(&[][..], |writes| &writes[..]);
+        if found == kept || under_way.iter().any(|&(_, contents)| contents == found) {
+            return Ok(());
+        }
+        let mut expected = kept.to_string();
+        for (_, contents) in under_way {
+            expected += &format!(", or {contents}");
+        }
+        Err(Mismatch::new(Some(block), expected, found))
+    }
+
+    /// Goes on from what was found, which from now on must stay.
+    ///
+    /// # Panics
+    /// When that is not as many blocks as there are.
+    pub fn settle(&mut self, found: Vec<Contents>) {
+        assert_eq!(found.len(), self.kept.len(), "every block was looked at");
+        self.kept = found;
+        self.under_way.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stamp::Sequence;
+
+    const OLD: Contents = Contents::Write(Sequence(1));
+    const NEW: Contents = Contents::Write(Sequence(2));
+    const NEWER: Contents = Contents::Write(Sequence(3));
+
+    fn acknowledged() -> PlainHistory {
+        let mut history = PlainHistory::new(4);
+        let write = history.write(1, 2, OLD);
+        history.acknowledge(write, 1, 2);
+        history
+    }
+
+    #[test]
+    fn an_acknowledged_block_holds_what_was_written() {
+        let history = acknowledged();
+        history.check(1, OLD).unwrap();
+        let lost = history.check(1, Contents::Zeros).unwrap_err();
+        assert_eq!((lost.block, lost.found.as_str()), (Some(1), "zeros"));
+        history.check(0, Contents::Zeros).unwrap();
+        history.check(0, OLD).unwrap_err();
+    }
+
+    #[test]
+    fn a_block_that_was_being_overwritten_is_old_or_new_and_nothing_else() {
+        let mut history = acknowledged();
+        history.write(2, 1, NEW);
+        history.check(2, OLD).unwrap();
+        history.check(2, NEW).unwrap();
+        history.check(1, NEW).unwrap_err();
+        for found in [Contents::Zeros, Contents::Torn(Sequence(2)), Contents::Foreign] {
+            history.check(2, found).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_out_of_turn_covers_what_was_submitted_before_it() {
+        let mut history = acknowledged();
+        let first = history.write(1, 1, NEW);
+        let second = history.write(1, 1, NEWER);
+        assert_eq!(history.expected(1), NEWER);
+        history.acknowledge(second, 1, 1);
+        history.acknowledge(first, 1, 1);
+        history.check(1, NEWER).unwrap();
+        history.check(1, NEW).unwrap_err();
+        history.check(1, OLD).unwrap_err();
+    }
+
+    #[test]
+    fn what_was_found_once_must_stay() {
+        let mut history = acknowledged();
+        history.write(1, 1, NEW);
+        history.settle(vec![Contents::Zeros, NEW, OLD, Contents::Zeros]);
+        history.check(1, NEW).unwrap();
+        history.check(1, OLD).unwrap_err();
+    }
+}

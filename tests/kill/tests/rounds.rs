@@ -1,0 +1,56 @@
+//! A few rounds, with the program.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use zonda_kill::{Launcher, Run, Trouble, program};
+
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| program(None).expect("zonda is there or can be built"));
+
+/// Serves what it is told to; at each start after the first, the image is again what it was before.
+const FORGETFUL: &str = r#"#!/bin/sh
+if [ "$1" = serve ]; then
+    if [ -d before ]; then rm -r zoned && cp -r before zoned; else cp -r zoned before; fi
+fi
+exec PROGRAM "$@"
+"#;
+
+fn three_rounds(epoll: bool) {
+    let directory = tempfile::tempdir().expect("there is room for images");
+    let launcher = Launcher { program: PROGRAM.clone(), directory: directory.path().to_owned(), epoll };
+    let mut run = Run::new(launcher, 1).expect("images can be made");
+    for round in 0..3 {
+        run.round(round, &mut |line| println!("{line}")).expect("nothing is lost");
+    }
+    let summary = run.summary();
+    assert_eq!((summary.rounds, summary.kills), (3, 3));
+    assert!(summary.tally.writes > 0, "{summary:?}");
+}
+
+#[test]
+fn three_kills_under_load_lose_nothing() {
+    three_rounds(false);
+}
+
+#[test]
+fn three_kills_of_a_server_on_epoll_lose_nothing() {
+    three_rounds(true);
+}
+
+#[test]
+fn a_server_that_forgets_is_found_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let forgetful = directory.path().join("forgetful");
+    let text = FORGETFUL.replace("PROGRAM", PROGRAM.to_str().unwrap());
+    fs::write(&forgetful, text).unwrap();
+    fs::set_permissions(&forgetful, Permissions::from_mode(0o700)).unwrap();
+    let launcher = Launcher { program: forgetful, directory: directory.path().to_owned(), epoll: false };
+    let mut run = Run::new(launcher, 2).unwrap();
+    // A first load may be too short for an acknowledgement.
+    let trouble = (0..3).find_map(|round| run.round(round, &mut |_| {}).err());
+    let Some(Trouble::Lost(losses)) = trouble else { panic!("{trouble:?}") };
+    assert!(losses[0].place.starts_with("zoned namespace, zone "), "{}", losses[0]);
+    assert!(losses[0].expected.contains("write pointer") || losses[0].expected == "a full zone", "{}", losses[0]);
+}
