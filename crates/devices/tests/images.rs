@@ -114,7 +114,7 @@ struct SmallDisk(TempDir);
 
 impl SmallDisk {
     fn new(bytes: u64) -> Option<SmallDisk> {
-        let directory = TempDir::new().unwrap();
+        let directory = TempDir::new().expect("there is room for a directory");
         let size = format!("size={bytes}");
         let status = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "zonda"]).arg(directory.path()).status();
         status.is_ok_and(|status| status.success()).then_some(SmallDisk(directory))

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use zonda_chap::Secret;
 use zonda_devices::{Drive, FileBacked, MemoryDrive, Model, PacedDrive, random};
 use zonda_image::RecoveryReport;
 use zonda_nvme::identify::NamespaceIdentity;
@@ -98,8 +97,8 @@ fn access(hosts: Option<&[HostPlan]>) -> HostAccess {
     let Some(hosts) = hosts else { return HostAccess::Any };
     let entries = hosts.iter().map(|host| HostEntry {
         nqn: host.nqn.clone(),
-        secret: host.secret.as_ref().map(Secret::clone),
-        controller_secret: host.controller_secret.as_ref().map(Secret::clone),
+        secret: host.secret.clone(),
+        controller_secret: host.controller_secret.clone(),
     });
     HostAccess::Hosts(entries.collect())
 }

@@ -39,7 +39,7 @@ impl Collector for SnapshotCollector {
         let snapshot = &self.0;
         let to = &mut encoder;
         let uptime = snapshot.uptime_ns as f64 / 1e9;
-        gauge(to, "uptime", "Since the server started", Some(Unit::Seconds), [(vec![], uptime)])?;
+        gauge(to, "uptime", "Since the server started", Some(&Unit::Seconds), [(vec![], uptime)])?;
         gauge(to, "connections", "Connections of hosts", None, [(vec![], snapshot.connections as f64)])?;
         let traffic = &snapshot.traffic;
         let counts = [
@@ -47,8 +47,8 @@ impl Collector for SnapshotCollector {
             ("connections_refused", "Connections turned away", None, traffic.connections_refused),
             ("protocol_errors", "Connections that a violation of the protocol ended", None, traffic.protocol_errors),
             ("authentication_failures", "Hosts that gave no right secret", None, traffic.authentication_failures),
-            ("received", "Bytes from hosts", Some(Unit::Bytes), traffic.received_bytes),
-            ("sent", "Bytes to hosts", Some(Unit::Bytes), traffic.sent_bytes),
+            ("received", "Bytes from hosts", Some(&Unit::Bytes), traffic.received_bytes),
+            ("sent", "Bytes to hosts", Some(&Unit::Bytes), traffic.sent_bytes),
         ];
         for (name, help, unit, count) in counts {
             counter(to, name, help, unit, [(vec![], count)])?;
@@ -85,11 +85,11 @@ fn namespaces(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Resul
     });
     gauge(to, "zones", "Zones in each state", None, states)?;
     type Figure = fn(&NamespaceSnapshot) -> Option<f64>;
-    let gauges: [(&str, &str, Option<Unit>, Figure); 9] = [
+    let gauges: [(&str, &str, Option<&Unit>, Figure); 9] = [
         ("active_zones", "Zones that hold an active resource", None, |n| Some(f64::from(n.active_zones))),
         ("active_zones_max", "Zones that may be active", None, |n| n.max_active_zones.map(f64::from)),
         ("open_zones", "Zones that hold an open resource", None, |n| Some(f64::from(n.open_zones))),
-        ("written", "Bytes below write pointers", Some(Unit::Bytes), |n| Some(n.written_bytes as f64)),
+        ("written", "Bytes below write pointers", Some(&Unit::Bytes), |n| Some(n.written_bytes as f64)),
         ("outstanding_commands", "Commands in the drive", None, |n| Some(n.outstanding as f64)),
         ("dlwa", "Device-level write amplification of the drive's life", None, |n| Some(n.life.as_ref()?.dlwa)),
         ("zone_erases_min", "Erases of the least worn zone", None, |n| Some(n.life.as_ref()?.erases_min as f64)),
@@ -101,15 +101,15 @@ fn namespaces(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Resul
         gauge(to, name, help, unit, points)?;
     }
     type Count = fn(&NamespaceSnapshot) -> Option<u64>;
-    let counts: [(&str, &str, Option<Unit>, Count); 5] = [
+    let counts: [(&str, &str, Option<&Unit>, Count); 5] = [
         ("media_errors", "Failures inside the drive", None, |n| Some(n.media_errors)),
-        ("life_host_write", "Bytes that hosts wrote in the drive's life", Some(Unit::Bytes), |n| {
+        ("life_host_write", "Bytes that hosts wrote in the drive's life", Some(&Unit::Bytes), |n| {
             Some(n.life.as_ref()?.host_write_bytes)
         }),
-        ("life_device_write", "Bytes that the drive wrote of its own accord", Some(Unit::Bytes), |n| {
+        ("life_device_write", "Bytes that the drive wrote of its own accord", Some(&Unit::Bytes), |n| {
             Some(n.life.as_ref()?.device_write_bytes)
         }),
-        ("life_host_read", "Bytes that hosts read in the drive's life", Some(Unit::Bytes), |n| {
+        ("life_host_read", "Bytes that hosts read in the drive's life", Some(&Unit::Bytes), |n| {
             Some(n.life.as_ref()?.host_read_bytes)
         }),
         ("life_zone_resets", "Zones reset in the drive's life", None, |n| Some(n.life.as_ref()?.zone_resets)),
@@ -136,7 +136,7 @@ fn commands(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result 
     let counts = by_kind().map(|(labels, command)| (labels, command.count));
     counter(to, "commands", "Commands that succeeded", None, counts)?;
     let bytes = by_kind().map(|(labels, command)| (labels, command.bytes));
-    counter(to, "command", "Bytes that commands moved", Some(Unit::Bytes), bytes)?;
+    counter(to, "command", "Bytes that commands moved", Some(&Unit::Bytes), bytes)?;
     let help = "From a command's being taken by the drive to its completion";
     let mut family = to.encode_descriptor("command_latency", help, Some(&Unit::Seconds), MetricType::Histogram)?;
     for (labels, command) in by_kind() {
@@ -157,10 +157,10 @@ fn gauge<'a>(
     to: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    unit: Option<Unit>,
+    unit: Option<&Unit>,
     points: impl IntoIterator<Item = (Labels<'a>, f64)>,
 ) -> fmt::Result {
-    let mut family = to.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+    let mut family = to.encode_descriptor(name, help, unit, MetricType::Gauge)?;
     for (labels, value) in points {
         ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
     }
@@ -171,10 +171,10 @@ fn counter<'a>(
     to: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    unit: Option<Unit>,
+    unit: Option<&Unit>,
     points: impl IntoIterator<Item = (Labels<'a>, u64)>,
 ) -> fmt::Result {
-    let mut family = to.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
+    let mut family = to.encode_descriptor(name, help, unit, MetricType::Counter)?;
     for (labels, value) in points {
         ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
     }

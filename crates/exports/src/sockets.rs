@@ -217,7 +217,7 @@ impl Sockets {
     fn on_done(&mut self, done: Done) -> Option<SocketEvent> {
         match done.token & KIND {
             ACCEPT => self.on_accept((done.token & !KIND) as usize, done.result),
-            SEND => self.on_sent(ConnectionId(done.token & !KIND), done.result, done.bytes),
+            SEND => self.on_sent(ConnectionId(done.token & !KIND), done.result.is_ok(), done.bytes),
             _ => self.on_received(ConnectionId(done.token), done.result, done.bytes),
         }
     }
@@ -246,17 +246,17 @@ impl Sockets {
         }
     }
 
-    fn on_sent(&mut self, connection: ConnectionId, result: io::Result<Outcome>, bytes: u64) -> Option<SocketEvent> {
+    fn on_sent(&mut self, connection: ConnectionId, is_well: bool, bytes: u64) -> Option<SocketEvent> {
         self.sent_bytes += bytes;
         let entry = self.connections.get_mut(&connection)?;
         entry.sends_under_way -= 1;
         if entry.is_leaving {
-            if (entry.sends_under_way == 0 && !entry.is_lingering) || result.is_err() {
+            if (entry.sends_under_way == 0 && !entry.is_lingering) || !is_well {
                 self.cut(connection);
             }
             return None;
         }
-        if result.is_err() {
+        if !is_well {
             self.cut(connection);
             return Some(SocketEvent::Gone { connection });
         }
