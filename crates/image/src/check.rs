@@ -75,10 +75,9 @@ pub struct CheckReport {
 pub fn check(files: &mut dyn Files, progress: &mut dyn FnMut(CheckProgress)) -> Result<CheckReport, ImageError> {
     let loaded = load(files)?;
     let mut report = CheckReport { clean: loaded.clean, ..CheckReport::default() };
-    for (file, good) in [
-        (ImageFile::Superblock, loaded.superblock_copies_good),
-        (ImageFile::State, loaded.checkpoint_copies_good),
-    ] {
+    for (file, good) in
+        [(ImageFile::Superblock, loaded.superblock_copies_good), (ImageFile::State, loaded.checkpoint_copies_good)]
+    {
         if good != [true; 2] {
             report.add(Finding::Copy { file });
         }

@@ -78,6 +78,7 @@ pub(crate) fn load(files: &mut dyn Files) -> Result<Loaded, ImageError> {
     if !clean {
         loaded.read_journal(files)?;
     }
+    loaded.check_entries()?;
     Ok(loaded)
 }
 
@@ -97,10 +98,8 @@ fn read_checkpoint(
             }
         }
     }
-    let damaged = || ImageError::Damaged {
-        file: ImageFile::State,
-        what: "both copies of the checkpoint are damaged".into(),
-    };
+    let damaged =
+        || ImageError::Damaged { file: ImageFile::State, what: "both copies of the checkpoint are damaged".into() };
     let (checkpoint, slot) = best.ok_or_else(damaged)?;
     Ok((checkpoint, slot, good))
 }
@@ -159,6 +158,18 @@ impl Loaded {
         self.logged.push(Logged { zone, generation, first, blocks, tags, data });
     }
 
+    /// No zone is as no drive of this geometry leaves one, whatever its checksum says.
+    fn check_entries(&self) -> Result<(), ImageError> {
+        let geometry = &self.spec.geometry;
+        for (zone, entry) in (0..).zip(&self.ledger.entries) {
+            if !entry.is_possible(zone, geometry) {
+                let what = format!("zone {zone} is in a state that this drive does not have");
+                return Err(ImageError::Damaged { file: ImageFile::State, what });
+            }
+        }
+        Ok(())
+    }
+
     /// Whether zones and blocks of a record exist.
     fn possible(&self, record: &Record<'_>) -> bool {
         let capacity = self.layout.capacity;
@@ -174,6 +185,10 @@ impl Loaded {
                     && record.a.max(record.b) <= capacity
                     && record.a + record.b <= capacity
                     && (record.kind == Kind::Zeros || record.payload[0].len() as u64 == contents)
+            }
+            Kind::Extension => {
+                let payload = record.payload.first().map_or(0, |extension| extension.len() as u64);
+                record.zone < self.layout.zones && payload == self.layout.extension_bytes
             }
             _ => record.zone < self.layout.zones && record.a.max(record.b) <= capacity,
         }

@@ -126,14 +126,7 @@ impl Chunk {
 }
 
 /// Puts what the journal holds of a range over what was read of it. Later records go over earlier ones.
-fn lay_over(
-    bytes: &mut [u8],
-    unit: u64,
-    zone: u32,
-    first: u64,
-    logged: &[Logged],
-    part: impl Fn(&Logged) -> &Vec<u8>,
-) {
+fn lay_over(bytes: &mut [u8], unit: u64, zone: u32, first: u64, logged: &[Logged], part: impl Fn(&Logged) -> &Vec<u8>) {
     let end = first + bytes.len() as u64 / unit;
     for record in logged.iter().filter(|logged| logged.zone == zone) {
         let source = part(record);

@@ -27,6 +27,8 @@ use super::crc;
 use super::entry::{ENTRY_BYTES, Entry, Ledger};
 use super::layout::Layout;
 
+/// The greatest sequence number that is believed: one a nanosecond is a century and a half.
+const SEQUENCE_MAX: u64 = 1 << 62;
 /// Bytes before the entries.
 pub(crate) const SLOT_HEADER_BYTES: usize = 4096;
 
@@ -95,11 +97,15 @@ pub(crate) fn encode(layout: &Layout, uuid: &[u8; 16], sequence: u64, clean: boo
 /// [`ImageError::OtherImage`] for a good copy of another image.
 pub(crate) fn decode(layout: &Layout, uuid: &[u8; 16], bytes: &[u8]) -> Result<Option<Checkpoint>, ImageError> {
     let Ok((header, _)) = Header::read_from_prefix(bytes) else { return Ok(None) };
-    if header.magic != MAGIC || bytes.len() < SLOT_HEADER_BYTES || crc(&bytes[4..SLOT_HEADER_BYTES]) != header.sum.get() {
+    if header.magic != MAGIC || bytes.len() < SLOT_HEADER_BYTES || crc(&bytes[4..SLOT_HEADER_BYTES]) != header.sum.get()
+    {
         return Ok(None);
     }
     if header.uuid != *uuid {
         return Err(ImageError::OtherImage { file: ImageFile::State });
+    }
+    if header.sequence.get() > SEQUENCE_MAX {
+        return Ok(None);
     }
     if bytes.len() as u64 != layout.checkpoint_bytes() || crc(&bytes[SLOT_HEADER_BYTES..]) != header.body_sum.get() {
         return Ok(None);

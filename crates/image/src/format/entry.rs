@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zonda_zoned::Geometry;
 
 use super::record::{FlushedPointer, Kind, Record};
 
@@ -127,6 +128,28 @@ impl Entry {
         zerocopy::transmute!(raw)
     }
 
+    /// Whether a zone of this geometry can come to be so.
+    pub(crate) fn is_possible(&self, zone: u32, geometry: &Geometry) -> bool {
+        let is_special = self.has_zrwa || self.had_zrwa || self.has_extension || self.kept != Kept::Writable;
+        if zone < geometry.conventional_zone_count {
+            return !is_special;
+        }
+        if self.has_zrwa && !(self.had_zrwa && self.kept == Kept::Writable) {
+            return false;
+        }
+        if self.has_extension && geometry.descriptor_extension_bytes == 0 {
+            return false;
+        }
+        match geometry.zrwa {
+            None => !self.had_zrwa,
+            Some(zrwa) if self.had_zrwa => {
+                self.pointer.is_multiple_of(zrwa.flush_granularity_blocks.0)
+                    && self.written <= self.pointer.saturating_add(zrwa.size_blocks.0)
+            }
+            Some(_) => true,
+        }
+    }
+
     /// Reads an entry; `None` where no program writes such.
     pub(crate) fn decode(bytes: &[u8], capacity: u64) -> Option<Entry> {
         let raw = RawEntry::read_from_bytes(bytes).ok()?;
@@ -152,6 +175,11 @@ impl Entry {
     }
 }
 
+/// Counters come from files: the largest number stays what it is.
+fn add(counter: &mut u64, more: u64) {
+    *counter = counter.saturating_add(more);
+}
+
 impl Ledger {
     pub(crate) fn new(zones: u32) -> Ledger {
         Ledger { entries: vec![Entry::default(); zones as usize], ..Ledger::default() }
@@ -168,12 +196,12 @@ impl Ledger {
     }
 
     fn apply_flush(&mut self, record: &Record<'_>) {
-        self.counters.host_written_blocks += record.a;
-        self.counters.host_read_blocks += record.b;
+        add(&mut self.counters.host_written_blocks, record.a);
+        add(&mut self.counters.host_read_blocks, record.b);
         for FlushedPointer { zone, generation, pointer } in record.pointers() {
             let entry = &mut self.entries[zone as usize];
             if entry.generation == generation && pointer > entry.durable {
-                self.counters.host_written_blocks += entry.uncounted(pointer);
+                add(&mut self.counters.host_written_blocks, entry.uncounted(pointer));
                 entry.durable = pointer;
             }
         }
@@ -185,15 +213,15 @@ impl Ledger {
         match record.kind {
             Kind::Reset => {
                 let erased = u32::from(record.a > 0);
-                self.counters.host_written_blocks += entry.uncounted(record.a);
-                self.counters.erases += u64::from(erased);
+                add(&mut self.counters.host_written_blocks, entry.uncounted(record.a));
+                add(&mut self.counters.erases, u64::from(erased));
                 let generation = entry.generation.wrapping_add(1);
-                *entry = Entry { generation, wear: entry.wear + erased, ..Entry::default() };
+                *entry = Entry { generation, wear: entry.wear.saturating_add(erased), ..Entry::default() };
                 self.extensions.remove(&zone);
             }
             Kind::Finish => {
-                self.counters.host_written_blocks += entry.uncounted(record.a);
-                self.counters.padding_blocks += record.c;
+                add(&mut self.counters.host_written_blocks, entry.uncounted(record.a));
+                add(&mut self.counters.padding_blocks, record.c);
                 entry.kept = Kept::Finished;
                 entry.finished = true;
                 entry.has_zrwa = false;
@@ -210,7 +238,7 @@ impl Ledger {
                 entry.has_zrwa = false;
             }
             Kind::Offline => {
-                self.counters.host_written_blocks += entry.uncounted(record.a);
+                add(&mut self.counters.host_written_blocks, entry.uncounted(record.a));
                 entry.durable = entry.durable.max(record.a);
                 entry.kept = Kept::Offline;
                 (entry.has_zrwa, entry.has_extension) = (false, false);

@@ -205,11 +205,7 @@ impl<'a> Record<'a> {
         let mut bytes = BytesMut::with_capacity(HEADER_BYTES + self.payload[0].len());
         bytes.extend_from_slice(header.as_bytes());
         bytes.extend_from_slice(self.payload[0]);
-        Encoded {
-            head: bytes.freeze(),
-            padding: self.length() - HEADER_BYTES - payload_length,
-            sum: header.sum.get(),
-        }
+        Encoded { head: bytes.freeze(), padding: self.length() - HEADER_BYTES - payload_length, sum: header.sum.get() }
     }
 
     /// Reads the record at the start of `bytes`, if there is one of this epoch.
@@ -269,11 +265,8 @@ impl<'a> Record<'a> {
 
 impl FlushedPointer {
     pub(crate) fn encode(self, into: &mut Vec<u8>) {
-        let raw = RawPointer {
-            zone: self.zone.into(),
-            generation: self.generation.into(),
-            pointer: self.pointer.into(),
-        };
+        let raw =
+            RawPointer { zone: self.zone.into(), generation: self.generation.into(), pointer: self.pointer.into() };
         into.extend_from_slice(raw.as_bytes());
     }
 }

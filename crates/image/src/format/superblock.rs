@@ -152,8 +152,10 @@ pub(crate) fn read(files: &mut dyn Files) -> Result<Superblock, ImageError> {
 }
 
 fn decode(copy: &[u8]) -> Result<ImageSpec, ImageError> {
-    let damaged =
-        || ImageError::Damaged { file: ImageFile::Superblock, what: "both copies of the superblock are damaged".into() };
+    let damaged = || ImageError::Damaged {
+        file: ImageFile::Superblock,
+        what: "both copies of the superblock are damaged".into(),
+    };
     let (header, rest) = Header::read_from_prefix(copy).map_err(|_| damaged())?;
     if header.magic != MAGIC {
         return Err(ImageError::NotAnImage);

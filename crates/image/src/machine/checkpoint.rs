@@ -132,13 +132,8 @@ impl Image {
             self.note_last_pointers();
         }
         let sequence = self.checkpointing.sequence + 1;
-        self.checkpointing.copy = checkpoint::encode(
-            &self.layout,
-            &self.spec.uuid,
-            sequence,
-            self.checkpointing.clean,
-            &self.ledger,
-        );
+        self.checkpointing.copy =
+            checkpoint::encode(&self.layout, &self.spec.uuid, sequence, self.checkpointing.clean, &self.ledger);
         self.checkpointing.blocked = true;
         self.write_copy(0);
     }

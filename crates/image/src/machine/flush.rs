@@ -132,7 +132,9 @@ impl Image {
             .iter()
             .filter(|(_, part)| {
                 let overwrites = matches!(part.work, Work::Overwrite { .. });
-                overwrites && part.zone < self.layout.conventional && !matches!(part.stage, Stage::Waiting | Stage::Held)
+                overwrites
+                    && part.zone < self.layout.conventional
+                    && !matches!(part.stage, Stage::Waiting | Stage::Held)
             })
             .map(|(index, _)| index)
             .collect();

@@ -27,7 +27,12 @@ impl Image {
             assert!(run.failed.is_none() || !run.order.is_empty(), "zone {zone} failed without a write");
             let entry = &self.ledger.entries[zone];
             if zone >= self.layout.conventional as usize && !entry.had_zrwa && entry.kept != Kept::Offline {
-                assert!(entry.durable <= run.on_file, "zone {zone}: synced to {}, on file {}", entry.durable, run.on_file);
+                assert!(
+                    entry.durable <= run.on_file,
+                    "zone {zone}: synced to {}, on file {}",
+                    entry.durable,
+                    run.on_file
+                );
             }
         }
         let unreleased = self.parts.iter().filter(|(_, part)| !part.released).count();

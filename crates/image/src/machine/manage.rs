@@ -15,17 +15,17 @@ impl Image {
     pub(super) fn take_management(
         &mut self,
         id: CommandId,
-        action: ZoneAction,
+        action: &ZoneAction,
         target: ZoneTarget,
     ) -> Result<(), Status> {
-        let before = self.snapshots(&action, target);
+        let before = self.snapshots(action, target);
         let mut effects = std::mem::take(&mut self.zone_effects);
         effects.clear();
-        let result = self.table.manage(&action, target, &mut effects);
+        let result = self.table.manage(action, target, &mut effects);
         if result.is_ok() {
             let command = self.begin_command(id, Outcome::None);
             for effect in &effects {
-                self.take_effect(command, effect, &action, &before);
+                self.take_effect(command, effect, action, &before);
             }
             self.wait_for_others(command, target, &effects);
             self.end_one(command, Status::Success);
@@ -48,19 +48,15 @@ impl Image {
         };
         let all = target == ZoneTarget::All;
         zones
-            .filter(|&zone| !all || !matches!(self.table.zone(ZoneIndex(zone)).state, ZoneState::Empty | ZoneState::Offline))
+            .filter(|&zone| {
+                !all || !matches!(self.table.zone(ZoneIndex(zone)).state, ZoneState::Empty | ZoneState::Offline)
+            })
             .map(|zone| (zone, self.table.snapshot(ZoneIndex(zone))))
             .collect()
     }
 
     /// What changed in one zone becomes a part.
-    fn take_effect(
-        &mut self,
-        command: u32,
-        effect: &ZoneEffect,
-        action: &ZoneAction,
-        before: &[(u32, ZoneSnapshot)],
-    ) {
+    fn take_effect(&mut self, command: u32, effect: &ZoneEffect, action: &ZoneAction, before: &[(u32, ZoneSnapshot)]) {
         // What the controller does beside the action needs no record, and nobody waits for it.
         let beside = match effect {
             ZoneEffect::Closed { .. } => !matches!(action, ZoneAction::Close),
@@ -72,13 +68,13 @@ impl Image {
         }
         let zone = effect.zone().0;
         let view = self.table.zone(effect.zone());
-        let zrwa = matches!(
-            action,
-            ZoneAction::Open { zrwa: true } | ZoneAction::SetDescriptorExtension { zrwa: true, .. }
-        );
+        let zrwa =
+            matches!(action, ZoneAction::Open { zrwa: true } | ZoneAction::SetDescriptorExtension { zrwa: true, .. });
         let (kind, steps): (Option<Kind>, &'static [Step]) = match effect {
             ZoneEffect::Opened { .. } if zrwa => (Some(Kind::Zrwa), &[Step::Punch, Step::Sync, Step::Record]),
-            ZoneEffect::ExtensionSet { .. } if zrwa => (Some(Kind::Extension), &[Step::Punch, Step::Sync, Step::Record]),
+            ZoneEffect::ExtensionSet { .. } if zrwa => {
+                (Some(Kind::Extension), &[Step::Punch, Step::Sync, Step::Record])
+            }
             ZoneEffect::ExtensionSet { .. } => (Some(Kind::Extension), &[Step::Record]),
             ZoneEffect::Finished { .. } => (Some(Kind::Finish), &[Step::Sync, Step::Record]),
             ZoneEffect::Reset { .. } => (Some(Kind::Reset), &[Step::Record, Step::Punch]),
@@ -104,6 +100,7 @@ impl Image {
             written,
             zrwa,
             extension,
+            degrades: false,
             undo: snapshot
                 .filter(|_| kind.is_some())
                 .map(|snapshot| Box::new(Undo { snapshot, generation, ledger: None })),
@@ -166,7 +163,7 @@ impl Image {
             (Kind::ReadOnly, &[Step::Record])
         };
         let (pointer, written) = (before.write_pointer_blocks.0, before.written_blocks.0);
-        let manage = Manage { kind: Some(kind), steps, pointer, written, ..Manage::waiting() };
+        let manage = Manage { kind: Some(kind), steps, pointer, written, degrades: true, ..Manage::waiting() };
         let generation = self.zones[zone as usize].generation;
         let index = self.add_manage(NOBODY, zone, generation, manage, false);
         self.releasing.push(index);
@@ -220,41 +217,24 @@ impl Image {
             self.flush.sync_failed();
         }
         // What was recorded has happened: without its hole a zone only takes up space.
-        let Work::Manage(manage) = &mut self.parts[index].work else { unreachable!("management") };
         if failed && !recorded {
             self.undo(index);
             return;
         }
-        manage.at += 1;
+        self.manage_mut(index).at += 1;
         self.next_step(index);
     }
 
     fn record_management(&mut self, index: u32) {
+        let record = self.record_of(index);
         let part = &mut self.parts[index];
         part.stage = Stage::Journal;
-        let (zone, generation) = (part.zone, part.generation);
-        let Work::Manage(manage) = &mut part.work else { unreachable!("management") };
-        let kind = manage.kind.expect("a record has a kind");
-        let mut record = OwnRecord::new(kind, zone, generation);
-        let had_zrwa = self.ledger.entries[zone as usize].had_zrwa;
-        let on_file = self.zones[zone as usize].on_file;
-        let (pointer, written) = if had_zrwa { (manage.pointer, manage.written) } else { (on_file, on_file) };
-        let padding = if written == 0 { 0 } else { self.layout.capacity - written };
-        match kind {
-            Kind::Reset | Kind::Offline => record.a = written,
-            Kind::Finish => (record.a, record.b, record.c) = (pointer, written, padding),
-            Kind::ReadOnly | Kind::Commit => (record.a, record.b) = (pointer, written),
-            Kind::Extension => {
-                record.a = u64::from(manage.zrwa);
-                record.head = manage.extension.to_vec().into();
-            }
-            _ => {}
-        }
+        let (kind, zone, padding) = (record.kind, part.zone, record.c);
         let ledger = LedgerUndo {
             entry: self.ledger.entries[zone as usize],
             extension: self.ledger.extensions.get(&zone).cloned(),
             counters_added: Counters::default(),
-            on_file,
+            on_file: self.zones[zone as usize].on_file,
         };
         let before = self.ledger.counters;
         self.push_record(record, index);
@@ -265,9 +245,40 @@ impl Image {
             self.zones[zone as usize].on_file = 0;
         }
         let counters_added = self.ledger.counters.minus(&before);
-        let Work::Manage(manage) = &mut self.parts[index].work else { unreachable!("management") };
-        if let Some(undo) = &mut manage.undo {
+        if let Some(undo) = &mut self.manage_mut(index).undo {
             undo.ledger = Some(LedgerUndo { counters_added, ..ledger });
+        }
+    }
+
+    /// What the journal is to hold of a management part.
+    fn record_of(&self, index: u32) -> OwnRecord {
+        let part = &self.parts[index];
+        let Work::Manage(manage) = &part.work else { unreachable!("management") };
+        let kind = manage.kind.expect("a record has a kind");
+        let mut record = OwnRecord::new(kind, part.zone, part.generation);
+        let had_zrwa = self.ledger.entries[part.zone as usize].had_zrwa;
+        let on_file = self.zones[part.zone as usize].on_file;
+        let (pointer, written) = if had_zrwa { (manage.pointer, manage.written) } else { (on_file, on_file) };
+        match kind {
+            Kind::Reset | Kind::Offline => record.a = written,
+            Kind::Finish => {
+                let padding = if written == 0 { 0 } else { self.layout.capacity - written };
+                (record.a, record.b, record.c) = (pointer, written, padding);
+            }
+            Kind::ReadOnly | Kind::Commit => (record.a, record.b) = (pointer, written),
+            Kind::Extension => {
+                record.a = u64::from(manage.zrwa);
+                record.head = manage.extension.to_vec().into();
+            }
+            _ => {}
+        }
+        record
+    }
+
+    fn manage_mut(&mut self, index: u32) -> &mut Manage {
+        match &mut self.parts[index].work {
+            Work::Manage(manage) => manage,
+            _ => unreachable!("management"),
         }
     }
 
@@ -277,8 +288,7 @@ impl Image {
             self.undo(index);
             return;
         }
-        let Work::Manage(manage) = &mut self.parts[index].work else { unreachable!("management") };
-        manage.at += 1;
+        self.manage_mut(index).at += 1;
         self.next_step(index);
     }
 
@@ -297,17 +307,36 @@ impl Image {
 
     /// As [`undo`](Image::undo), of a part that has not begun.
     pub(super) fn refuse_management(&mut self, index: u32) {
+        if self.manage_mut(index).degrades {
+            let record = self.record_of(index);
+            self.push_record(record, NOBODY);
+        }
         self.take_back_management(index);
         self.end_part(index, Status::WriteFault);
+    }
+
+    /// A management part whose ground has gone. What the world did it has done nevertheless.
+    pub(super) fn fail_doomed_management(&mut self, index: u32) {
+        let zone = self.parts[index].zone;
+        let manage = self.manage_mut(index);
+        let state = if manage.kind == Some(Kind::Offline) { ZoneState::Offline } else { ZoneState::ReadOnly };
+        let again = manage.degrades;
+        self.end_part(index, Status::WriteFault);
+        if again {
+            self.degrade_zone(zone, state);
+        }
     }
 
     fn take_back_management(&mut self, index: u32) {
         let part = &mut self.parts[index];
         let zone = part.zone;
         let Work::Manage(manage) = &mut part.work else { unreachable!("management") };
-        // What the world did stays in memory, and comes to the next checkpoint.
         let kind = manage.kind;
-        let Some(undo) = manage.undo.take() else { return };
+        let Some(undo) = manage.undo.take() else {
+            // What the world did stays as it is, and comes to the next checkpoint.
+            self.checkpointing.want();
+            return;
+        };
         if let Some(ledger) = &undo.ledger {
             self.ledger.entries[zone as usize] = ledger.entry;
             self.ledger.counters = self.ledger.counters.minus(&ledger.counters_added);
@@ -364,6 +393,7 @@ impl Manage {
             written: 0,
             zrwa: false,
             extension: Box::default(),
+            degrades: false,
             undo: None,
         }
     }

@@ -40,6 +40,7 @@ impl Image {
                 self.wait_for_resource(index, self.releasing[i]);
             }
         }
+        self.wait_for_mending(index);
         let run = &mut self.zones[zone];
         run.parts.push(index);
         if sequential {
@@ -65,6 +66,24 @@ impl Image {
             Work::Read { .. } => !(only_writes_at_pointer && part.end <= zone.on_file),
             _ => true,
         }
+    }
+
+    /// What reads or deallocates blocks behind a failed write waits until they are taken back. Returns whether it does.
+    fn wait_for_mending(&mut self, index: u32) -> bool {
+        let part = &self.parts[index];
+        let run = &self.zones[part.zone as usize];
+        let Some(failed) = run.failed else { return false };
+        let concerned = matches!(part.work, Work::Read { .. } | Work::Zero { .. });
+        if !concerned || part.generation != failed.generation || part.end <= failed.first {
+            return false;
+        }
+        let behind = |&&other: &&u32| {
+            let part = &self.parts[other];
+            part.generation == failed.generation && part.first >= failed.first && !part.released
+        };
+        let earlier = *run.order.iter().find(behind).expect("the failed write is not released before it is mended");
+        self.wait_for(index, earlier);
+        true
     }
 
     /// A write that fills its zone does so on file once every write before it is there.
@@ -102,6 +121,7 @@ impl Image {
             Work::Read { .. } => self.start_read(index),
             Work::Sequential { .. } => self.start_sequential(index),
             Work::Zero { .. } if self.parts[index].blocks() == 0 => self.end_part(index, Status::Success),
+            Work::Zero { .. } if self.wait_for_mending(index) => {}
             Work::Zero { .. } => self.write_tags(index),
             Work::Overwrite { .. } => self.start_overwrite(index),
             Work::Manage(_) => self.next_step(index),
@@ -134,7 +154,9 @@ impl Image {
             Work::Zero { .. } => {
                 let status = if part.failed { Status::WriteFault } else { Status::Success };
                 self.flush.media_is_dirty();
+                let zone = part.zone;
                 self.end_part(index, status);
+                self.settle(zone);
             }
             Work::Overwrite { .. } => self.on_overwrite_files(index),
             Work::Manage(_) => self.on_step_files(index),
@@ -149,6 +171,7 @@ impl Image {
                 self.settle(self.parts[index].zone);
             }
             Work::Read { .. } => self.end_part(index, Status::InternalError),
+            Work::Manage(_) => self.fail_doomed_management(index),
             _ => self.end_part(index, Status::WriteFault),
         }
     }

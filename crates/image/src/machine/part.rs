@@ -100,6 +100,8 @@ pub(super) struct Manage {
     pub(super) written: u64,
     pub(super) zrwa: bool,
     pub(super) extension: Box<[u8]>,
+    /// No command asked for it: the zone gave up.
+    pub(super) degrades: bool,
     pub(super) undo: Option<Box<Undo>>,
 }
 

@@ -43,7 +43,8 @@ impl Image {
         let part = &self.parts[index];
         let (command, blocks) = (part.command, part.blocks());
         let (block_bytes, tag_bytes) = (self.layout.block_bytes as usize, self.codec.tag_bytes());
-        if data.len() as u64 != blocks * self.layout.block_bytes || tags.len() as u64 != blocks * self.layout.tag_bytes {
+        if data.len() as u64 != blocks * self.layout.block_bytes || tags.len() as u64 != blocks * self.layout.tag_bytes
+        {
             return Status::UnrecoveredReadError;
         }
         let may_be_unwritten = self.may_be_unwritten(part.zone);

@@ -127,7 +127,10 @@ impl Image {
         }
         let mut concerned = order.iter().map(|&index| &self.parts[index]);
         // Those that wait for management in between are not under way, and never will be.
-        if concerned.all(|part| part.generation != failed.generation || part.out == 0) {
+        let written = concerned.all(|part| part.generation != failed.generation || part.out == 0);
+        let mut others = self.zones[zone as usize].parts.iter().map(|&index| &self.parts[index]);
+        let zeroed = others.all(|part| !matches!(part.work, Work::Zero { .. }) || part.out == 0);
+        if written && zeroed {
             self.begin_mending(zone, failed);
         }
     }

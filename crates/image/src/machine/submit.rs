@@ -47,7 +47,7 @@ impl Image {
                 self.take_flush(id);
                 Ok(())
             }
-            Operation::ManageZones { action, target } => self.take_management(id, action, target),
+            Operation::ManageZones { action, target } => self.take_management(id, &action, target),
             Operation::ReportZones { start, filter, extended, partial, descriptors_max } => {
                 self.table.report(start, filter, extended, partial, descriptors_max).map(|report| {
                     let outcome = Outcome::Report(Box::new(report));

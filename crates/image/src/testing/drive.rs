@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use zonda_zoned::reference::{ReferenceDevice, ZoneImage};
 use zonda_zoned::{
-    BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation,
-    Outcome, Payload, PayloadKind, Prng, ReportFilter, Status, ZoneAction, ZoneIndex, ZoneTarget,
+    BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId,
+    Operation, Outcome, Payload, PayloadKind, Prng, ReportFilter, Status, ZoneAction, ZoneIndex, ZoneTarget,
 };
 
 use crate::format::layout::Layout;
@@ -29,7 +29,8 @@ pub(crate) fn spec(geometry: Geometry) -> ImageSpec {
 
 /// Contents of so many blocks that tell which they are.
 fn block(geometry: &Geometry, blocks: u64, mark: u8) -> Payload {
-    let data: Vec<u8> = (0..blocks).flat_map(|i| vec![mark.wrapping_add(i as u8); geometry.block_size_bytes as usize]).collect();
+    let data: Vec<u8> =
+        (0..blocks).flat_map(|i| vec![mark.wrapping_add(i as u8); geometry.block_size_bytes as usize]).collect();
     let metadata = (0..blocks).flat_map(|i| vec![!mark.wrapping_add(i as u8); usize::from(geometry.metadata_bytes)]);
     Payload::Bytes(Box::new(BlockBuffer { data: data.into(), metadata: metadata.collect::<Vec<u8>>().into() }))
 }
@@ -186,7 +187,10 @@ impl Drive {
                 let length = geometry.max_transfer_blocks.0.min(geometry.zone_capacity_blocks.0 - at);
                 let read = self.read(descriptor.start.0 + at, length);
                 for i in 0..length as usize {
-                    blocks.push((Lba(descriptor.start.0 + at + i as u64), read.clone().map(|buffer| nth(&geometry, &buffer, i))));
+                    blocks.push((
+                        Lba(descriptor.start.0 + at + i as u64),
+                        read.clone().map(|buffer| nth(&geometry, &buffer, i)),
+                    ));
                 }
                 at += length;
             }
@@ -195,13 +199,16 @@ impl Drive {
     }
 }
 
+/// Data and metadata of a block.
+type Contents = (Bytes, Bytes);
+
 /// Zones and blocks of a drive.
 pub(crate) struct Observed {
     pub(crate) zones: Vec<ZoneImage>,
-    pub(crate) blocks: Vec<(Lba, Result<(Bytes, Bytes), Status>)>,
+    pub(crate) blocks: Vec<(Lba, Result<Contents, Status>)>,
 }
 
-fn nth(geometry: &Geometry, buffer: &BlockBuffer, i: usize) -> (Bytes, Bytes) {
+fn nth(geometry: &Geometry, buffer: &BlockBuffer, i: usize) -> Contents {
     let (data, metadata) = (geometry.block_size_bytes as usize, usize::from(geometry.metadata_bytes));
     (buffer.data.slice(i * data..(i + 1) * data), buffer.metadata.slice(i * metadata..(i + 1) * metadata))
 }
@@ -220,10 +227,10 @@ impl Observed {
             }
         }
         for (lba, contents) in &self.blocks {
-            if let Ok((data, metadata)) = contents {
-                if data.iter().chain(metadata).any(|&byte| byte != 0) {
-                    oracle.set_block_bytes(*lba, data, metadata);
-                }
+            if let Ok((data, metadata)) = contents
+                && data.iter().chain(metadata).any(|&byte| byte != 0)
+            {
+                oracle.set_block_bytes(*lba, data, metadata);
             }
         }
         oracle

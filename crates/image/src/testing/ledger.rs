@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use zonda_zoned::reference::{ReferenceDevice, ZoneImage};
 use zonda_zoned::{
-    Blocks, Command, CommandId, Completion, Geometry, Lba, Operation, Outcome, Status, ZoneAction, ZoneIndex, ZoneState,
-    fingerprint,
+    Blocks, Command, CommandId, Completion, Geometry, Lba, Operation, Outcome, Status, ZoneAction, ZoneIndex,
+    ZoneState, fingerprint,
 };
 
 use crate::rebuild::implicit_commit;
@@ -163,7 +163,9 @@ impl Ledger {
             (Operation::Write { start, blocks, .. } | Operation::WriteZeroes { start, blocks }, _) => {
                 vec![(start.0, blocks.0)]
             }
-            (Operation::Deallocate { ranges }, _) => ranges.iter().map(|range| (range.start.0, range.blocks.0)).collect(),
+            (Operation::Deallocate { ranges }, _) => {
+                ranges.iter().map(|range| (range.start.0, range.blocks.0)).collect()
+            }
             _ => Vec::new(),
         };
         let is_write = !written.is_empty() && !matches!(operation, Operation::Deallocate { .. });
@@ -306,7 +308,9 @@ impl Ledger {
             let life = candidates[..i].iter().rposition(begins).unwrap_or(0);
             let low = candidates[life].write_pointer_blocks;
             let mut degraded = restarted(image);
-            if image.state == ZoneState::ReadOnly && (low..=image.write_pointer_blocks).contains(&found.write_pointer_blocks) {
+            if image.state == ZoneState::ReadOnly
+                && (low..=image.write_pointer_blocks).contains(&found.write_pointer_blocks)
+            {
                 degraded.write_pointer_blocks = found.write_pointer_blocks;
             }
             if degraded == found {
@@ -353,8 +357,11 @@ impl Ledger {
                 return;
             }
         }
-        let shown: Vec<_> =
-            history.changes.iter().map(|change| (change.event, self.holds(change.event, zone, crash), &change.image)).collect();
+        let shown: Vec<_> = history
+            .changes
+            .iter()
+            .map(|change| (change.event, self.holds(change.event, zone, crash), &change.image))
+            .collect();
         panic!("{crash:?}: zone {zone} is {found:?} (finished {finished}); base {:?}, changes {shown:?}", history.base);
     }
 }

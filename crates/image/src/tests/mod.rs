@@ -4,4 +4,3 @@ mod crashes;
 mod damage;
 mod faults;
 mod promises;
-mod perf;
