@@ -19,7 +19,8 @@ const STAMP_BYTES: usize = 32;
 /// Places in the random bytes at which the rest of a block may begin, in steps of eight bytes.
 const PLACES: u64 = 4096;
 
-/// Which write of a run: its round, the host that made it, and which of that host's.
+/// Which write of a run: its load (two for a round, the second ended by SIGTERM), the host that made it, and which of that
+/// host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sequence(pub u64);
 
@@ -47,23 +48,23 @@ pub struct Stamper {
 
 impl Sequence {
     const HOST_SHIFT: u32 = 32;
-    const ROUND_SHIFT: u32 = 40;
+    const LOAD_SHIFT: u32 = 40;
 
-    /// A host's first write of a round is number zero.
+    /// A host's first write of a load is number zero.
     ///
     /// # Panics
-    /// When a host has written 2^32 times in one round, or there are more than 256 hosts.
+    /// When a host has written 2^32 times in one load, or there are more than 256 hosts.
     #[must_use]
-    pub fn new(round: u32, host: u32, number: u64) -> Sequence {
-        assert!(host < 256 && number < 1 << Self::HOST_SHIFT, "a round is short, and has few hosts");
-        Sequence(u64::from(round) << Self::ROUND_SHIFT | u64::from(host) << Self::HOST_SHIFT | number)
+    pub fn new(load: u32, host: u32, number: u64) -> Sequence {
+        assert!(host < 256 && number < 1 << Self::HOST_SHIFT, "a load is short, and has few hosts");
+        Sequence(u64::from(load) << Self::LOAD_SHIFT | u64::from(host) << Self::HOST_SHIFT | number)
     }
 }
 
 impl fmt::Display for Sequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (round, host) = (self.0 >> Self::ROUND_SHIFT, self.0 >> Self::HOST_SHIFT & 0xff);
-        write!(f, "write {} of host {host} in round {round}", self.0 & 0xffff_ffff)
+        let (load, host) = (self.0 >> Self::LOAD_SHIFT, self.0 >> Self::HOST_SHIFT & 0xff);
+        write!(f, "write {} of host {host} in load {load}", self.0 & 0xffff_ffff)
     }
 }
 
@@ -168,6 +169,6 @@ mod tests {
 
     #[test]
     fn a_sequence_is_shown_by_its_parts() {
-        assert_eq!(Sequence::new(3, 1, 77).to_string(), "write 77 of host 1 in round 3");
+        assert_eq!(Sequence::new(3, 1, 77).to_string(), "write 77 of host 1 in load 3");
     }
 }

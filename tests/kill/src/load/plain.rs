@@ -15,16 +15,16 @@ pub struct PlainLoad {
     pub history: PlainHistory,
     prng: Prng,
     stamper: Stamper,
-    round: u32,
+    number: u32,
     host: u32,
     writes: u64,
 }
 
 impl PlainLoad {
-    /// The load of a host in a round.
+    /// A load of a host, the one with this number.
     #[must_use]
-    pub fn new(history: PlainHistory, stamper: &Stamper, prng: Prng, (round, host): (u32, u32)) -> PlainLoad {
-        PlainLoad { history, prng, stamper: stamper.clone(), round, host, writes: 0 }
+    pub fn new(history: PlainHistory, stamper: &Stamper, prng: Prng, (number, host): (u32, u32)) -> PlainLoad {
+        PlainLoad { history, prng, stamper: stamper.clone(), number, host, writes: 0 }
     }
 
     fn range(&mut self) -> (u64, u64) {
@@ -35,7 +35,7 @@ impl PlainLoad {
 
     fn write(&mut self, zeros: bool) -> Planned {
         let (first, blocks) = self.range();
-        let sequence = Sequence::new(self.round, self.host, self.writes);
+        let sequence = Sequence::new(self.number, self.host, self.writes);
         self.writes += 1;
         let contents = if zeros { Contents::Zeros } else { Contents::Write(sequence) };
         let write = self.history.write(first, blocks, contents);

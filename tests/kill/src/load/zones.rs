@@ -19,7 +19,7 @@ pub struct ZoneLoad {
     active_max: usize,
     prng: Prng,
     stamper: Stamper,
-    round: u32,
+    number: u32,
     host: u32,
     writes: u64,
 }
@@ -33,7 +33,7 @@ enum Way {
 }
 
 impl ZoneLoad {
-    /// The load of a host in a round. `active_spare`: active zones beyond those that it has that the host may use.
+    /// A load of a host, the one with this number. `active_spare`: active zones beyond those that it has that the host may use.
     #[must_use]
     pub fn new(
         geometry: &Geometry,
@@ -41,7 +41,7 @@ impl ZoneLoad {
         active_spare: usize,
         stamper: &Stamper,
         prng: Prng,
-        (round, host): (u32, u32),
+        (number, host): (u32, u32),
     ) -> ZoneLoad {
         let mut load = ZoneLoad {
             geometry: geometry.clone(),
@@ -50,7 +50,7 @@ impl ZoneLoad {
             active_max: 0,
             prng,
             stamper: stamper.clone(),
-            round,
+            number,
             host,
             writes: 0,
         };
@@ -93,7 +93,7 @@ impl ZoneLoad {
     fn write(&mut self, way: Way) -> Planned {
         let Some(zone) = self.writable() else { return self.reset() };
         let zone_start = self.start(zone);
-        let sequence = Sequence::new(self.round, self.host, self.writes);
+        let sequence = Sequence::new(self.number, self.host, self.writes);
         self.writes += 1;
         let history = self.zones.get_mut(&zone).expect("the host has the zone");
         let blocks = length(&mut self.prng, history.room());
