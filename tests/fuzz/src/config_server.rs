@@ -1,0 +1,110 @@
+//! `zonda.toml`: any text is read or refused with a message whose place lies in the text, and no message repeats a secret.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use zonda_chap::Secret;
+use zonda_config::parse;
+use zonda_exports::{ListenSpec, NAMESPACES_MAX, ServerPlan, ServerSpec, Surroundings};
+use zonda_stack::ErrorSource;
+
+use crate::Seed;
+use crate::config_job::check_error;
+
+/// A secret as it may stand in the text.
+const SECRET: &str = "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:";
+/// Shorter texts stand in many a message.
+const SECRET_BYTES_MIN: usize = 8;
+const PROFILE: &str = "./p.toml";
+
+pub(crate) fn run(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    // A name would be looked up: that takes time, and its answer is another on each machine.
+    if names_a_host(text) {
+        return;
+    }
+    let files = files();
+    let read_file = |path: &str| match path.ends_with(".toml") {
+        true => Err(format!("there is no {PROFILE}")),
+        false => Ok(format!("{}\n", files[path.len() % 2])),
+    };
+    let surroundings = Surroundings { base: Path::new("/etc/zonda"), read_file: &read_file };
+    match ServerPlan::parse(text, &surroundings) {
+        Ok(plan) => check_plan(&plan),
+        Err(error) => {
+            match &error.source {
+                ErrorSource::JobFile => check_error(&error.error, text),
+                ErrorSource::Profile { text, .. } => check_error(&error.error, text),
+            }
+            let told = format!("{} {:?}", error.error.message, error.error.help);
+            for secret in secrets(text) {
+                assert!(!told.contains(&secret), "a message repeats a secret: {told}");
+            }
+        }
+    }
+}
+
+/// What stands in the files that the text names: a secret, and one with a character changed.
+fn files() -> [String; 2] {
+    let good = Secret::new(None, &[9; 32]).expect("a length that secrets have").to_string();
+    let bad = good.replacen("CQkJ", "CQkK", 1);
+    [good, bad]
+}
+
+fn names_a_host(text: &str) -> bool {
+    let Ok(spec) = parse::<ServerSpec>(text) else { return false };
+    let listen = spec.server.listen.as_ref().map(|listen| match listen.get_ref() {
+        ListenSpec::One(text) => vec![text.clone()],
+        ListenSpec::Several(texts) => texts.clone(),
+    });
+    let http = spec.server.http.as_ref().map(|http| http.get_ref().clone());
+    listen.into_iter().flatten().chain(http).any(|text| text.contains(':') && text.parse::<SocketAddr>().is_err())
+}
+
+/// What no message may show: what stands in files, and what the text gives as a secret and nowhere else.
+fn secrets(text: &str) -> Vec<String> {
+    let mut secrets: Vec<String> = files().into();
+    let Ok(spec) = parse::<ServerSpec>(text) else { return secrets };
+    let hosts = spec.subsystem.iter().flat_map(|subsystem| subsystem.get_ref().host.iter().flatten());
+    for host in hosts {
+        let host = host.get_ref();
+        secrets
+            .extend([&host.secret, &host.controller_secret].into_iter().flatten().map(|text| text.get_ref().clone()));
+    }
+    secrets.retain(|secret| secret.len() >= SECRET_BYTES_MIN && text.matches(secret.as_str()).count() <= 1);
+    secrets
+}
+
+fn check_plan(plan: &ServerPlan) {
+    assert!(!plan.listen.is_empty() && !plan.subsystems.is_empty());
+    for subsystem in &plan.subsystems {
+        assert!(subsystem.serial.len() <= 20 && subsystem.model.len() <= 40, "{subsystem:?}");
+        let ids: Vec<u32> = subsystem.namespaces.iter().map(|namespace| namespace.id.0).collect();
+        assert!(!ids.is_empty() && ids.is_sorted_by(|one, other| one < other), "{ids:?}");
+        assert!(ids.iter().all(|id| (1..=NAMESPACES_MAX as u32).contains(id)), "{ids:?}");
+    }
+}
+
+pub(crate) fn seeds() -> Vec<Seed> {
+    let small = "[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:a\"\n[[subsystem.namespace]]\nimage = \"a\"\n";
+    let whole = format!(
+        "[server]\nlisten = [\"127.0.0.1:4420\", \"[::1]:4420\"]\nhttp = \"127.0.0.1:9420\"\ntiming = \"profile\"\n\
+         digests = \"off\"\n\n[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:fast\"\nserial = \"S1\"\nmodel = \"m\"\n\
+         host = [{{ nqn = \"nqn.2014-08.org.nvmexpress:uuid:1\", secret_file = \"db1.key\" }},\n\
+         {{ nqn = \"nqn.2014-08.org.nvmexpress:uuid:2\", secret = \"{SECRET}\" }}]\n\n  [[subsystem.namespace]]\n\
+         image = \"drives/fast\"\nid = 3\n\n  [[subsystem.namespace]]\n\
+         memory = {{ profile = \"zn540\", set = {{ \"geometry.zones\" = 64 }} }}\ntiming = \"none\"\n"
+    );
+    let memory = small.replace("image = \"a\"", "memory = { profile = \"tiny\" }");
+    let mistakes = [
+        ("twice", format!("{small}{small}")),
+        ("bad-nqn", small.replace("nqn.", "iqn.")),
+        ("bad-secret", whole.replace("ia6z", "ia6y")),
+        ("both", small.replace("image", "memory = { profile = \"tiny\" }\nimage")),
+        ("no-namespace", "[[subsystem]]\nnqn = \"nqn.a\"\n".to_owned()),
+        ("bad-listen", format!("[server]\nlisten = \"nowhere\"\n{small}")),
+        ("namespace-0", format!("{small}id = 0\n")),
+    ];
+    let good = [("small", small.to_owned()), ("whole", whole), ("memory", memory)];
+    good.into_iter().chain(mistakes).map(|(name, text)| (name.to_owned(), text.into_bytes())).collect()
+}

@@ -1,0 +1,69 @@
+//! What the fuzzers of `fuzz/` run on one input, as plain functions, so that the inputs that are kept run as tests too.
+//!
+//! A [`Body`] takes any bytes and panics when something that must hold does not. It reads no clock, no file and no other
+//! source of chance: an input gives one run. [`BODIES`] lists them all; `seeds` makes the inputs to begin with, from valid
+//! structures. `docs/internals/fuzzing.md` says how to run the fuzzers and how to keep what they find.
+//!
+//! What is absent: libFuzzer, whose only mention is in `fuzz/`, and the inputs, which are files in `fuzz/corpus`.
+//!
+//! ```
+//! zonda_fuzz_bodies::run("names", b"\x00nqn.2014-08.org.nvmexpress.discovery");
+//! ```
+#![forbid(unsafe_code)]
+
+mod chap;
+mod commands;
+mod config_job;
+mod config_server;
+mod feed;
+mod image;
+mod initiator;
+mod names;
+mod operations;
+mod pages;
+mod pdu;
+mod shapes;
+mod target;
+
+/// An input to begin with, and what it is called.
+pub type Seed = (String, Vec<u8>);
+
+/// One fuzz target.
+#[derive(Clone, Copy, Debug)]
+pub struct Body {
+    /// Its name: that of its binary in `fuzz/fuzz_targets` and of its directory in `fuzz/corpus`.
+    pub name: &'static str,
+    /// Runs one input.
+    ///
+    /// # Panics
+    /// When something that must hold does not.
+    pub run: fn(&[u8]),
+    /// Makes inputs of valid structures.
+    pub seeds: fn() -> Vec<Seed>,
+    /// Bytes of the longest input that is worth a run.
+    pub input_bytes_max: usize,
+}
+
+/// All of them.
+pub const BODIES: &[Body] = &[
+    Body { name: "chap", run: chap::run, seeds: chap::seeds, input_bytes_max: 4096 },
+    Body { name: "commands", run: commands::run, seeds: commands::seeds, input_bytes_max: 1024 },
+    Body { name: "config_job", run: config_job::run, seeds: config_job::seeds, input_bytes_max: 8192 },
+    Body { name: "config_server", run: config_server::run, seeds: config_server::seeds, input_bytes_max: 8192 },
+    Body { name: "image", run: image::run, seeds: image::seeds, input_bytes_max: 4096 },
+    Body { name: "initiator", run: initiator::run, seeds: initiator::seeds, input_bytes_max: 4096 },
+    Body { name: "names", run: names::run, seeds: names::seeds, input_bytes_max: 512 },
+    Body { name: "pages", run: pages::run, seeds: pages::seeds, input_bytes_max: 16384 },
+    Body { name: "pdu_controller", run: pdu::run_controller, seeds: pdu::seeds_controller, input_bytes_max: 8192 },
+    Body { name: "pdu_host", run: pdu::run_host, seeds: pdu::seeds_host, input_bytes_max: 8192 },
+    Body { name: "target", run: target::run, seeds: target::seeds, input_bytes_max: 4096 },
+];
+
+/// Runs one input of the target of this name.
+///
+/// # Panics
+/// As the body does; and when there is no such target.
+pub fn run(name: &str, input: &[u8]) {
+    let body = BODIES.iter().find(|body| body.name == name).expect("a target of this name");
+    (body.run)(input);
+}

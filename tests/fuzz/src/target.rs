@@ -1,0 +1,288 @@
+//! A target among hosts that say anything, over devices that keep every byte: it stays within its limits, speaks the
+//! protocol to each, and keeps nothing of those that are gone.
+//!
+//! ```text
+//! 0 how hosts begin: 1..0 ready controllers, 3..2 their digests, 4 devices hold commands back   1.. events, see event
+//! ```
+
+mod host;
+pub(crate) mod place;
+mod requests;
+mod world;
+
+use zonda_nvme::Nqn;
+use zonda_nvme::fabrics::{CONTROLLER_ID_DYNAMIC, Configuration, Property, PropertyCommand};
+use zonda_nvme::tcp::Digests;
+use zonda_target::DeviceHealth;
+use zonda_zoned::{Duration, ZoneIndex, ZoneState};
+
+use crate::Seed;
+use crate::feed::{Feed, seed_of};
+use world::{HOSTS, SUBSYSTEMS, World};
+
+/// Events of one input: more find nothing that a second input does not.
+const EVENTS_MAX: usize = 200;
+/// Connections at a time; the target takes no more than it has room for.
+const WIRES_MAX: usize = 8;
+/// Longer than every timer of the target.
+const VERY_LONG: Duration = Duration::from_secs(2 * 3600);
+
+pub(crate) fn run(input: &[u8]) {
+    finish(&mut play(input));
+}
+
+/// The events of an input, and the world after them.
+fn play(input: &[u8]) -> World {
+    let mut feed = Feed::new(input);
+    let start = feed.u8();
+    let mut world = World::new(seed_of(input));
+    for _ in 0..start & 3 {
+        ready_controller(&mut world, Digests::from_code(start >> 2 & 3));
+    }
+    world.hold = start & 0x10 != 0;
+    for _ in 0..EVENTS_MAX {
+        if feed.is_empty() {
+            break;
+        }
+        event(&mut world, &mut feed);
+    }
+    world
+}
+
+/// A controller that is enabled, with one I/O queue.
+fn ready_controller(world: &mut World, digests: Digests) {
+    let Some(admin) = world.open() else { return };
+    world.host(admin, |host| host.initialize(digests, 0, 1));
+    world.host(admin, |host| host.connect(0, CONTROLLER_ID_DYNAMIC, SUBSYSTEMS[0], HOSTS[0], 0, 5000));
+    let on = Configuration::enabled(Configuration::CSS_ALL).0;
+    world.host(admin, |host| host.send(PropertyCommand::set(Property::Configuration, on.into()).into()));
+    let controller = world.wires[admin].host.controller_id;
+    let Some(io) = world.open() else { return };
+    world.host(io, |host| host.initialize(digests, 0, 1));
+    world.host(io, |host| host.connect(1, controller, SUBSYSTEMS[0], HOSTS[0], 0, 0));
+}
+
+/// One thing that happens.
+fn event(world: &mut World, feed: &mut Feed<'_>) {
+    let kind = feed.below(20);
+    if kind == 0 {
+        if world.wires.len() < WIRES_MAX {
+            world.open();
+        }
+        return;
+    }
+    if kind <= 14 {
+        if world.wires.is_empty() {
+            return;
+        }
+        let wire = feed.below(world.wires.len());
+        of_a_host(world, wire, kind, feed);
+        return;
+    }
+    match kind {
+        15 => {
+            let span = match feed.u8() {
+                0 => world.until_timeout(),
+                units => Duration::from_millis(u64::from(units) * 100),
+            };
+            world.pass(span);
+        }
+        16 => world.release(usize::from(feed.u8() >> 1), feed.u8() & 1 != 0),
+        17 => world.hold = !world.hold,
+        18 => of_a_device(world, feed),
+        _ => {
+            // Rare, because little can happen after it.
+            if feed.u8() == 0xff {
+                world.drain();
+            }
+        }
+    }
+}
+
+/// What a host does on one of its connections.
+fn of_a_host(world: &mut World, wire: usize, kind: usize, feed: &mut Feed<'_>) {
+    match kind {
+        1 => {
+            let (digests, alignment, r2t_max) = (feed.u8(), feed.pick(&[0, 1, 31, 32, 255]), feed.u16());
+            world.host(wire, |host| host.initialize(Digests::from_code(digests), alignment, r2t_max.into()));
+        }
+        2 => {
+            let queue = feed.pick(&[0, 1, 2, 3, 100, 0xffff]);
+            let known = world.controllers();
+            let controller = match feed.u8() {
+                0 => CONTROLLER_ID_DYNAMIC,
+                place if known.is_empty() => place.into(),
+                place => known[usize::from(place) % known.len()],
+            };
+            let (subsystem, host_name) = (feed.pick(&SUBSYSTEMS), feed.pick(&HOSTS));
+            let (attributes, timeout) = (feed.u8() & 0x0f, feed.pick(&[0, 1, 1000, 5000, u32::MAX]));
+            world.host(wire, |host| host.connect(queue, controller, subsystem, host_name, attributes, timeout));
+        }
+        3 => {
+            let (property, set, word) = (feed.u8(), feed.u8(), feed.u16());
+            world.host(wire, |host| host.send(requests::property(property, set, word)));
+        }
+        4 | 5 => {
+            let entry = requests::admin(feed);
+            world.host(wire, |host| host.send(entry));
+        }
+        6..=9 => {
+            let (entry, data) = requests::io(feed, kind == 6);
+            let in_capsule = feed.u8() & 1 != 0;
+            world.host(wire, |host| host.send_with(entry, data, in_capsule));
+        }
+        10 => {
+            let how = feed.u8();
+            let change = feed.u16();
+            world.host(wire, |host| host.answer(how, change));
+        }
+        11 => {
+            let bytes = feed.stretch(600).to_vec();
+            world.raw(wire, bytes);
+        }
+        12 => {
+            let changes = 1 + feed.below(4);
+            let changes = feed.take(3 * changes).to_vec();
+            world.wires[wire].changes.extend(changes);
+        }
+        13 => match feed.u8() & 3 {
+            0 => world.thaw(wire, usize::MAX),
+            1 => world.thaw(wire, feed.u16().into()),
+            2 => world.wires[wire].frozen = true,
+            _ => world.host(wire, |host| host.answers_by_itself = !host.answers_by_itself),
+        },
+        _ => match feed.u8() & 7 {
+            0 => world.vanish(wire),
+            1 => world.host(wire, host::Host::disconnect),
+            knowledge => world.host(wire, |host| host.authenticate(knowledge)),
+        },
+    }
+}
+
+fn of_a_device(world: &mut World, feed: &mut Feed<'_>) {
+    let device = feed.below(world.devices.len());
+    match feed.u8() & 3 {
+        0 => world.zones_changed(device),
+        1 => {
+            let spare_percent = feed.u8() % 101;
+            let health = DeviceHealth { spare_percent, degraded: spare_percent < 50, ..DeviceHealth::default() };
+            world.set_health(device, health);
+        }
+        2 => world.namespace_changed(device),
+        _ => {
+            let zone = ZoneIndex(u32::from(feed.u8() & 7));
+            let state = if feed.u8() & 1 == 0 { ZoneState::ReadOnly } else { ZoneState::Offline };
+            world.degrade(device, zone, state);
+        }
+    }
+}
+
+/// Everybody goes, and nothing stays.
+fn finish(world: &mut World) {
+    while !world.wires.is_empty() {
+        world.vanish(0);
+    }
+    world.release(usize::MAX, false);
+    world.pass(VERY_LONG);
+    let left = world.target.statistics();
+    assert_eq!((left.connections, left.half_open, left.commands_at_devices), (0, 0, 0), "nothing stays of the gone");
+    assert_eq!(left.controllers, 0, "no controller outlives its admin queue");
+    world.drain();
+    assert!(world.target.is_drained());
+}
+
+pub(crate) fn name(text: &str) -> Nqn {
+    Nqn::new(text).expect("a valid name")
+}
+
+pub(crate) fn seeds() -> Vec<Seed> {
+    let mut seeds = Vec::new();
+    let mut add = |name: &str, start: u8, events: &[&[u8]]| {
+        seeds.push((name.to_owned(), [&[start][..], &events.concat()].concat()));
+    };
+    // A write, an append, a read, a compare and a zone report on the I/O queue, by R2T and in the capsule.
+    let io: [&[u8]; 5] = [
+        &[7, 1, 1, 0, 0, 3, 0, 0],
+        &[7, 1, 2, 0, 1, 3, 0, 0],
+        &[7, 1, 0, 0, 0, 3, 0, 0],
+        &[7, 1, 3, 0, 0, 3, 0, 0],
+        &[7, 1, 9, 0, 0, 3, 0, 0],
+    ];
+    for digests in 0..4u8 {
+        add(&format!("input-and-output-{digests}"), 1 | digests << 2, &io);
+    }
+    for operation in 0..16u8 {
+        for in_capsule in 0..2u8 {
+            add(&format!("operation-{operation}-{in_capsule}"), 1, &[&[7, 1, operation, 0, 1, 2, 0, in_capsule]]);
+        }
+    }
+    for command in 0..10u8 {
+        add(&format!("admin-{command}"), 1, &[&[4, 0, command, 1, 0, 0, 0], &[4, 0, command, 2, 2, 0, 0]]);
+    }
+    add("held-and-released", 0x11, &[io[0], io[2], &[16, 255, 1], &[16, 255, 0]]);
+    add("frozen", 2, &[&[13, 1, 2], io[0], io[2], io[2], &[13, 1, 1, 0, 1], &[13, 1, 0]]);
+    add("two-hosts-and-one-vanishes", 0x12, &[io[0], &[7, 3, 1, 0, 2, 3, 0, 0], &[14, 0, 0], &[16, 255, 0]]);
+    add("slow-data", 1, &[&[13, 1, 3], io[0], &[10, 1, 0, 0, 0], &[10, 1, 1, 4, 0], &[10, 1, 2, 9, 0]]);
+    add("time-passes", 1, &[&[15, 0], &[15, 0], &[15, 200]]);
+    add("raw", 0, &[&[0], &[11, 0, 8, 0, 0, 0, 128, 0, 128, 0, 0, 0], &[15, 0]]);
+    add("changed", 1, &[&[12, 1, 0, 0, 0, 6], io[0], &[12, 0, 1, 4, 0, 9, 70, 0, 1], &[4, 0, 0, 1, 0, 0, 0]]);
+    add(
+        "discovery",
+        0,
+        &[&[0], &[1, 0, 0, 0, 0, 0], &[2, 0, 0, 0, 2, 0, 0, 0], &[3, 0, 2, 1, 1, 0], &[4, 0, 1, 6, 0, 0, 0]],
+    );
+    for knowledge in 2..6u8 {
+        let step: &[u8] = &[14, 0, knowledge];
+        let connect: &[u8] = &[2, 0, 0, 0, 1, 0, 0, 2];
+        add(
+            &format!("authentication-{knowledge}"),
+            0,
+            &[&[0], &[1, 0, 0, 0, 0, 0], connect, step, step, step, step, step],
+        );
+    }
+    add("devices", 1, &[&[4, 0, 5, 0, 0, 0, 0], &[18, 0, 3, 1, 0], &[18, 0, 0], &[18, 0, 1, 5], &[18, 1, 2]]);
+    add("drain", 0x11, &[io[0], &[19, 255], &[16, 255, 0]]);
+    seeds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn world_after(name: &str) -> World {
+        let seeds = seeds();
+        let (_, input) = seeds.iter().find(|(known, _)| known == name).expect("a seed of this name");
+        play(input)
+    }
+
+    #[test]
+    fn seeds_reach_the_devices_and_come_back() {
+        for digests in 0..4 {
+            let world = world_after(&format!("input-and-output-{digests}"));
+            let found = world.target.statistics();
+            assert_eq!((found.controllers_created, found.protocol_errors, found.connects_refused), (1, 0, 0));
+            assert!(found.commands >= 6 && found.bytes_received > 0, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_knows_the_secret_is_let_in_and_another_is_not() {
+        for (knowledge, failures) in [(2, 0), (3, 0), (4, 1), (5, 1)] {
+            let world = world_after(&format!("authentication-{knowledge}"));
+            let found = world.target.statistics();
+            assert_eq!(
+                (found.controllers_created, found.authentication_failures),
+                (1, failures),
+                "{knowledge} {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn commands_that_devices_hold_back_wait_there() {
+        let world = world_after("drain");
+        assert_eq!(world.target.statistics().protocol_errors, 0);
+        let world = world_after("two-hosts-and-one-vanishes");
+        assert_eq!(world.target.statistics().controllers_created, 2);
+    }
+}
