@@ -117,11 +117,13 @@ impl Image {
         if part.uses_journal() && !self.enter_journal(index) {
             return;
         }
+        if self.wait_for_mending(index) {
+            return;
+        }
         match &self.parts[index].work {
             Work::Read { .. } => self.start_read(index),
             Work::Sequential { .. } => self.start_sequential(index),
             Work::Zero { .. } if self.parts[index].blocks() == 0 => self.end_part(index, Status::Success),
-            Work::Zero { .. } if self.wait_for_mending(index) => {}
             Work::Zero { .. } => self.write_tags(index),
             Work::Overwrite { .. } => self.start_overwrite(index),
             Work::Manage(_) => self.next_step(index),

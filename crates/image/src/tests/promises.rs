@@ -579,6 +579,7 @@ fn a_deallocation_behind_a_failed_write_leaves_no_tag_there() {
         let last = drive.out.len() - 1;
         drive.step(last);
     }
+    drive.poll();
     assert_eq!(pointer(&drive, 3), 1);
     assert_eq!(drive.write(49, 1, 9), Status::Success);
     let mut drive = killed(drive);
