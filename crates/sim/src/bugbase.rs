@@ -8,7 +8,7 @@ use std::fmt::Write;
 use serde::Deserialize;
 use zonda_config::ConfigError;
 
-use crate::options::{Options, bug_by_name, bug_name};
+use crate::options::{Options, WorldKind, bug_by_name, bug_name};
 use crate::outcome::{FailureKind, Outcome};
 use crate::shrink::Shrunk;
 use crate::simulate::run;
@@ -35,6 +35,8 @@ struct EntryText {
     /// As text, because a TOML integer has one bit less.
     seed: String,
     mode: String,
+    /// Absent for a drive.
+    world: Option<String>,
     bug: Option<String>,
     commands: Option<u64>,
     queue_depth: Option<u32>,
@@ -86,6 +88,9 @@ impl BugbaseEntry {
         let seed = entry.seed.parse().map_err(|_| mistake(&format!("seed = \"{}\" is not a number", entry.seed)))?;
         let mut options = Options { scale: entry.scale, ..Options::default() };
         options.mode = entry.mode.parse().map_err(|error| mistake(&format!("mode: {error}")))?;
+        if let Some(world) = entry.world {
+            options.world = world.parse().map_err(|error| mistake(&format!("world: {error}")))?;
+        }
         options.bug =
             entry.bug.map(|bug| bug_by_name(&bug)).transpose().map_err(|error| mistake(&error.to_string()))?;
         options.commands_max = entry.commands;
@@ -103,7 +108,9 @@ impl BugbaseEntry {
     /// # Errors
     /// What is not as the entry says.
     pub fn check(&self) -> Result<(), String> {
-        let good = Options { bug: None, ..self.options.clone() };
+        // Without the bug, the world is of the same kind.
+        let world = self.options.world_of(self.seed);
+        let good = Options { bug: None, world, ..self.options.clone() };
         let outcome = run(self.seed, &good);
         if !outcome.is_good() {
             return Err(outcome.verdict(&good));
@@ -124,6 +131,9 @@ impl BugbaseEntry {
         let options = &self.options;
         writeln!(text, "# {}", options.replay_command(self.seed))?;
         writeln!(text, "seed = \"{}\"\nmode = \"{}\"", self.seed, options.mode.name())?;
+        if options.bug.is_none() && options.world_of(self.seed) == WorldKind::Network {
+            writeln!(text, "world = \"{}\"", WorldKind::Network.name())?;
+        }
         if let Some(bug) = options.bug {
             writeln!(text, "bug = \"{}\"", bug_name(bug))?;
         }
@@ -176,7 +186,7 @@ mod tests {
 
     fn entry() -> BugbaseEntry {
         let options = Options {
-            bug: Some(SeededBug::LostWakeup),
+            bug: Some(SeededBug::LostWakeup.into()),
             commands_max: Some(12),
             queue_depth_max: Some(2),
             without: [Part::Trace, Part::Slice].into(),

@@ -34,13 +34,17 @@ pub(crate) fn draw_payload_kind(prng: &mut Prng, options: &Options) -> PayloadKi
 
 /// The text of a drive's profile.
 pub(crate) fn draw_profile(root: &Prng, keeps: PayloadKind, options: &Options) -> String {
-    let geometry = draw_geometry(&mut root.fork("geometry"), keeps, options);
+    profile_of(root, &draw_geometry(&mut root.fork("geometry"), keeps, options))
+}
+
+/// The text of the profile of a drive with this geometry.
+pub(crate) fn profile_of(root: &Prng, geometry: &Geometry) -> String {
     let mut text = String::from("name = \"drawn\"\ntitle = \"A drive of the simulator\"\ndescription = \"Drawn.\"\n\n");
-    write_geometry(&mut text, &geometry).expect("a string takes what is written to it");
-    let shape = Shape::draw(&mut root.fork("shape"), &geometry);
+    write_geometry(&mut text, geometry).expect("a string takes what is written to it");
+    let shape = Shape::draw(&mut root.fork("shape"), geometry);
     write_flash(&mut text, &shape, &mut root.fork("flash")).expect("a string takes what is written to it");
     write_firmware(&mut text, &mut root.fork("firmware")).expect("a string takes what is written to it");
-    write_buffer(&mut text, &shape, &geometry, &mut root.fork("buffer")).expect("a string takes what is written to it");
+    write_buffer(&mut text, &shape, geometry, &mut root.fork("buffer")).expect("a string takes what is written to it");
     text + SOURCES
 }
 

@@ -272,6 +272,13 @@ impl Ledger {
         }
     }
 
+    /// A command that was taken never left its host: it has not happened.
+    pub(crate) fn withdraw(&mut self, id: CommandId) {
+        for zone in self.zones_of.remove(&id).unwrap_or_default() {
+            self.pages[zone.as_usize()].effects.retain(|effect| effect.command != Some(id));
+        }
+    }
+
     /// A zone degraded.
     pub(crate) fn degrade(&mut self, zone: ZoneIndex, to: ZoneState) {
         let what = if to == ZoneState::Offline { What::BecomeOffline } else { What::BecomeReadOnly };

@@ -20,6 +20,7 @@ mod drive;
 mod hash;
 mod ledger;
 mod load;
+mod network;
 mod options;
 mod outcome;
 mod power;
@@ -32,7 +33,8 @@ mod survey;
 mod world;
 
 pub use bugbase::BugbaseEntry;
-pub use options::{Mode, Options, Part, UnknownName, bug_by_name, bug_name};
+pub use network::NetworkBug;
+pub use options::{Bug, Mode, Options, Part, UnknownName, WorldKind, bug_by_name, bug_name, bugs};
 pub use outcome::{Failure, FailureKind, Outcome};
 pub use shrink::{Shrunk, shrink};
 pub use simulate::{drive_profile, run, story};

@@ -6,7 +6,12 @@ use std::str::FromStr;
 
 use zonda_ssd::SeededBug;
 
-/// What kind of world a seed makes.
+use crate::network::NetworkBug;
+
+/// One seed of so many makes a network where both kinds of worlds are asked for.
+const NETWORK_SHARE: u64 = 4;
+
+/// How much is in the world that a seed makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// One command at a time over a bare drive, no faults; every zone is held against the oracle after every command.
@@ -16,6 +21,27 @@ pub enum Mode {
     Swarm,
     /// A long run over a bare drive without faults, in which every command must end within a bound.
     Performance,
+}
+
+/// What is in a world: a drive with its layers, or hosts that reach drives over a network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WorldKind {
+    /// One host at one drive.
+    #[default]
+    Drive,
+    /// Some hosts, a target, and a network between them.
+    Network,
+    /// One seed of four makes a network, the others a drive.
+    Both,
+}
+
+/// A mistake that is made on purpose, to see whether it is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// In the drive: there are only worlds of drives then.
+    Drive(SeededBug),
+    /// Between hosts and drives: there are only worlds of networks then.
+    Network(NetworkBug),
 }
 
 /// A part of a world that can be left out, so that a failure is told with as little around it as possible.
@@ -43,6 +69,22 @@ pub enum Part {
     Bytes,
     /// A mix of operations of the seed's own; the even mix is used instead.
     Mix,
+    /// Connections that break.
+    Cuts,
+    /// Stretches of time in which a network carries nothing, or little.
+    Blackholes,
+    /// Hosts that die, and come back as new ones.
+    Deaths,
+    /// Hosts that stop reading.
+    Stalls,
+    /// Servers that die.
+    Crashes,
+    /// Strangers that send what makes no sense, or nothing.
+    Strangers,
+    /// Digests of headers and data.
+    Digests,
+    /// Authentication.
+    Authentication,
 }
 
 /// What a run is told beside its seed. The default is a whole swarm run.
@@ -50,8 +92,10 @@ pub enum Part {
 pub struct Options {
     /// The kind of world.
     pub mode: Mode,
-    /// A bug to plant in the drive, to see whether it is found.
-    pub bug: Option<SeededBug>,
+    /// What is in the world.
+    pub world: WorldKind,
+    /// A bug to plant, to see whether it is found.
+    pub bug: Option<Bug>,
     /// At most so many commands of load; the seed's own number if absent.
     pub commands_max: Option<u64>,
     /// At most so many commands at a time; the seed's own number if absent.
@@ -87,7 +131,7 @@ impl Mode {
 
 impl Part {
     /// Every part, with its name.
-    pub const ALL: [(&'static str, Part); 11] = [
+    pub const ALL: [(&'static str, Part); 19] = [
         ("faults", Part::Faults),
         ("delays", Part::Delays),
         ("trace", Part::Trace),
@@ -99,12 +143,70 @@ impl Part {
         ("conventional", Part::Conventional),
         ("bytes", Part::Bytes),
         ("mix", Part::Mix),
+        ("cuts", Part::Cuts),
+        ("blackholes", Part::Blackholes),
+        ("deaths", Part::Deaths),
+        ("stalls", Part::Stalls),
+        ("crashes", Part::Crashes),
+        ("strangers", Part::Strangers),
+        ("digests", Part::Digests),
+        ("authentication", Part::Authentication),
     ];
 
     /// The part's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         name_of(&Part::ALL, self)
+    }
+
+    /// Whether worlds of a kind have this part.
+    pub(crate) fn is_in(self, kind: WorldKind) -> bool {
+        match self {
+            Part::Delays | Part::PowerLoss | Part::Pauses | Part::Zrwa | Part::Mix => true,
+            Part::Faults | Part::Trace | Part::Slice | Part::Degradation | Part::Conventional | Part::Bytes => {
+                kind == WorldKind::Drive
+            }
+            Part::Cuts
+            | Part::Blackholes
+            | Part::Deaths
+            | Part::Stalls
+            | Part::Crashes
+            | Part::Strangers
+            | Part::Digests
+            | Part::Authentication => kind == WorldKind::Network,
+        }
+    }
+}
+
+impl WorldKind {
+    /// Every kind, with its name.
+    pub const ALL: [(&'static str, WorldKind); 3] =
+        [("drive", WorldKind::Drive), ("network", WorldKind::Network), ("both", WorldKind::Both)];
+
+    /// The kind's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        name_of(&WorldKind::ALL, self)
+    }
+}
+
+impl FromStr for WorldKind {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<WorldKind, UnknownName> {
+        find("a kind of world", &WorldKind::ALL, name)
+    }
+}
+
+impl From<SeededBug> for Bug {
+    fn from(bug: SeededBug) -> Bug {
+        Bug::Drive(bug)
+    }
+}
+
+impl From<NetworkBug> for Bug {
+    fn from(bug: NetworkBug) -> Bug {
+        Bug::Network(bug)
     }
 }
 
@@ -124,24 +226,32 @@ impl FromStr for Part {
     }
 }
 
-/// The seeded bug of this name.
+/// Every bug that can be planted, with its name.
+#[must_use]
+pub fn bugs() -> Vec<(&'static str, Bug)> {
+    let of_drives = SeededBug::ALL.iter().map(|(name, bug)| (*name, Bug::Drive(*bug)));
+    of_drives.chain(NetworkBug::ALL.iter().map(|(name, bug)| (*name, Bug::Network(*bug)))).collect()
+}
+
+/// The bug of this name.
 ///
 /// # Errors
 /// With the names there are.
-pub fn bug_by_name(name: &str) -> Result<SeededBug, UnknownName> {
-    find("a seeded bug", &SeededBug::ALL, name)
+pub fn bug_by_name(name: &str) -> Result<Bug, UnknownName> {
+    find("a bug that can be planted", &bugs(), name)
 }
 
-/// The name of a seeded bug.
+/// The name of a bug.
 #[must_use]
-pub fn bug_name(bug: SeededBug) -> &'static str {
-    name_of(&SeededBug::ALL, bug)
+pub fn bug_name(bug: impl Into<Bug>) -> &'static str {
+    name_of(&bugs(), bug.into())
 }
 
 impl Default for Options {
     fn default() -> Options {
         Options {
             mode: Mode::Swarm,
+            world: WorldKind::Drive,
             bug: None,
             commands_max: None,
             queue_depth_max: None,
@@ -158,10 +268,29 @@ impl Options {
         Options { mode, ..Options::default() }
     }
 
+    /// A whole run of this kind of world.
+    #[must_use]
+    pub fn of_world(world: WorldKind) -> Options {
+        Options { world, ..Options::default() }
+    }
+
     /// The same with a bug planted.
     #[must_use]
-    pub fn with_bug(self, bug: SeededBug) -> Options {
-        Options { bug: Some(bug), ..self }
+    pub fn with_bug(self, bug: impl Into<Bug>) -> Options {
+        Options { bug: Some(bug.into()), ..self }
+    }
+
+    /// What is in the world of a seed: a bug decides by where it is, and only whole worlds have networks.
+    #[must_use]
+    pub fn world_of(&self, seed: u64) -> WorldKind {
+        match (self.bug, self.world) {
+            (Some(Bug::Drive(_)), _) => WorldKind::Drive,
+            (Some(Bug::Network(_)), _) => WorldKind::Network,
+            _ if self.mode != Mode::Swarm => WorldKind::Drive,
+            (None, WorldKind::Both) if seed.is_multiple_of(NETWORK_SHARE) => WorldKind::Network,
+            (None, WorldKind::Both) => WorldKind::Drive,
+            (None, kind) => kind,
+        }
     }
 
     /// Whether a part of the world is there.
@@ -174,6 +303,9 @@ impl Options {
     #[must_use]
     pub fn replay_command(&self, seed: u64) -> String {
         let mut command = format!("zonda sim {seed} --{}", self.mode.name());
+        if self.bug.is_none() && self.world_of(seed) == WorldKind::Network {
+            command += " --world network";
+        }
         if let Some(bug) = self.bug {
             command += &format!(" --bug {}", bug_name(bug));
         }
@@ -223,7 +355,8 @@ mod tests {
     fn every_name_reads_back() {
         assert!(Mode::ALL.iter().all(|(name, mode)| name.parse() == Ok(*mode)));
         assert!(Part::ALL.iter().all(|(name, part)| name.parse() == Ok(*part)));
-        assert!(SeededBug::ALL.iter().all(|(name, bug)| bug_by_name(name) == Ok(*bug) && bug_name(*bug) == *name));
+        assert!(WorldKind::ALL.iter().all(|(name, kind)| name.parse() == Ok(*kind)));
+        assert!(bugs().iter().all(|(name, bug)| bug_by_name(name) == Ok(*bug) && bug_name(*bug) == *name));
     }
 
     #[test]
@@ -236,7 +369,7 @@ mod tests {
     fn the_replay_command_says_everything_that_differs_from_a_whole_run() {
         assert_eq!(Options::default().replay_command(7), "zonda sim 7 --swarm");
         let options = Options {
-            bug: Some(SeededBug::TornBlock),
+            bug: Some(SeededBug::TornBlock.into()),
             commands_max: Some(40),
             queue_depth_max: Some(2),
             without: [Part::Slice, Part::Faults].into(),
@@ -244,5 +377,8 @@ mod tests {
         };
         let expected = "zonda sim 7 --swarm --bug torn-block --commands 40 --queue-depth 2 --without faults,slice";
         assert_eq!(options.replay_command(7), expected);
+        let both = Options::of_world(WorldKind::Both);
+        assert_eq!(both.replay_command(7), "zonda sim 7 --swarm");
+        assert_eq!(both.replay_command(8), "zonda sim 8 --swarm --world network");
     }
 }

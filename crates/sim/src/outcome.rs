@@ -4,22 +4,24 @@ use std::fmt;
 
 use zonda_zoned::{Duration, Instant, ZoneIndex};
 
-use crate::options::{Mode, Options};
+use crate::options::{Mode, Options, WorldKind};
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The seed of its world.
     pub seed: u64,
-    /// The kind of world.
+    /// How much is in its world.
     pub mode: Mode,
+    /// What is in its world.
+    pub world: WorldKind,
     /// Commands of load that the stack took.
     pub commands: u64,
     /// Events: submissions, and polls of the stack.
     pub events: u64,
-    /// Losses of power.
+    /// Losses of power; in a network, servers that died.
     pub power_losses: u64,
-    /// Commands that a fault struck, and zones that degraded.
+    /// Commands that a fault struck, and zones that degraded; in a network, everything that was done to it.
     pub faults: u64,
     /// Time that passed in the world.
     pub virtual_time: Duration,
@@ -53,7 +55,7 @@ pub enum FailureKind {
     StrayCompletion,
     /// A command under way, and nobody will ever complete it.
     Starved,
-    /// A command took longer than the bound of a performance run.
+    /// A command took longer than the bound of a performance run, or of a host that nobody disturbed.
     Slow,
     /// Something acknowledged is gone after a loss of power.
     LostWrite,
@@ -63,6 +65,10 @@ pub enum FailureKind {
     WrongContents,
     /// More zones hold a resource than there are.
     LimitExceeded,
+    /// A connection was lost, and nobody had broken it.
+    BrokenConnection,
+    /// Something is kept for connections that are gone.
+    Leak,
     /// An assertion failed: a broken invariant of the drive or of a layer.
     Panic,
     /// Two runs of the same seed differed.
@@ -71,7 +77,7 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Every kind, with its name.
-    pub const ALL: [(&'static str, FailureKind); 10] = [
+    pub const ALL: [(&'static str, FailureKind); 12] = [
         ("wrong-answer", FailureKind::WrongAnswer),
         ("stray-completion", FailureKind::StrayCompletion),
         ("starved", FailureKind::Starved),
@@ -80,6 +86,8 @@ impl FailureKind {
         ("impossible-zone", FailureKind::ImpossibleZone),
         ("wrong-contents", FailureKind::WrongContents),
         ("limit-exceeded", FailureKind::LimitExceeded),
+        ("broken-connection", FailureKind::BrokenConnection),
+        ("leak", FailureKind::Leak),
         ("panic", FailureKind::Panic),
         ("not-repeatable", FailureKind::NotRepeatable),
     ];

@@ -1,11 +1,12 @@
 //! Losing power: the drive is pulled out from under the stack, comes back, and is looked at.
 
 use zonda_ssd::Ssd;
+use zonda_zoned::reference::{ReferenceDevice, ZoneImage};
 use zonda_zoned::{BlockBuffer, Blocks, NamespaceId, ZERO_FINGERPRINT, ZoneIndex, ZoneState, ZoneType, ZonedDevice};
 
 use crate::check::quiet::place;
 use crate::check::{limits, survival};
-use crate::ledger::{Page, Shape};
+use crate::ledger::{Ledger, Page, Shape};
 use crate::run::{Machine, Run};
 use crate::survey::{SeenZone, Trouble, survey};
 
@@ -54,7 +55,7 @@ fn look(run: &mut Run<'_>) -> Result<(), Trouble> {
         };
         let zone = ZoneIndex(zone as u32);
         let page = &run.ledger.pages[zone.as_usize()];
-        let shape = survival::check(&run.ledger.geometry, zone, page, seen)?;
+        let shape = survival::check(&run.ledger.geometry, zone, page, seen, survival::Halves::Possible)?;
         if !page.effects.is_empty() {
             run.teller.tell(now, || tell(zone, page, seen));
         }
@@ -62,7 +63,7 @@ fn look(run: &mut Run<'_>) -> Result<(), Trouble> {
     }
     run.oracle.power_cycle();
     for (zone, (shape, seen)) in shapes.into_iter().zip(&seen[host]).enumerate() {
-        believe(run, ZoneIndex(zone as u32), shape, seen);
+        believe(&mut run.oracle, &mut run.ledger, ZoneIndex(zone as u32), shape, seen);
     }
     Ok(())
 }
@@ -81,28 +82,34 @@ fn tell(zone: ZoneIndex, page: &Page, seen: &SeenZone) -> String {
 }
 
 /// Brings the oracle and the books to what was seen of a zone.
-fn believe(run: &mut Run<'_>, zone: ZoneIndex, shape: Shape, seen: &SeenZone) {
-    let geometry = run.oracle.geometry(NamespaceId::FIRST);
+pub(crate) fn believe(
+    oracle: &mut ReferenceDevice,
+    ledger: &mut Ledger,
+    zone: ZoneIndex,
+    shape: Shape,
+    seen: &SeenZone,
+) {
+    let geometry = oracle.geometry(NamespaceId::FIRST);
     let (start, capacity) = (geometry.zone_start(zone), geometry.zone_capacity_blocks.0);
     if geometry.zone_type(zone) == ZoneType::SequentialWriteRequired {
-        let image = zonda_zoned::reference::ZoneImage {
+        let image = ZoneImage {
             state: seen.state,
             write_pointer_blocks: Blocks(shape.low),
             zrwa: seen.zrwa,
             extension: seen.extension.clone(),
         };
-        run.oracle.set_zone(zone, image);
+        oracle.set_zone(zone, image);
     }
     if !matches!(seen.state, ZoneState::Empty | ZoneState::Offline) {
         for (block, print) in (0..capacity).zip(&seen.prints) {
             let lba = start + Blocks(block);
             match seen.bytes.get(block as usize) {
                 Some(BlockBuffer { data, metadata }) if *print != ZERO_FINGERPRINT => {
-                    run.oracle.set_block_bytes(lba, data, metadata);
+                    oracle.set_block_bytes(lba, data, metadata);
                 }
-                _ => run.oracle.set_block(lba, *print),
+                _ => oracle.set_block(lba, *print),
             }
         }
     }
-    run.ledger.set(zone, shape, &seen.prints);
+    ledger.set(zone, shape, &seen.prints);
 }

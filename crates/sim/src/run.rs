@@ -14,7 +14,7 @@ use crate::check::{answers, limits, liveness, quiet};
 use crate::hash::Hash;
 use crate::ledger::Ledger;
 use crate::load::Host;
-use crate::options::{Mode, Options};
+use crate::options::{Bug, Mode, Options, WorldKind};
 use crate::outcome::{FailureKind, Outcome};
 use crate::power;
 use crate::stack::Stack;
@@ -77,7 +77,7 @@ impl Machine {
 impl<'w> Run<'w> {
     pub(crate) fn new(world: &'w World, options: &'w Options, teller: Teller) -> Run<'w> {
         let mut drive = Ssd::new(&world.profile, world.keeps, &world.root.fork("life/0"));
-        if let Some(bug) = options.bug {
+        if let Some(Bug::Drive(bug)) = options.bug {
             drive.plant(bug);
         }
         let mut run = Run {
@@ -129,6 +129,7 @@ impl<'w> Run<'w> {
         Outcome {
             seed,
             mode: self.options.mode,
+            world: WorldKind::Drive,
             commands: self.commands,
             events: self.events,
             power_losses: self.power_losses,

@@ -6,9 +6,8 @@
 
 use crate::options::{Mode, Options, Part};
 use crate::outcome::{Failure, FailureKind, Outcome};
-use crate::simulate::{run, run_once};
+use crate::simulate::{AnyWorld, run, run_once};
 use crate::story::Teller;
-use crate::world::World;
 
 /// A smaller run that fails in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +53,7 @@ impl Search {
         let Outcome { failure, commands, .. } = if self.kind == FailureKind::NotRepeatable {
             run(self.seed, &options)
         } else {
-            let world = World::new(self.seed, &options);
+            let world = AnyWorld::new(self.seed, &options);
             run_once(self.seed, &world, &options, Teller::default()).0
         };
         let failure = failure.filter(|failure| failure.kind == self.kind)?;
@@ -64,7 +63,8 @@ impl Search {
     }
 
     fn leave_out_parts(&mut self, best: &mut Shrunk, most: u64) {
-        for (_, part) in Part::ALL {
+        let kind = best.options.world_of(self.seed);
+        for part in Part::ALL.map(|(_, part)| part).into_iter().filter(|part| part.is_in(kind)) {
             if best.options.mode != Mode::Swarm || !best.options.has(part) {
                 continue;
             }

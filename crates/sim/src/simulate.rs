@@ -4,10 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use zonda_zoned::Instant;
 
-use crate::options::Options;
+use crate::network::{Network, NetworkRun, describe as describe_network};
+use crate::options::{Options, WorldKind};
 use crate::outcome::{Failure, FailureKind, Outcome};
 use crate::run::Run;
-use crate::story::{Teller, compose};
+use crate::story::{Teller, compose, describe};
 use crate::survey::Trouble;
 use crate::world::World;
 
@@ -16,7 +17,7 @@ use crate::world::World;
 /// A failed assertion below is a failure of the run; what it prints on its way is the caller's to silence.
 #[must_use]
 pub fn run(seed: u64, options: &Options) -> Outcome {
-    let world = World::new(seed, options);
+    let world = AnyWorld::new(seed, options);
     let (first, _) = run_once(seed, &world, options, Teller::default());
     let (second, _) = run_once(seed, &world, options, Teller::default());
     if first == second {
@@ -39,9 +40,13 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
 /// Tells the run of a seed: its world, the events of note, and how it ended.
 #[must_use]
 pub fn story(seed: u64, options: &Options) -> String {
-    let world = World::new(seed, options);
+    let world = AnyWorld::new(seed, options);
     let (outcome, lines) = run_once(seed, &world, options, Teller::listening());
-    compose(&world, options, &outcome, &lines)
+    let description = match &world {
+        AnyWorld::Drive(world) => describe(world),
+        AnyWorld::Network(world) => describe_network(world),
+    };
+    compose(&description, options, &outcome, &lines)
 }
 
 /// The drive of a seed's world, as the text of a profile.
@@ -50,27 +55,52 @@ pub fn drive_profile(seed: u64, options: &Options) -> String {
     World::new(seed, options).profile_text
 }
 
+/// The world of a seed, of either kind.
+pub(crate) enum AnyWorld {
+    Drive(Box<World>),
+    Network(Box<Network>),
+}
+
+impl AnyWorld {
+    pub(crate) fn new(seed: u64, options: &Options) -> AnyWorld {
+        match options.world_of(seed) {
+            WorldKind::Network => AnyWorld::Network(Box::new(Network::new(seed, options))),
+            _ => AnyWorld::Drive(Box::new(World::new(seed, options))),
+        }
+    }
+}
+
 /// Runs a world once; shrinking needs no more.
-pub(crate) fn run_once(seed: u64, world: &World, options: &Options, teller: Teller) -> (Outcome, Vec<String>) {
-    let mut run = Run::new(world, options, teller);
-    let result = catch_unwind(AssertUnwindSafe(|| run.run()));
-    let trouble = match result {
-        Ok(Ok(())) => None,
-        Ok(Err(trouble)) => Some(trouble),
+pub(crate) fn run_once(seed: u64, world: &AnyWorld, options: &Options, teller: Teller) -> (Outcome, Vec<String>) {
+    match world {
+        AnyWorld::Drive(world) => {
+            let mut run = Run::new(world, options, teller);
+            let trouble = caught(|| run.run());
+            finish(run.outcome(seed), trouble, run.now, &mut run.teller)
+        }
+        AnyWorld::Network(world) => {
+            let mut run = NetworkRun::new(world, options, teller);
+            let trouble = caught(|| run.run());
+            finish(run.outcome(seed), trouble, run.now, &mut run.teller)
+        }
+    }
+}
+
+/// What goes wrong in a run; a failed assertion is one such thing.
+fn caught(run: impl FnOnce() -> Result<(), Trouble>) -> Option<Trouble> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => result.err(),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
             Some(Trouble::new(FailureKind::Panic, None, text.unwrap_or("without a word").to_owned()))
         }
-    };
-    let failure = trouble.map(|Trouble { kind, message, zone }| Failure {
-        kind,
-        message,
-        at: run.now,
-        tail: run.teller.tail(zone),
-        zone,
-    });
-    let outcome = Outcome { failure, ..run.outcome(seed) };
-    (outcome, std::mem::take(&mut run.teller.lines))
+    }
+}
+
+fn finish(mut outcome: Outcome, trouble: Option<Trouble>, at: Instant, teller: &mut Teller) -> (Outcome, Vec<String>) {
+    outcome.failure =
+        trouble.map(|Trouble { kind, message, zone }| Failure { kind, message, at, tail: teller.tail(zone), zone });
+    (outcome, std::mem::take(&mut teller.lines))
 }
 
 fn ended(outcome: &Outcome) -> &'static str {

@@ -24,6 +24,8 @@ const LINES_LAST: usize = 24;
 /// A command, as it is told.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
+    /// Which of several hosts has submitted it.
+    pub(crate) host: Option<u32>,
     pub(crate) id: CommandId,
     pub(crate) kind: OperationKind,
     /// The first zone it names, and how far into it; `None` for all zones and for none.
@@ -78,6 +80,7 @@ impl Told {
         };
         let last_zone = ends.iter().filter_map(last_zone).max();
         Told {
+            host: None,
             id,
             kind: OperationKind::of(operation),
             place,
@@ -114,7 +117,8 @@ impl Told {
             End::Completed(at, status) => format!("{status} after {}", at.since(self.taken_at)),
             End::Lost => "lost with the power".to_owned(),
         };
-        format!("{} {}: {end}", self.taken_at, self.name())
+        let host = self.host.map_or_else(String::new, |host| format!("host {host}: "));
+        format!("{} {host}{}: {end}", self.taken_at, self.name())
     }
 }
 
@@ -244,8 +248,8 @@ fn describe_load(world: &World) -> String {
 }
 
 /// The whole story.
-pub(crate) fn compose(world: &World, options: &Options, outcome: &Outcome, lines: &[String]) -> String {
-    let mut text = format!("Seed {}, {}.\n{}\n", outcome.seed, outcome.mode.name(), describe(world));
+pub(crate) fn compose(description: &str, options: &Options, outcome: &Outcome, lines: &[String]) -> String {
+    let mut text = format!("Seed {}, {}.\n{description}\n", outcome.seed, outcome.mode.name());
     let left_out = lines.len().saturating_sub(LINES_FIRST + LINES_LAST);
     for (place, line) in lines.iter().enumerate() {
         if left_out > 0 && place == LINES_FIRST {

@@ -68,7 +68,7 @@ pub(crate) fn survey(
 }
 
 impl SeenZone {
-    fn of(descriptor: &ZoneDescriptor, geometry: &Geometry) -> SeenZone {
+    pub(crate) fn of(descriptor: &ZoneDescriptor, geometry: &Geometry) -> SeenZone {
         debug_assert!(geometry.zone_of(descriptor.start).is_some());
         SeenZone {
             state: descriptor.state,
@@ -80,7 +80,7 @@ impl SeenZone {
         }
     }
 
-    fn take(&mut self, payload: Payload, geometry: &Geometry) {
+    pub(crate) fn take(&mut self, payload: Payload, geometry: &Geometry) {
         match payload {
             Payload::None => {}
             Payload::Fingerprints(prints) => self.prints.extend(prints),

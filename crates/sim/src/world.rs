@@ -223,7 +223,7 @@ fn draw_load(root: &Prng, keeps: PayloadKind, options: &Options) -> Load {
 }
 
 /// Some worlds do a bit of everything, others hammer one or two things.
-fn draw_weights(prng: &mut Prng) -> [u64; OperationKind::ALL.len()] {
+pub(crate) fn draw_weights(prng: &mut Prng) -> [u64; OperationKind::ALL.len()] {
     let mut weights = [1; OperationKind::ALL.len()];
     match prng.below(3) {
         0 => {}

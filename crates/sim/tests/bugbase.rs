@@ -4,10 +4,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use zonda_sim::{BugbaseEntry, Options, run, shrink};
-use zonda_ssd::SeededBug;
+use zonda_sim::{BugbaseEntry, Options, bugs, run, shrink};
 
-/// Seeds within which every seeded bug must be found.
+/// Seeds within which every planted bug must be found.
 const SEEDS: u64 = 500;
 
 fn folder() -> PathBuf {
@@ -18,7 +17,7 @@ fn folder() -> PathBuf {
 fn every_entry_replays() {
     let mut files: Vec<PathBuf> = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    assert!(files.len() >= SeededBug::ALL.len(), "each seeded bug has an entry");
+    assert!(files.len() >= bugs().len(), "each planted bug has an entry");
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
         let entry = BugbaseEntry::parse(&text).unwrap_or_else(|error| panic!("{}: {error:?}", file.display()));
@@ -26,12 +25,12 @@ fn every_entry_replays() {
     }
 }
 
-/// Seeds make other worlds when anything about worlds or the drive changes: then the entries of seeded bugs are made
+/// Seeds make other worlds when anything about worlds or the drive changes: then the entries of planted bugs are made
 /// again, with `cargo test --release -p zonda-sim --test bugbase -- --ignored`.
 #[test]
 #[ignore = "writes files"]
-fn the_entries_of_seeded_bugs_are_made_again() {
-    for (name, bug) in SeededBug::ALL {
+fn the_entries_of_planted_bugs_are_made_again() {
+    for (name, bug) in bugs() {
         let old = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
         for file in old.filter(|file| file.file_name().unwrap().to_string_lossy().starts_with(name)) {
             fs::remove_file(file).unwrap();

@@ -7,23 +7,27 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args};
 use serde::Serialize;
-use zonda_sim::{BugbaseEntry, FailureKind, Mode, Options, Outcome, Part, bug_by_name};
-use zonda_ssd::SeededBug;
+use zonda_sim::{BugbaseEntry, FailureKind, Mode, Options, Outcome, Part, WorldKind, bug_by_name, bugs};
 
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::{files, units};
 
-pub(crate) const LONG_ABOUT: &str = "Tests the drive model with random worlds, one for each seed.
+pub(crate) const LONG_ABOUT: &str = "Tests the drive model, the NVMe/TCP target and the initiator with random worlds, one for each seed.
 
 A seed makes a world: a small drive of a shape that no vendor sells, layers around it, a host with a mix of commands, faults \
-and losses of power at any moment. Every answer is held against a slow and obvious model of the specification. What was \
-acknowledged must be there after every loss of power. The same seed makes the same world on every machine.";
+and losses of power at any moment. Or some hosts reach such drives over a network that is slow, breaks, and falls silent, while \
+hosts and servers die and come back. Every answer is held against a slow and obvious model of the specification. What was \
+acknowledged must be there after all of this. The same seed makes the same world on every machine.
+
+Of many seeds, one in four makes a network, and the others a drive alone; a seed given by itself makes a drive alone, unless \
+--world says otherwise.";
 
 const EXAMPLES: &str = "Examples:
   zonda sim                                   200 seeds on all cores
   zonda sim --seeds 10000 --first 1000        other seeds, and more of them
   zonda sim 42                                the story of one seed
+  zonda sim 42 --world network                and of its other world
   zonda sim --bug lost-wakeup                 plants a bug, to see that it is found
   zonda sim 42 --bug lost-wakeup --shrink     makes its failure as small as possible
 
@@ -57,8 +61,12 @@ pub(crate) struct SimArgs {
     /// A bare drive without faults, in which every command must end in time
     #[arg(long)]
     performance: bool,
-    /// Plants a bug in the drive, to see whether it is found
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(SeededBug::ALL.map(|(name, _)| name)))]
+    /// What is in the worlds; default both, and for a seed given by itself a drive
+    #[arg(long, value_name = "KIND", conflicts_with_all = ["lite", "performance"],
+          value_parser = PossibleValuesParser::new(WorldKind::ALL.map(|(name, _)| name)))]
+    world: Option<String>,
+    /// Plants a bug in the drive or in the network, to see whether it is found
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(bugs().into_iter().map(|(name, _)| name)))]
     bug: Option<String>,
     /// At most so many commands
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -107,7 +115,13 @@ impl SimArgs {
             (_, true) => Mode::Performance,
             _ => Mode::Swarm,
         };
+        let world = match (&self.world, self.seed) {
+            (Some(name), _) => name.parse().expect("clap knows the names"),
+            (None, Some(_)) => WorldKind::Drive,
+            (None, None) => WorldKind::Both,
+        };
         Options {
+            world,
             bug: self.bug.as_ref().map(|name| bug_by_name(name).expect("clap knows the names")),
             commands_max: self.commands,
             queue_depth_max: self.queue_depth,
@@ -184,6 +198,7 @@ struct Summary {
 struct Verdict {
     seed: u64,
     mode: &'static str,
+    world: &'static str,
     is_good: bool,
     commands: u64,
     events: u64,
@@ -224,6 +239,7 @@ impl Verdict {
         Verdict {
             seed: outcome.seed,
             mode: outcome.mode.name(),
+            world: outcome.world.name(),
             is_good: outcome.is_good(),
             commands: outcome.commands,
             events: outcome.events,

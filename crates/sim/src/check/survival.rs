@@ -41,15 +41,41 @@ impl Mismatch {
     }
 }
 
+/// Whether a command that was not acknowledged can have happened in part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Halves {
+    /// The power went while the drive was at it.
+    Possible,
+    /// It reached the drive or it did not. Zeros and deallocations can take several commands on the wire.
+    Impossible,
+}
+
+impl Halves {
+    fn excludes(self, what: &What) -> bool {
+        let takes_rounds = match what {
+            What::Write { prints, .. } => prints.iter().all(|print| *print == ZERO_FINGERPRINT),
+            What::Deallocate { .. } => true,
+            _ => false,
+        };
+        self == Halves::Impossible && !takes_rounds
+    }
+}
+
 /// Holds a zone against its page in the books; returns what the zone now certainly is.
-pub(crate) fn check(geometry: &Geometry, zone: ZoneIndex, page: &Page, seen: &SeenZone) -> Result<Shape, Trouble> {
+pub(crate) fn check(
+    geometry: &Geometry,
+    zone: ZoneIndex,
+    page: &Page,
+    seen: &SeenZone,
+    halves: Halves,
+) -> Result<Shape, Trouble> {
     let mut candidate = Candidate::certain(page);
     let acknowledged = page.effects.iter().rposition(|effect| effect.is_acknowledged).map_or(0, |last| last + 1);
     let mut best: Option<Mismatch> = None;
     for happened in 0..=page.effects.len() {
         if happened > 0 {
             let effect = &page.effects[happened - 1];
-            candidate.apply(&effect.what, effect.is_acknowledged, geometry);
+            candidate.apply(&effect.what, effect.is_acknowledged || halves.excludes(&effect.what), geometry);
         }
         if happened < acknowledged {
             continue;
@@ -252,7 +278,7 @@ mod tests {
 
         fn check(&self, seen: &SeenZone) -> Result<Shape, FailureKind> {
             let page = &self.ledger.pages[ZONE.as_usize()];
-            check(&self.ledger.geometry, ZONE, page, seen).map_err(|trouble| trouble.kind)
+            check(&self.ledger.geometry, ZONE, page, seen, Halves::Possible).map_err(|trouble| trouble.kind)
         }
 
         fn kind(&self, seen: &SeenZone) -> FailureKind {

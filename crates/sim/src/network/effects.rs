@@ -1,0 +1,248 @@
+//! What machines want done: bytes into pipes and out of them, commands to drives.
+
+use bytes::Bytes;
+use zonda_initiator::{Effect as HostEffect, Event as HostEvent, QueueId};
+use zonda_target::{ConnectionId, Effect};
+
+use super::bugs::NetworkBug;
+use super::link::{Link, Owner};
+use super::run::NetworkRun;
+use crate::survey::Trouble;
+
+/// How much of a host's first words a stranger can know: ICReq, and a Connect with its data.
+const CAPTURED_BYTES_MAX: usize = 1_224;
+
+impl NetworkRun<'_> {
+    /// Carries out what all machines want, until none wants anything.
+    pub(super) fn settle(&mut self) -> Result<(), Trouble> {
+        loop {
+            let mut has_moved = self.target_effects();
+            for host in 0..self.hosts.len() {
+                has_moved |= self.host_effects(host);
+                self.with_host(host, super::host::Host::collect)?;
+                has_moved |= self.host_effects(host);
+            }
+            has_moved |= self.pump();
+            if !has_moved {
+                break;
+            }
+        }
+        self.links.retain(|_, link| !link.is_gone());
+        Ok(())
+    }
+
+    fn target_effects(&mut self) -> bool {
+        let mut has_moved = false;
+        while let Some(effect) = self.server.target.as_mut().and_then(|target| target.poll_effect()) {
+            has_moved = true;
+            match effect {
+                Effect::Send { connection, pieces } => self.send_down(connection, pieces),
+                Effect::Pause { connection } => self.of_connection(connection, |link| link.is_paused = true),
+                Effect::Resume { connection } => self.of_connection(connection, |link| link.is_paused = false),
+                Effect::Close { connection, reason } => {
+                    self.teller.tell(self.now, || format!("the target closes connection {connection}: {reason}"));
+                    self.of_connection(connection, |link| {
+                        link.connection = None;
+                        link.is_paused = false;
+                        link.down.close();
+                    });
+                    self.server.connection_lost(self.now);
+                }
+                Effect::Submit { device, command } => {
+                    self.hash.mix(command.id.0 ^ u64::from(device.0) << 56);
+                    self.server.submit(self.now, device, command);
+                }
+                Effect::Event(_) => {}
+            }
+        }
+        has_moved
+    }
+
+    fn send_down(&mut self, connection: ConnectionId, pieces: Vec<Bytes>) {
+        let others =
+            self.links.values().filter(|link| link.connection.is_some_and(|other| other != connection)).count();
+        if self.bug == Some(NetworkBug::MisdeliveredResponse) && others > 0 && self.bug_prng.chance(1, 60) {
+            let bytes = pieces.iter().map(Bytes::len).sum();
+            let chosen = self.bug_prng.below(others as u64) as usize;
+            let is_other = |link: &&mut Link| link.connection.is_some_and(|other| other != connection);
+            let other = self.links.values_mut().filter(is_other).nth(chosen).expect("they were counted");
+            other.down.push(pieces);
+            other.foreign_bytes += bytes;
+            let target = self.server.target.as_mut().expect("it has just sent");
+            return target.sent(self.now, connection, bytes);
+        }
+        self.of_connection(connection, |link| link.down.push(pieces));
+    }
+
+    fn of_connection(&mut self, connection: ConnectionId, change: impl FnOnce(&mut Link)) {
+        if let Some(link) = self.links.values_mut().find(|link| link.connection == Some(connection)) {
+            change(link);
+        }
+    }
+
+    pub(super) fn host_effects(&mut self, host: usize) -> bool {
+        let mut has_moved = false;
+        while let Some(effect) = self.hosts[host].machine.as_mut().and_then(|machine| machine.poll_effect()) {
+            has_moved = true;
+            match effect {
+                HostEffect::Connect { queue } => {
+                    let epoch = self.hosts[host].epoch;
+                    let id = self.open_link(Owner::Host { host, queue, epoch });
+                    if self.captured_from.is_none() && queue == QueueId::ADMIN {
+                        self.captured_from = Some(id);
+                    }
+                }
+                HostEffect::Send { queue, pieces } => {
+                    if let Some(link) = self.link_of(host, queue) {
+                        link.up.push(pieces);
+                    }
+                }
+                HostEffect::Close { queue } => {
+                    if let Some(link) = self.link_of(host, queue) {
+                        link.host_closes();
+                    }
+                }
+                HostEffect::Event(HostEvent::Lost(error)) => {
+                    self.teller.tell(self.now, || format!("host {host}: {error}"));
+                }
+                HostEffect::Event(_) => {}
+            }
+        }
+        has_moved
+    }
+
+    fn link_of(&mut self, host: usize, queue: QueueId) -> Option<&mut Link> {
+        let is_it =
+            |owner: Owner| matches!(owner, Owner::Host { host: of, queue: its, .. } if of == host && its == queue);
+        self.links.values_mut().rev().find(|link| link.host_end && is_it(link.owner))
+    }
+
+    /// Moves what waits into sockets.
+    fn pump(&mut self) -> bool {
+        let mut has_moved = false;
+        for link in self.links.values_mut() {
+            link.up.pump(self.now);
+            let pumped = link.down.pump(self.now);
+            let foreign = link.foreign_bytes.min(pumped);
+            link.foreign_bytes -= foreign;
+            let sent = pumped - foreign;
+            if sent == 0 {
+                continue;
+            }
+            if self.bug == Some(NetworkBug::ForgottenSent) && self.bug_prng.chance(1, 30) {
+                continue;
+            }
+            if let (Some(connection), Some(target)) = (link.connection, &mut self.server.target) {
+                target.sent(self.now, connection, sent);
+                has_moved = true;
+            }
+        }
+        has_moved
+    }
+
+    pub(super) fn open_link(&mut self, owner: Owner) -> u64 {
+        let id = self.next_link;
+        self.next_link += 1;
+        let shapes = *self.pipe_prng.pick(&self.world.pipes).expect("there are kinds of connections");
+        let link = Link::new(owner, self.now, shapes, &self.world.root.fork(&format!("link/{id}")));
+        self.links.insert(id, link);
+        id
+    }
+
+    /// A connection comes to the target.
+    pub(super) fn link_opens(&mut self, id: u64) {
+        let now = self.now;
+        let link = self.links.get_mut(&id).expect("it is due");
+        link.opens_at = None;
+        let target = self.server.target.as_mut();
+        link.connection = target.and_then(|target| target.connected(now, 0, "192.0.2.9:50000"));
+        let is_taken = link.connection.is_some();
+        if !is_taken {
+            link.host_end = false;
+        }
+        if let Owner::Host { host, queue, .. } = link.owner
+            && let Some(machine) = &mut self.hosts[host].machine
+        {
+            match is_taken {
+                true => machine.connected(now, queue),
+                false => machine.disconnected(now, queue, "connection refused"),
+            }
+        }
+    }
+
+    /// Something has come to the target.
+    pub(super) fn link_up(&mut self, id: u64) {
+        let now = self.now;
+        let link = self.links.get_mut(&id).expect("it is due");
+        if link.up.is_at_end() {
+            link.up.take_end();
+            return self.target_loses(id);
+        }
+        let chunk = link.up.read(now);
+        self.hash.mix(now.0 ^ id << 48 ^ (chunk.len() as u64) << 1);
+        if self.captured_from == Some(id) && self.captured.len() < CAPTURED_BYTES_MAX {
+            let room = CAPTURED_BYTES_MAX - self.captured.len();
+            self.captured.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        }
+        match (link.connection, &mut self.server.target) {
+            (Some(connection), Some(target)) => {
+                if !link.host_end {
+                    let bytes = chunk.len();
+                    self.teller.tell(now, || format!("{bytes} B come to the target of a host that has let go"));
+                }
+                target.received(now, connection, chunk);
+            }
+            // A server that is down, machine and all, does not answer.
+            (_, None) => {}
+            _ => link.answer_to_host(now),
+        }
+    }
+
+    /// Something has come to the host.
+    pub(super) fn link_down(&mut self, id: u64) {
+        let now = self.now;
+        let link = self.links.get_mut(&id).expect("it is due");
+        if link.down.is_at_end() {
+            link.down.take_end();
+            return self.host_loses(id, "closed by the server");
+        }
+        let chunk = link.down.read(now);
+        self.hash.mix(now.0 ^ id << 48 ^ (chunk.len() as u64) << 1 ^ 1);
+        match link.owner {
+            _ if !link.host_end => link.answer_to_target(now),
+            Owner::Host { host, queue, .. } => {
+                let machine = self.hosts[host].machine.as_mut().expect("who has a connection has a machine");
+                machine.received(now, queue, chunk);
+            }
+            Owner::Stranger => {}
+        }
+    }
+
+    /// The target sees that a connection is gone.
+    pub(super) fn target_loses(&mut self, id: u64) {
+        let link = self.links.get_mut(&id).expect("it is due");
+        link.target_reset_at = None;
+        link.down.forget_waiting();
+        link.down.close();
+        if let (Some(connection), Some(target)) = (link.connection.take(), &mut self.server.target) {
+            target.disconnected(self.now, connection);
+            self.server.connection_lost(self.now);
+        }
+    }
+
+    /// A host sees that a connection is gone.
+    pub(super) fn host_loses(&mut self, id: u64, reason: &str) {
+        let link = self.links.get_mut(&id).expect("it is due");
+        link.host_reset_at = None;
+        if !std::mem::replace(&mut link.host_end, false) {
+            return;
+        }
+        link.up.forget_waiting();
+        link.up.close();
+        if let Owner::Host { host, queue, .. } = link.owner
+            && let Some(machine) = &mut self.hosts[host].machine
+        {
+            machine.disconnected(self.now, queue, reason);
+        }
+    }
+}

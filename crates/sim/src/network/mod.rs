@@ -1,0 +1,22 @@
+//! Worlds with a network: some hosts reach drives through one target, and everything between them goes wrong.
+//!
+//! A run is a loop over what is due next: bytes that arrive, timers, devices, and what the world does to all of them. The
+//! machines of hosts and target are those of `zonda_initiator` and `zonda_target`; drives are models or in memory.
+
+mod bugs;
+mod chaos;
+mod effects;
+mod host;
+mod link;
+mod look;
+mod pipe;
+mod rest;
+mod run;
+mod server;
+mod stranger;
+mod window;
+mod world;
+
+pub use bugs::NetworkBug;
+pub(crate) use run::NetworkRun;
+pub(crate) use world::{Network, describe};

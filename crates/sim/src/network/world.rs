@@ -1,0 +1,383 @@
+//! What a seed decides of a network before the first byte.
+
+use std::fmt::Write;
+
+use zonda_chap::{Group, Hash, Policy, Secret};
+use zonda_initiator::InitiatorConfig;
+use zonda_layers::{DelayRule, Matcher, OperationKind, OperationSet, When};
+use zonda_nvme::Nqn;
+use zonda_nvme::identify::NamespaceIdentity;
+use zonda_nvme::tcp::Digests;
+use zonda_ssd::profile::Profile;
+use zonda_target::{DeviceKey, HostAccess, HostEntry, Limits, NamespaceConfig, Portal, SubsystemConfig, TargetConfig};
+use zonda_zoned::{Blocks, Duration, Geometry, NamespaceId, Prng, ZoneIndex, ZrwaGeometry};
+
+use super::chaos::{ChaosKind, draw_kinds};
+use super::pipe::PipeShape;
+use super::window::Window;
+use crate::drive::{one_of, profile_of};
+use crate::options::{Options, Part};
+use crate::world::{Load, draw_weights};
+
+/// Everything that a seed decides before the first byte.
+#[derive(Debug)]
+pub(crate) struct Network {
+    pub(crate) root: Prng,
+    pub(crate) target: TargetConfig,
+    pub(crate) drives: Vec<DriveShape>,
+    pub(crate) hosts: Vec<HostShape>,
+    /// Of a connection: to the target, and from it. Each connection has one of them.
+    pub(crate) pipes: Vec<(PipeShape, PipeShape)>,
+    /// What the world does.
+    pub(crate) chaos: Vec<ChaosKind>,
+    /// Events between two things that it does, about.
+    pub(crate) chaos_every: u64,
+    /// How many of them.
+    pub(crate) chaos_max: u64,
+    /// Events between two checks of the drives' invariants.
+    pub(crate) check_every: u64,
+}
+
+/// A drive.
+#[derive(Debug)]
+pub(crate) struct DriveShape {
+    pub(crate) geometry: Geometry,
+    /// A model of this profile; in memory if absent.
+    pub(crate) profile: Option<Box<Profile>>,
+    /// Completions that are held back.
+    pub(crate) delays: Vec<DelayRule>,
+}
+
+/// A host.
+#[derive(Debug)]
+pub(crate) struct HostShape {
+    pub(crate) config: InitiatorConfig,
+    pub(crate) drive: usize,
+    pub(crate) window: Window,
+    pub(crate) load: Load,
+}
+
+impl Network {
+    pub(crate) fn new(seed: u64, options: &Options) -> Network {
+        let root = Prng::new(seed).fork("network");
+        let mut prng = root.fork("shape");
+        let hosts = 1 + prng.below(4) as usize;
+        let shares = hosts > 1 && prng.chance(1, 2);
+        let zones_each = 3 + prng.below(3) as u32;
+        let drives: Vec<DriveShape> = (0..if shares { 1 } else { hosts })
+            .map(|drive| {
+                let zones = if shares { zones_each * hosts as u32 } else { zones_each };
+                draw_drive(&root.fork(&format!("drive/{drive}")), zones, options)
+            })
+            .collect();
+        let has_auth = prng.chance(1, 4) && options.has(Part::Authentication);
+        let limits = draw_limits(&mut root.fork("limits"), hosts);
+        let hosts: Vec<HostShape> = (0..hosts)
+            .map(|host| {
+                let drive = if shares { 0 } else { host };
+                let first = if shares { ZoneIndex(zones_each * host as u32) } else { ZoneIndex(0) };
+                let root = root.fork(&format!("host/{host}"));
+                let window = Window::new(&drives[drive].geometry, first, zones_each);
+                let config = draw_host(&mut root.fork("config"), host, drive, has_auth, &drives[drive], options);
+                let load = draw_load(&root, &config, options);
+                HostShape { config, drive, window, load }
+            })
+            .collect();
+        let target = draw_target(&root, limits, &drives, &hosts, has_auth);
+        let mut chaos = root.fork("chaos");
+        Network {
+            pipes: draw_pipes(&mut root.fork("pipes")),
+            chaos: draw_kinds(&mut root.fork("kinds"), options),
+            chaos_every: one_of(&mut chaos, &[30, 100, 300]),
+            chaos_max: one_of(&mut chaos, &[0, 4, 12, 30]),
+            check_every: one_of(&mut chaos, &[7, 31]),
+            root,
+            target,
+            drives,
+            hosts,
+        }
+    }
+}
+
+/// A drive without limits on open and active zones: whether there is room would depend on what other hosts do, and on
+/// commands of other queues.
+fn draw_drive(root: &Prng, zone_count: u32, options: &Options) -> DriveShape {
+    let mut prng = root.fork("geometry");
+    let size = one_of(&mut prng, &[16, 24, 32, 40]);
+    let capacity = if prng.chance(1, 2) { size } else { size - 4 };
+    let transfer = one_of(&mut prng, &[16, 16, 32, 64]);
+    let zrwa = ZrwaGeometry {
+        size_blocks: Blocks(8),
+        flush_granularity_blocks: Blocks(4),
+        resources: zone_count,
+        explicit_flush: prng.chance(2, 3),
+    };
+    let geometry = Geometry {
+        block_size_bytes: 512,
+        metadata_bytes: one_of(&mut prng, &[0, 0, 8, 64]) as u16,
+        zone_size_blocks: Blocks(size),
+        zone_capacity_blocks: Blocks(capacity),
+        zone_count,
+        conventional_zone_count: 0,
+        max_active_zones: None,
+        max_open_zones: None,
+        max_transfer_blocks: Blocks(transfer),
+        max_append_blocks: Blocks(16),
+        zrwa: (prng.chance(1, 2) && options.has(Part::Zrwa)).then_some(zrwa),
+        read_across_zones: prng.chance(1, 2),
+        descriptor_extension_bytes: one_of(&mut prng, &[0, 64]) as u32,
+    };
+    let profile = root.fork("kind").chance(1, 2).then(|| {
+        let text = profile_of(root, &geometry);
+        Box::new(Profile::parse(&text).expect("a drawn drive is valid"))
+    });
+    let mut late = root.fork("delays");
+    let has_delays = late.chance(1, 2) && options.has(Part::Delays);
+    let rule = |prng: &mut Prng| DelayRule {
+        matches: Matcher::operations(OperationSet::ALL),
+        when: When::Chance { numerator: 1, denominator: 1 + prng.below(4) },
+        fixed: Duration(one_of(prng, &[0, 10_000])),
+        spread: Duration(one_of(prng, &[10_000, 1_000_000, 20_000_000])),
+    };
+    DriveShape { geometry, profile, delays: if has_delays { vec![rule(&mut late)] } else { Vec::new() } }
+}
+
+fn draw_limits(prng: &mut Prng, hosts: usize) -> Limits {
+    let transfer_bytes = one_of(prng, &[8192, 8192, 16_384, 1 << 20]) as u32;
+    let is_tight = prng.chance(1, 2);
+    let bytes = transfer_bytes as usize * if is_tight { 2 } else { 8 };
+    Limits {
+        // Twice what all hosts need, since what a dead host had goes in its own time.
+        connections: if is_tight { hosts * 10 + 4 } else { 64 },
+        half_open: if is_tight { hosts * 2 } else { 32 },
+        controllers: if is_tight { hosts * 2 + 2 } else { 32 },
+        io_queues: if is_tight { 2 } else { 8 },
+        queue_entries: one_of(prng, &[32, 64, 128]) as u16,
+        transfer_bytes,
+        in_capsule_bytes: one_of(prng, &[0, 512, 4096, 8192]) as u32,
+        outgoing_bytes: bytes,
+        receive_bytes: bytes,
+        handshake: Duration::from_secs(one_of(prng, &[1, 5, 20])),
+    }
+}
+
+fn draw_host(
+    prng: &mut Prng,
+    host: usize,
+    drive: usize,
+    has_auth: bool,
+    shape: &DriveShape,
+    options: &Options,
+) -> InitiatorConfig {
+    let seconds = |prng: &mut Prng, choices: &[u64]| Duration::from_secs(one_of(prng, choices));
+    let digests = Digests { header: prng.chance(1, 3), data: prng.chance(1, 3) };
+    let keep_alive = one_of(prng, &[0, 500, 2_000, 10_000]);
+    let queue_depth = one_of(prng, &[1, 2, 7, 31, 127]) as u16;
+    let mut config = InitiatorConfig {
+        io_queues: 1 + prng.below(4) as u16,
+        queue_depth: queue_depth.min(options.queue_depth_max.map_or(u16::MAX, |most| most as u16)).max(1),
+        digests: if options.has(Part::Digests) { digests } else { Digests::NONE },
+        transfer_bytes_max: one_of(prng, &[8192, 16_384, 1 << 20]) as u32,
+        keep_alive: (keep_alive > 0).then(|| Duration::from_millis(keep_alive)),
+        step_timeout: seconds(prng, &[2, 10]),
+        // The slowest drive that is drawn takes its time.
+        command_timeout: if shape.profile.is_some() { Duration::from_secs(200) } else { seconds(prng, &[5, 20]) },
+        reconnect: Some(Duration::from_millis(one_of(prng, &[1, 20, 300]))),
+        namespace: NamespaceId(drive as u32 + 1),
+        ..InitiatorConfig::new(host_name(host), name("drive"), seed_of(prng))
+    };
+    if has_auth {
+        config.host_secret = Some(secret(host, 0));
+        config.controller_secret = prng.chance(1, 2).then(|| secret(host, 1));
+        config.policy = Policy::new(&[Hash::Sha256], &[Group::Null]).expect("a hash and a group");
+    }
+    config
+}
+
+fn draw_load(root: &Prng, config: &InitiatorConfig, options: &Options) -> Load {
+    let mut prng = root.fork("load");
+    let drawn = (20 + prng.below(100)) * options.scale.max(1);
+    let room = u64::from(config.queue_depth) * u64::from(config.io_queues);
+    let depth = one_of(&mut prng, &[1, 2, 4, 8, 16, 32]).min(room + 1);
+    let pause = Duration(one_of(&mut prng, &[0, 0, 0, 3_000, 1_000_000]));
+    Load {
+        commands: drawn.min(options.commands_max.unwrap_or(u64::MAX)),
+        phase_commands: 30 + prng.below(60),
+        queue_depth: depth.min(u64::from(options.queue_depth_max.unwrap_or(u32::MAX))).max(1) as usize,
+        weights: match options.has(Part::Mix) {
+            true => draw_weights(&mut root.fork("mix")),
+            false => [1; OperationKind::ALL.len()],
+        },
+        pause: if options.has(Part::Pauses) { pause } else { Duration::ZERO },
+    }
+}
+
+fn draw_target(
+    root: &Prng,
+    limits: Limits,
+    drives: &[DriveShape],
+    hosts: &[HostShape],
+    has_auth: bool,
+) -> TargetConfig {
+    let mut prng = root.fork("target");
+    let namespaces = drives.iter().enumerate().map(|(place, drive)| NamespaceConfig {
+        id: NamespaceId(place as u32 + 1),
+        device: DeviceKey(place as u32),
+        device_namespace: NamespaceId::FIRST,
+        geometry: drive.geometry.clone(),
+        identity: NamespaceIdentity { uuid: Some([place as u8 + 1; 16]), ..NamespaceIdentity::default() },
+        volatile_write_cache: prng.chance(1, 2),
+    });
+    let entries = hosts.iter().map(|host| HostEntry {
+        nqn: host.config.host_nqn.clone(),
+        secret: host.config.host_secret.clone(),
+        controller_secret: host.config.controller_secret.clone(),
+    });
+    let subsystem = SubsystemConfig {
+        nqn: name("drive"),
+        serial: "1".to_owned(),
+        model: "zonda".to_owned(),
+        firmware: "1".to_owned(),
+        namespaces: namespaces.collect(),
+        allow: if has_auth { HostAccess::Hosts(entries.collect()) } else { HostAccess::Any },
+    };
+    let portal = Portal { address: "192.0.2.1".to_owned(), service: "4420".to_owned() };
+    let seed = seed_of(&mut root.fork("challenges"));
+    TargetConfig { limits, ..TargetConfig::new(vec![subsystem], vec![portal], seed) }
+}
+
+/// Three kinds of connections, so that what leaves together arrives in any order.
+fn draw_pipes(prng: &mut Prng) -> Vec<(PipeShape, PipeShape)> {
+    let segments = one_of(prng, &[400, 1_500, 9_000, 65_536]);
+    let reads = one_of(prng, &[600, 4_096, 20_000, 262_144]);
+    let buffer_bytes = one_of(prng, &[2_048, 16_384, 262_144]) as usize;
+    let mut shape = || PipeShape {
+        latency: Duration(one_of(prng, &[5_000, 50_000, 1_000_000])),
+        jitter: Duration(one_of(prng, &[0, 20_000, 2_000_000])),
+        bytes_per_second: one_of(prng, &[20_000_000, 1_000_000_000, 5_000_000_000]),
+        buffer_bytes,
+        segment_bytes_max: segments,
+        read_bytes_max: reads,
+    };
+    (0..3).map(|_| (shape(), shape())).collect()
+}
+
+pub(crate) fn name(end: &str) -> Nqn {
+    Nqn::new(&format!("nqn.2014-08.org.example:{end}")).expect("a name")
+}
+
+fn host_name(host: usize) -> Nqn {
+    name(&format!("host-{host}"))
+}
+
+fn secret(host: usize, side: u8) -> Secret {
+    let mut bytes = [side + 1; 64];
+    bytes[0] = host as u8;
+    Secret::generate(None, bytes)
+}
+
+pub(crate) fn seed_of(prng: &mut Prng) -> [u8; 32] {
+    let mut seed = [0; 32];
+    for word in seed.chunks_exact_mut(8) {
+        word.copy_from_slice(&prng.next_u64().to_le_bytes());
+    }
+    seed
+}
+
+/// The world in a few lines.
+pub(crate) fn describe(world: &Network) -> String {
+    let mut text = String::new();
+    let mut line = |head: &str, tail: String| {
+        writeln!(text, "  {head:<8}{tail}").expect("a string takes what is written to it");
+    };
+    for (place, drive) in world.drives.iter().enumerate() {
+        let geometry = &drive.geometry;
+        let kind = if drive.profile.is_some() { "a model" } else { "in memory" };
+        line(
+            &format!("drive {place}"),
+            format!("{} zones of {} blocks, {kind}", geometry.zone_count, geometry.zone_size_blocks),
+        );
+    }
+    for (place, host) in world.hosts.iter().enumerate() {
+        let config = &host.config;
+        let mut tail = format!(
+            "drive {} from zone {} on, {} commands, {} at a time over {} queues of {}",
+            host.drive,
+            host.window.first,
+            host.load.commands,
+            host.load.queue_depth,
+            config.io_queues,
+            config.queue_depth
+        );
+        if let Some(keep_alive) = config.keep_alive {
+            tail += &format!(", keep alive {keep_alive}");
+        }
+        if config.host_secret.is_some() {
+            tail += ", authenticated";
+        }
+        line(&format!("host {place}"), tail);
+    }
+    let limits = &world.target.limits;
+    line(
+        "target",
+        format!(
+            "transfers of {} B, {} B in a capsule, {} B on the way in and out of a connection, {} connections",
+            limits.transfer_bytes, limits.in_capsule_bytes, limits.receive_bytes, limits.connections
+        ),
+    );
+    let kinds: Vec<&str> = world.chaos.iter().map(|kind| kind.name()).collect();
+    let what = if kinds.is_empty() || world.chaos_max == 0 { "nothing".to_owned() } else { kinds.join(", ") };
+    line("world", format!("{what}; {} times, about every {} events", world.chaos_max, world.chaos_every));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use zonda_target::Target;
+
+    use super::*;
+
+    #[test]
+    fn every_drawn_network_passes_the_checks_of_target_and_hosts() {
+        for seed in 0..300 {
+            let world = Network::new(seed, &Options::default());
+            assert!(Target::new(world.target.clone()).is_ok(), "seed {seed}: {:?}", Target::new(world.target).err());
+            for host in &world.hosts {
+                assert_eq!(host.config.check(), Ok(()), "seed {seed}");
+                let end = host.window.first.0 + host.window.count;
+                assert!(end <= world.drives[host.drive].geometry.zone_count, "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn zones_belong_to_one_host_and_some_namespaces_to_several() {
+        let mut shared = 0;
+        for seed in 0..100 {
+            let world = Network::new(seed, &Options::default());
+            for (place, host) in world.hosts.iter().enumerate() {
+                let zones = |host: &HostShape| host.window.first.0..host.window.first.0 + host.window.count;
+                let others = world.hosts[..place].iter().filter(|other| other.drive == host.drive);
+                for other in others {
+                    shared += 1;
+                    assert!(zones(other).end <= zones(host).start, "seed {seed}");
+                }
+            }
+        }
+        assert!(shared > 30, "{shared}");
+    }
+
+    #[test]
+    fn a_part_left_out_is_gone_and_the_rest_of_the_network_stays() {
+        for seed in 0..100 {
+            let options = Options { without: [Part::Crashes, Part::Digests].into(), ..Options::default() };
+            let (whole, less) = (Network::new(seed, &Options::default()), Network::new(seed, &options));
+            assert!(!less.chaos.iter().any(|kind| matches!(kind, ChaosKind::Crash | ChaosKind::Drain)));
+            assert!(less.hosts.iter().all(|host| host.config.digests == Digests::NONE));
+            let kept = whole.chaos.iter().filter(|kind| !matches!(kind, ChaosKind::Crash | ChaosKind::Drain));
+            assert!(kept.eq(&less.chaos), "seed {seed}");
+            assert_eq!(whole.target.limits, less.target.limits);
+            assert_eq!(whole.hosts.len(), less.hosts.len());
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Worlds with a network over many seeds: without bugs they are good, and every planted bug is found.
+
+use zonda_sim::{BugbaseEntry, NetworkBug, Options, Part, WorldKind, run, shrink, story};
+
+/// Seeds within which every planted bug must be found.
+const SEEDS: u64 = 500;
+
+#[test]
+fn networks_are_good() {
+    let options = Options::of_world(WorldKind::Network);
+    let (mut commands, mut faults, mut deaths) = (0, 0, 0);
+    for seed in 0..300 {
+        let outcome = run(seed, &options);
+        assert!(outcome.is_good(), "{}", outcome.verdict(&options));
+        assert_eq!(outcome.world, WorldKind::Network);
+        commands += outcome.commands;
+        faults += outcome.faults;
+        deaths += outcome.power_losses;
+    }
+    assert!(commands > 30_000, "{commands} commands");
+    assert!(faults > 1_500 && deaths > 150, "{faults} faults, {deaths} deaths of servers");
+}
+
+#[test]
+fn every_bug_of_a_network_is_found() {
+    for (name, bug) in NetworkBug::ALL {
+        let options = Options::default().with_bug(bug);
+        assert!((0..SEEDS).any(|seed| !run(seed, &options).is_good()), "{name} is not found within {SEEDS} seeds");
+    }
+}
+
+#[test]
+fn a_network_without_disturbances_is_good_and_has_none() {
+    let without = [Part::Cuts, Part::Blackholes, Part::Deaths, Part::Stalls, Part::Crashes, Part::Strangers];
+    let without = without.into_iter().chain([Part::PowerLoss]).collect();
+    let options = Options { without, ..Options::of_world(WorldKind::Network) };
+    for seed in 0..60 {
+        let outcome = run(seed, &options);
+        assert!(outcome.is_good(), "{}", outcome.verdict(&options));
+        assert_eq!((outcome.faults, outcome.power_losses), (0, 0));
+    }
+}
+
+#[test]
+fn of_both_kinds_of_worlds_one_in_four_is_a_network_and_the_others_are_the_drives_of_always() {
+    let both = Options::of_world(WorldKind::Both);
+    let networks = (0..40).filter(|seed| both.world_of(*seed) == WorldKind::Network).count();
+    assert_eq!(networks, 10);
+    for seed in [1, 2, 3, 5] {
+        assert_eq!(run(seed, &both), run(seed, &Options::default()));
+    }
+    assert_eq!(run(8, &both), run(8, &Options::of_world(WorldKind::Network)));
+}
+
+#[test]
+fn a_failure_of_a_network_is_made_small_and_kept_and_told() {
+    let options = Options::default().with_bug(NetworkBug::DroppedChunk);
+    let found = (0..SEEDS).find_map(|seed| Some((seed, run(seed, &options).failure?)));
+    let (seed, failure) = found.expect("the bug is found");
+    let shrunk = shrink(seed, &options, failure.kind).expect("it fails");
+    assert_ne!(shrunk.options, options);
+    assert_eq!(run(seed, &shrunk.options).failure.as_ref(), Some(&shrunk.failure));
+    let entry = BugbaseEntry::new(seed, &shrunk);
+    assert_eq!(BugbaseEntry::parse(&entry.to_toml()), Ok(entry.clone()));
+    assert_eq!(entry.check(), Ok(()));
+    let told = story(seed, &shrunk.options);
+    assert!(told.contains("FAILED") && told.contains("--bug dropped-chunk"), "{told}");
+}
