@@ -180,9 +180,11 @@ impl Loaded {
                 record.a.checked_add(record.b).is_some_and(|end| end <= blocks)
             }
             Kind::Contents | Kind::Zeros => {
+                if record.a.max(record.b) > capacity {
+                    return false;
+                }
                 let contents = record.b * (self.layout.tag_bytes + self.layout.block_bytes);
                 record.zone < self.layout.zones
-                    && record.a.max(record.b) <= capacity
                     && record.a + record.b <= capacity
                     && (record.kind == Kind::Zeros || record.payload[0].len() as u64 == contents)
             }

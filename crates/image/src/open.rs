@@ -109,7 +109,8 @@ fn mend(
 pub(crate) fn note_found(loaded: &mut Loaded, examined: &Examined) {
     let first = loaded.layout.conventional as usize;
     for (entry, found) in loaded.ledger.entries.iter_mut().zip(&examined.zones).skip(first) {
-        loaded.ledger.counters.host_written_blocks += entry.uncounted(found.pointer);
+        let written = &mut loaded.ledger.counters.host_written_blocks;
+        *written = written.saturating_add(entry.uncounted(found.pointer));
         if entry.had_zrwa {
             (entry.pointer, entry.written) = (found.pointer, found.written);
         }
