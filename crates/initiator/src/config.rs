@@ -37,6 +37,9 @@ pub struct InitiatorConfig {
     pub command_timeout: Duration,
     /// After the loss of a connection that had been made: how long to wait before each try to make it again; `None` gives
     /// up at once. A first connection that fails is never tried again.
+    ///
+    /// Commands that were sent over the lost connection can still take effect until the target has given it up: whoever
+    /// cannot bear that waits for the keep alive timeout and the longest command, or looks at its zones after that time.
     pub reconnect: Option<Duration>,
     /// What the order of commands rests on; `None` decides by the model number of the controller.
     pub order: Option<Order>,

@@ -162,8 +162,8 @@ impl Part {
     /// Whether worlds of a kind have this part.
     pub(crate) fn is_in(self, kind: WorldKind) -> bool {
         match self {
-            Part::Delays | Part::PowerLoss | Part::Pauses | Part::Zrwa | Part::Mix => true,
-            Part::Faults | Part::Trace | Part::Slice | Part::Degradation | Part::Conventional | Part::Bytes => {
+            Part::Faults | Part::Delays | Part::PowerLoss | Part::Pauses | Part::Zrwa | Part::Mix => true,
+            Part::Trace | Part::Slice | Part::Degradation | Part::Conventional | Part::Bytes => {
                 kind == WorldKind::Drive
             }
             Part::Cuts

@@ -98,8 +98,13 @@ fn caught(run: impl FnOnce() -> Result<(), Trouble>) -> Option<Trouble> {
 }
 
 fn finish(mut outcome: Outcome, trouble: Option<Trouble>, at: Instant, teller: &mut Teller) -> (Outcome, Vec<String>) {
-    outcome.failure =
-        trouble.map(|Trouble { kind, message, zone }| Failure { kind, message, at, tail: teller.tail(zone), zone });
+    outcome.failure = trouble.map(|Trouble { kind, message, zone, host }| Failure {
+        kind,
+        message,
+        at,
+        tail: teller.tail(zone, host),
+        zone,
+    });
     (outcome, std::mem::take(&mut teller.lines))
 }
 

@@ -143,16 +143,19 @@ impl Teller {
 
     pub(crate) fn ended(&mut self, id: CommandId, end: End) {
         let Some(first) = self.commands.front() else { return };
-        // Ids count up by one.
-        let place = id.0.checked_sub(first.id.0);
-        if let Some(told) = place.and_then(|place| self.commands.get_mut(place as usize)) {
-            told.end = end;
+        // Ids count up by one, but for those of hosts whose commands were refused for a while.
+        let place = id.0.checked_sub(first.id.0).map(|place| place as usize);
+        let is_there = |place: &usize| self.commands.get(*place).is_some_and(|told| told.id == id);
+        let place = place.filter(is_there).or_else(|| self.commands.iter().rposition(|told| told.id == id));
+        if let Some(place) = place {
+            self.commands[place].end = end;
         }
     }
 
-    /// The last commands that touched a zone, or the last of all.
-    pub(crate) fn tail(&self, zone: Option<ZoneIndex>) -> Vec<String> {
-        let concerned = self.commands.iter().rev().filter(|told| zone.is_none_or(|zone| told.touches(zone)));
+    /// The last commands that touched a zone, or the last of all; of one host, where there are several.
+    pub(crate) fn tail(&self, zone: Option<ZoneIndex>, host: Option<u32>) -> Vec<String> {
+        let of_host = self.commands.iter().rev().filter(|told| host.is_none() || told.host == host);
+        let concerned = of_host.filter(|told| zone.is_none_or(|zone| told.touches(zone)));
         let mut tail: Vec<String> = concerned.take(TAIL_MAX).map(Told::line).collect();
         tail.reverse();
         tail

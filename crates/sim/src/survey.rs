@@ -30,11 +30,18 @@ pub(crate) struct Trouble {
     pub(crate) kind: FailureKind,
     pub(crate) message: String,
     pub(crate) zone: Option<ZoneIndex>,
+    /// Whose zone it is, where there are several hosts.
+    pub(crate) host: Option<u32>,
 }
 
 impl Trouble {
     pub(crate) fn new(kind: FailureKind, zone: impl Into<Option<ZoneIndex>>, message: String) -> Trouble {
-        Trouble { kind, message, zone: zone.into() }
+        Trouble { kind, message, zone: zone.into(), host: None }
+    }
+
+    /// The same, of a host's zones or commands.
+    pub(crate) fn of_host(self, host: usize) -> Trouble {
+        Trouble { message: format!("host {host}: {}", self.message), host: Some(host as u32), ..self }
     }
 }
 

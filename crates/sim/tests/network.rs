@@ -32,7 +32,7 @@ fn every_bug_of_a_network_is_found() {
 #[test]
 fn a_network_without_disturbances_is_good_and_has_none() {
     let without = [Part::Cuts, Part::Blackholes, Part::Deaths, Part::Stalls, Part::Crashes, Part::Strangers];
-    let without = without.into_iter().chain([Part::PowerLoss]).collect();
+    let without = without.into_iter().chain([Part::PowerLoss, Part::Faults]).collect();
     let options = Options { without, ..Options::of_world(WorldKind::Network) };
     for seed in 0..60 {
         let outcome = run(seed, &options);

@@ -12,7 +12,7 @@ use zonda_zoned::{
 
 use super::look::{Look, is_of_look};
 use super::window::Window;
-use super::world::{HostShape, seed_of};
+use super::world::{DriveShape, HostShape, seed_of};
 use crate::check::answers;
 use crate::hash::Hash;
 use crate::ledger::Ledger;
@@ -37,8 +37,9 @@ pub(crate) enum Stage {
     /// Its machine is gone.
     Down,
     Connecting,
-    /// Connected; commands of connections that it has lost may still come to the drive.
-    Fenced,
+    /// Connected; commands of connections that it has lost may still come to the drive, or be under way there up to a
+    /// number.
+    Fenced(Option<u64>),
     /// It reads its zones, and holds them against the books.
     Looking(Look),
     Working,
@@ -70,6 +71,7 @@ pub(crate) struct Desk<'a> {
     pub(crate) teller: &'a mut Teller,
     pub(crate) next_id: &'a mut u64,
     pub(crate) commands: &'a mut u64,
+    pub(crate) faults: &'a mut u64,
 }
 
 /// A command under way.
@@ -85,13 +87,15 @@ pub(crate) struct Host {
     pub(crate) window: Window,
     load: Load,
     latency_max: Duration,
+    /// Its drive fails commands now and then.
+    has_faults: bool,
     pub(crate) machine: Option<Initiator>,
     /// Connections lost so far.
     pub(crate) epoch: u64,
     pub(crate) stage: Stage,
     pub(crate) books: Option<Books>,
     pub(crate) doubt: Doubt,
-    /// The power went while it looked: what it saw is of before.
+    /// The power went while it looked, or the drive failed it: it has to look again.
     is_look_stale: bool,
     flights: BTreeMap<CommandId, Flight>,
     /// A command that the machine had no room for.
@@ -111,13 +115,14 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(index: usize, shape: &HostShape, is_model: bool, root: &Prng) -> Host {
+    pub(crate) fn new(index: usize, shape: &HostShape, drive: &DriveShape, root: &Prng) -> Host {
         Host {
             index,
             config: shape.config.clone(),
             window: shape.window,
             load: shape.load.clone(),
-            latency_max: if is_model { MODEL_LATENCY_MAX } else { LATENCY_MAX },
+            latency_max: if drive.profile.is_some() { MODEL_LATENCY_MAX } else { LATENCY_MAX },
+            has_faults: !drive.faults.is_empty(),
             machine: None,
             epoch: 0,
             stage: Stage::Down,
@@ -181,7 +186,7 @@ impl Host {
                 Ok(())
             }
             Stage::Working => self.submit_next(desk),
-            Stage::Fenced | Stage::Looking(_) | Stage::Resting => Ok(()),
+            Stage::Fenced(_) | Stage::Looking(_) | Stage::Resting => Ok(()),
         }
     }
 
@@ -261,7 +266,7 @@ impl Host {
             }
         }
         self.ready_at = desk.now;
-        self.stage = Stage::Fenced;
+        self.stage = Stage::Fenced(None);
         let index = self.index;
         desk.teller.tell(desk.now, || format!("host {index} is connected"));
         Ok(())
@@ -391,9 +396,16 @@ impl Host {
         let now = desk.now;
         desk.hash.completion(now, &completion);
         let is_loss = !is_ready && matches!(completion.status, Status::AbortedPowerLoss | Status::NamespaceNotReady);
+        let is_fault = self.has_faults && matches!(completion.status, Status::InternalError | Status::WriteFault);
         if is_of_look(completion.id) {
             return match &mut self.stage {
                 _ if is_loss => Ok(()),
+                Stage::Looking(look) if is_fault => {
+                    *desk.faults += 1;
+                    self.is_look_stale = true;
+                    look.give_up(completion.id);
+                    Ok(())
+                }
                 Stage::Looking(look) => look.take(completion),
                 _ => Err(stray(&completion, self.index)),
             };
@@ -411,13 +423,17 @@ impl Host {
             return Ok(());
         }
         desk.teller.ended(completion.id, End::Completed(now, completion.status));
+        if is_fault {
+            // It may have happened: the host has nothing else under way, and looks.
+            *desk.faults += 1;
+            self.doubt = self.doubt.max(Doubt::Commands);
+            self.until_look = 0;
+            return Ok(());
+        }
         let completion = Completion { outcome: self.window.outcome_back(completion.outcome), ..completion };
         let zone = told.place.map(|(zone, _)| zone);
-        answers::check(told.kind.name(), &expected, &completion).map_err(|trouble| Trouble {
-            zone,
-            message: format!("host {}: {}", self.index, trouble.message),
-            ..trouble
-        })?;
+        answers::check(told.kind.name(), &expected, &completion)
+            .map_err(|trouble| Trouble { zone, ..trouble.of_host(self.index) })?;
         if completion.status.is_success() {
             books.ledger.acknowledge(completion.id);
         }
@@ -435,7 +451,7 @@ impl Stage {
         match self {
             Stage::Down => "down",
             Stage::Connecting => "connecting",
-            Stage::Fenced => "waiting for its old connections to end",
+            Stage::Fenced(_) => "waiting for its old connections to end",
             Stage::Looking(_) => "looking at its zones",
             Stage::Working => "working",
             Stage::Resting => "resting",

@@ -98,6 +98,11 @@ impl Look {
         Ok(())
     }
 
+    /// A read has failed: the look will be made again.
+    pub(crate) fn give_up(&mut self, id: CommandId) {
+        self.under_way.remove(&id);
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         self.next == self.operations.len() && self.under_way.is_empty()
     }
@@ -110,7 +115,7 @@ impl Look {
         doubt: Doubt,
         desk: &mut Desk<'_>,
     ) -> Result<(), Trouble> {
-        let of_host = |trouble: Trouble| Trouble { message: format!("host {host}: {}", trouble.message), ..trouble };
+        let of_host = |trouble: Trouble| trouble.of_host(host);
         let seen = self.seen().map_err(of_host)?;
         for zone in &seen {
             desk.hash.mix(u64::from(zone.state.code()) << 32 | zone.pointer.unwrap_or(u64::from(u32::MAX)));

@@ -5,9 +5,12 @@
 
 mod bugs;
 mod chaos;
+mod describe;
+mod drive;
 mod effects;
 mod host;
 mod link;
+mod lives;
 mod look;
 mod pipe;
 mod rest;
@@ -18,5 +21,6 @@ mod window;
 mod world;
 
 pub use bugs::NetworkBug;
+pub(crate) use describe::describe;
 pub(crate) use run::NetworkRun;
-pub(crate) use world::{Network, describe};
+pub(crate) use world::Network;

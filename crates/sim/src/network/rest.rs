@@ -62,9 +62,9 @@ impl NetworkRun<'_> {
                 let first = shape.window.first.as_usize();
                 let own = &seen[first..first + shape.window.count as usize];
                 let Some(books) = &host.books else { continue };
-                quiet::check(&books.oracle, own, PayloadKind::Bytes).map_err(|trouble| Trouble {
-                    message: format!("drive {place} itself, zones of host {}: {}", host.index, trouble.message),
-                    ..trouble
+                quiet::check(&books.oracle, own, PayloadKind::Bytes).map_err(|trouble| {
+                    let message = format!("drive {place} itself: {}", trouble.message);
+                    Trouble { message, ..trouble }.of_host(host.index)
                 })?;
             }
         }

@@ -6,7 +6,6 @@ use zonda_initiator::Initiator;
 use zonda_zoned::{CompletionQueue, Duration, Instant, Prng};
 
 use super::bugs::NetworkBug;
-use super::chaos::AFTERMATH;
 use super::host::{Desk, Host, Stage};
 use super::link::{Link, Owner};
 use super::server::Server;
@@ -23,8 +22,6 @@ const HEALING_MAX: Duration = Duration::from_secs(1_500);
 const EVENTS_MAX: u64 = 3_000_000;
 /// Until everything is healed.
 pub(super) const EVER: Instant = Instant(u64::MAX >> 1);
-/// The longest that a server stays down.
-const OUTAGE_NS_MAX: u64 = 3_000_000_000;
 
 /// One run of a world, with everything that changes in it.
 pub(crate) struct NetworkRun<'w> {
@@ -49,7 +46,7 @@ pub(crate) struct NetworkRun<'w> {
     next_strike: u64,
     strikes_left: u64,
     /// When the world stopped doing things.
-    healed_at: Option<Instant>,
+    pub(super) healed_at: Option<Instant>,
     pub(super) chaos_prng: Prng,
     pub(super) pipe_prng: Prng,
     order: Prng,
@@ -82,8 +79,7 @@ impl<'w> NetworkRun<'w> {
             _ => None,
         };
         let hosts = world.hosts.iter().enumerate().map(|(index, shape)| {
-            let is_model = world.drives[shape.drive].profile.is_some();
-            Host::new(index, shape, is_model, &world.root.fork(&format!("life/{index}")))
+            Host::new(index, shape, &world.drives[shape.drive], &world.root.fork(&format!("life/{index}")))
         });
         let mut run = NetworkRun {
             server: Server::new(world, bug),
@@ -283,24 +279,34 @@ impl<'w> NetworkRun<'w> {
             teller: &mut self.teller,
             next_id: &mut self.next_id,
             commands: &mut self.commands,
+            faults: &mut self.faults,
         };
         act(&mut self.hosts[host], &mut desk)
     }
 
-    /// Hosts go on of whose old connections nothing can come any more: the target has let go of them. A real host waits
-    /// until that is certain.
+    /// Hosts go on of whose old connections nothing can come any more: the target has let go of them, and the drive has
+    /// ended what came of them, so that no loss of power takes it back. A real host waits until that is certain.
     fn release_fences(&mut self) -> Result<bool, Trouble> {
         let mut has_released = false;
         for index in 0..self.hosts.len() {
-            if !matches!(self.hosts[index].stage, Stage::Fenced) {
-                continue;
-            }
-            let epoch = self.hosts[index].epoch;
+            let host = &self.hosts[index];
+            let Stage::Fenced(number) = host.stage else { continue };
             let is_old = |link: &Link| {
-                let Owner::Host { host, epoch: of, .. } = link.owner else { return false };
-                host == index && of < epoch && link.connection.is_some()
+                let Owner::Host { host: of, epoch, .. } = link.owner else { return false };
+                of == index && epoch < host.epoch && link.connection.is_some()
             };
-            if self.bug == Some(NetworkBug::ImpatientHost) || !self.links.values().any(is_old) {
+            let drive = &self.server.drives[self.world.hosts[index].drive];
+            let is_free = match number {
+                _ if self.bug == Some(NetworkBug::ImpatientHost) => true,
+                Some(number) => drive.has_ended(number),
+                None if self.links.values().any(is_old) => false,
+                None => {
+                    let number = drive.submitted();
+                    self.hosts[index].stage = Stage::Fenced(Some(number));
+                    drive.has_ended(number)
+                }
+            };
+            if is_free {
                 self.with_host(index, Host::begin_look)?;
                 has_released = true;
             }
@@ -324,116 +330,8 @@ impl<'w> NetworkRun<'w> {
             machine.check_invariants();
         }
         if self.events.is_multiple_of(self.world.check_every) {
-            self.server.drives.iter().for_each(super::server::Drive::check_invariants);
+            self.server.drives.iter().for_each(super::drive::Drive::check_invariants);
         }
-    }
-
-    /// A host's process ends, or its machine.
-    pub(super) fn kill_host(&mut self, index: usize, is_silent: bool, back_at: Instant) {
-        self.with_host(index, Host::forget_connections);
-        let host = &mut self.hosts[index];
-        host.machine = None;
-        host.stage = Stage::Down;
-        host.wake_at = Some(back_at);
-        host.disturb(self.now + AFTERMATH);
-        for link in self.links.values_mut() {
-            if matches!(link.owner, Owner::Host { host, .. } if host == index) && link.host_end {
-                link.up.forget_waiting();
-                if is_silent {
-                    link.host_dies();
-                } else {
-                    link.host_closes();
-                }
-            }
-        }
-        let how = if is_silent { " without a word" } else { "" };
-        self.teller.tell(self.now, || format!("host {index} dies{how}, until {back_at}"));
-    }
-
-    /// A host takes its leave, and a new one comes.
-    pub(super) fn dismiss_host(&mut self, index: usize) {
-        let now = self.now;
-        if let Some(machine) = self.hosts[index].machine.as_mut() {
-            machine.shut_down(now);
-            self.host_effects(index);
-        }
-        self.kill_host(index, false, now + Duration(1));
-    }
-
-    /// The server dies, with its drives' power or without.
-    pub(super) fn kill_server(&mut self, loses_power: bool, until: Instant) {
-        let now = self.now;
-        let up_at = Instant(until.0.min(now.0 + 1 + self.draw_below(OUTAGE_NS_MAX)));
-        self.server.die(self.world, loses_power, up_at, &mut self.chaos_prng);
-        // A process that dies takes its connections along at once; of a machine nobody hears.
-        let is_silent = loses_power && self.chaos_prng.chance(1, 2);
-        for link in self.links.values_mut() {
-            link.connection = None;
-            link.is_paused = false;
-            link.target_reset_at = None;
-            link.down.forget_waiting();
-            if !is_silent {
-                let late = self.chaos_prng.below(50_000_000);
-                link.reset(now + Duration(late), now);
-            } else {
-                link.down.clear();
-            }
-        }
-        for host in &mut self.hosts {
-            // Who has nothing to say notices only when he does.
-            host.disturb(Instant(up_at.0.max(now.0)) + AFTERMATH);
-            if loses_power {
-                host.power_is_lost();
-            }
-        }
-        let what = if loses_power { "the power goes" } else { "the server dies" };
-        self.teller.tell(now, || format!("{what}, until {up_at}"));
-    }
-
-    /// The server ends what is under way, closes every connection, and starts again.
-    pub(super) fn drain_server(&mut self) {
-        let now = self.now;
-        let Some(target) = &mut self.server.target else { return };
-        target.drain(now);
-        self.server.is_draining = true;
-        self.hosts.iter_mut().for_each(|host| host.disturb(EVER));
-        self.teller.tell(now, || "the server drains".to_owned());
-    }
-
-    /// A server that has drained starts again.
-    fn restart_drained(&mut self) {
-        let Some(target) = self.server.target.as_ref().filter(|target| target.is_drained()) else { return };
-        assert_eq!(target.statistics().connections, 0, "a server that has drained has closed every connection");
-        let up_at = self.now + Duration(1 + self.draw_below(OUTAGE_NS_MAX / 10));
-        self.server.go_down(up_at);
-        for host in &mut self.hosts {
-            host.disturbed_until = up_at + AFTERMATH;
-        }
-        self.teller.tell(self.now, || format!("the server has drained, and starts again at {up_at}"));
-    }
-
-    /// The world stops doing things, and takes back what it holds.
-    fn heal(&mut self) {
-        let now = self.now;
-        self.healed_at = Some(now);
-        for link in self.links.values_mut() {
-            link.up.heal(now);
-            link.down.heal(now);
-        }
-        for host in &mut self.hosts {
-            host.stalled_until = host.stalled_until.min(now);
-            if !self.server.is_draining {
-                host.disturbed_until = host.disturbed_until.min(now + AFTERMATH);
-            }
-            if matches!(host.stage, Stage::Down) {
-                host.wake_at = host.wake_at.map(|at| at.min(now));
-            }
-        }
-        if let Some(at) = &mut self.server.up_at {
-            *at = (*at).min(now);
-        }
-        self.close_strangers(Instant(u64::MAX));
-        self.teller.tell(now, || "everything is healed".to_owned());
     }
 
     fn oldest(&self) -> String {

@@ -1,16 +1,14 @@
 //! What a seed decides of a network before the first byte.
 
-use std::fmt::Write;
-
 use zonda_chap::{Group, Hash, Policy, Secret};
 use zonda_initiator::InitiatorConfig;
-use zonda_layers::{DelayRule, Matcher, OperationKind, OperationSet, When};
+use zonda_layers::{DelayRule, FaultEffect, FaultRule, Matcher, OperationKind, OperationSet, When};
 use zonda_nvme::Nqn;
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
 use zonda_ssd::profile::Profile;
 use zonda_target::{DeviceKey, HostAccess, HostEntry, Limits, NamespaceConfig, Portal, SubsystemConfig, TargetConfig};
-use zonda_zoned::{Blocks, Duration, Geometry, NamespaceId, Prng, ZoneIndex, ZrwaGeometry};
+use zonda_zoned::{Blocks, Duration, Geometry, NamespaceId, Prng, Status, ZoneIndex, ZrwaGeometry};
 
 use super::chaos::{ChaosKind, draw_kinds};
 use super::pipe::PipeShape;
@@ -46,6 +44,8 @@ pub(crate) struct DriveShape {
     pub(crate) profile: Option<Box<Profile>>,
     /// Completions that are held back.
     pub(crate) delays: Vec<DelayRule>,
+    /// Commands that fail, before they have happened or after.
+    pub(crate) faults: Vec<FaultRule>,
 }
 
 /// A host.
@@ -64,7 +64,7 @@ impl Network {
         let hosts = 1 + prng.below(4) as usize;
         let shares = hosts > 1 && prng.chance(1, 2);
         let zones_each = 3 + prng.below(3) as u32;
-        let drives: Vec<DriveShape> = (0..if shares { 1 } else { hosts })
+        let mut drives: Vec<DriveShape> = (0..if shares { 1 } else { hosts })
             .map(|drive| {
                 let zones = if shares { zones_each * hosts as u32 } else { zones_each };
                 draw_drive(&root.fork(&format!("drive/{drive}")), zones, options)
@@ -83,6 +83,14 @@ impl Network {
                 HostShape { config, drive, window, load }
             })
             .collect();
+        for (place, drive) in drives.iter_mut().enumerate() {
+            let mut faults = root.fork(&format!("drive/{place}/faults"));
+            // What is under way behind a command that failed is anybody's guess: only hosts with one at a time can tell.
+            let mut loads = hosts.iter().filter(|host| host.drive == place).map(|host| &host.load);
+            if loads.all(|load| load.queue_depth == 1) && faults.chance(1, 2) && options.has(Part::Faults) {
+                drive.faults = draw_faults(&mut faults);
+            }
+        }
         let target = draw_target(&root, limits, &drives, &hosts, has_auth);
         let mut chaos = root.fork("chaos");
         Network {
@@ -139,7 +147,21 @@ fn draw_drive(root: &Prng, zone_count: u32, options: &Options) -> DriveShape {
         fixed: Duration(one_of(prng, &[0, 10_000])),
         spread: Duration(one_of(prng, &[10_000, 1_000_000, 20_000_000])),
     };
-    DriveShape { geometry, profile, delays: if has_delays { vec![rule(&mut late)] } else { Vec::new() } }
+    DriveShape {
+        geometry,
+        profile,
+        delays: if has_delays { vec![rule(&mut late)] } else { Vec::new() },
+        faults: Vec::new(),
+    }
+}
+
+fn draw_faults(prng: &mut Prng) -> Vec<FaultRule> {
+    let rule = |effect| FaultRule {
+        matches: Matcher::operations(OperationSet::ALL),
+        when: When::Chance { numerator: 1, denominator: one_of(prng, &[30, 100]) },
+        effect,
+    };
+    [FaultEffect::Fail(Status::InternalError), FaultEffect::FailAfter(Status::WriteFault)].map(rule).into()
 }
 
 fn draw_limits(prng: &mut Prng, hosts: usize) -> Limits {
@@ -282,53 +304,6 @@ pub(crate) fn seed_of(prng: &mut Prng) -> [u8; 32] {
         word.copy_from_slice(&prng.next_u64().to_le_bytes());
     }
     seed
-}
-
-/// The world in a few lines.
-pub(crate) fn describe(world: &Network) -> String {
-    let mut text = String::new();
-    let mut line = |head: &str, tail: String| {
-        writeln!(text, "  {head:<8}{tail}").expect("a string takes what is written to it");
-    };
-    for (place, drive) in world.drives.iter().enumerate() {
-        let geometry = &drive.geometry;
-        let kind = if drive.profile.is_some() { "a model" } else { "in memory" };
-        line(
-            &format!("drive {place}"),
-            format!("{} zones of {} blocks, {kind}", geometry.zone_count, geometry.zone_size_blocks),
-        );
-    }
-    for (place, host) in world.hosts.iter().enumerate() {
-        let config = &host.config;
-        let mut tail = format!(
-            "drive {} from zone {} on, {} commands, {} at a time over {} queues of {}",
-            host.drive,
-            host.window.first,
-            host.load.commands,
-            host.load.queue_depth,
-            config.io_queues,
-            config.queue_depth
-        );
-        if let Some(keep_alive) = config.keep_alive {
-            tail += &format!(", keep alive {keep_alive}");
-        }
-        if config.host_secret.is_some() {
-            tail += ", authenticated";
-        }
-        line(&format!("host {place}"), tail);
-    }
-    let limits = &world.target.limits;
-    line(
-        "target",
-        format!(
-            "transfers of {} B, {} B in a capsule, {} B on the way in and out of a connection, {} connections",
-            limits.transfer_bytes, limits.in_capsule_bytes, limits.receive_bytes, limits.connections
-        ),
-    );
-    let kinds: Vec<&str> = world.chaos.iter().map(|kind| kind.name()).collect();
-    let what = if kinds.is_empty() || world.chaos_max == 0 { "nothing".to_owned() } else { kinds.join(", ") };
-    line("world", format!("{what}; {} times, about every {} events", world.chaos_max, world.chaos_every));
-    text
 }
 
 #[cfg(test)]
