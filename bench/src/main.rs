@@ -7,6 +7,10 @@ mod host;
 mod model;
 mod serve;
 
+/// The one that the program has.
+#[global_allocator]
+static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let as_json = arguments.iter().any(|argument| argument == "--json");

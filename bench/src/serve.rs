@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 use zonda_config::ByteSize;
 use zonda_devices::{Connection, Location, NamespaceOptions, NvmeTcpUrl, RingClock, create_image, sized};
-use zonda_exports::{DigestsSpec, NamespacePlan, Running, ServerPlan, Source, SubsystemPlan, TimingSpec, start};
+use zonda_exports::{Running, ServerPlan, Source, start};
 use zonda_stack::no_files;
 use zonda_workload::{LatencySummary, Plan, Runner, parse_jobs, prepare};
 use zonda_zoned::{NamespaceId, PayloadKind};
@@ -165,20 +165,7 @@ impl Served {
             create_image(&image, &drive).expect("there is room for an image");
             (Source::Image(image), Some(directory))
         };
-        let namespace = NamespacePlan { id: NamespaceId::FIRST, source, timing: TimingSpec::None };
-        let subsystem = SubsystemPlan {
-            nqn: NQN.parse().expect("a name"),
-            serial: "1".to_owned(),
-            model: "zonda".to_owned(),
-            hosts: None,
-            namespaces: vec![namespace],
-        };
-        let plan = ServerPlan {
-            listen: vec!["127.0.0.1:0".parse().expect("an address")],
-            http: None,
-            digests: DigestsSpec::Off,
-            subsystems: vec![subsystem],
-        };
+        let plan = ServerPlan::on_loopback(NQN.parse().expect("a name"), source);
         Served { server: start(plan, false).expect("the server starts"), _directory: directory }
     }
 

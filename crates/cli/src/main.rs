@@ -18,6 +18,10 @@ mod zone_map;
 
 use std::process::ExitCode;
 
+/// The system's gives large buffers back at once, and takes them anew with a page fault for each page.
+#[global_allocator]
+static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use clap::{Parser, Subcommand};
 
 use commands::{bench, demo, drive, secret, serve, sim, status, zone};

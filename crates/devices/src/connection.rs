@@ -30,7 +30,7 @@ pub struct NamespaceOptions {
     pub queue_depth: u16,
     /// How long to wait for the server at first.
     pub patience: Duration,
-    /// How long to poll before sleeping, for low latency.
+    /// How long to poll before sleeping, for low latency, while answers come within that time; zero: never.
     pub spin: Duration,
 }
 
@@ -54,7 +54,7 @@ impl Default for NamespaceOptions {
             io_queues: 1,
             queue_depth: 128,
             patience: Duration(10_000_000_000),
-            spin: Duration::ZERO,
+            spin: zonda_ring::limits::SPIN_DEFAULT,
         }
     }
 }

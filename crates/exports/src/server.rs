@@ -194,9 +194,9 @@ impl Server {
 }
 
 /// A ring for a server.
-pub(crate) fn ring(epoll: bool) -> Result<Ring, ServeError> {
+pub(crate) fn ring(epoll: bool, spin: Duration) -> Result<Ring, ServeError> {
     let backend = epoll.then_some(zonda_ring::Backend::Epoll);
-    Ring::new(RingOptions { backend, ..RingOptions::default() }).map_err(|error| {
+    Ring::new(RingOptions { backend, spin, ..RingOptions::default() }).map_err(|error| {
         ServeError::new(
             format!("there is no event loop to be had: {error}"),
             "see how many files may be open (ulimit -n)",

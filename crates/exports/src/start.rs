@@ -150,7 +150,7 @@ pub fn start(plan: ServerPlan, epoll: bool) -> Result<Running, ServeError> {
 }
 
 fn prepare(plan: &ServerPlan, epoll: bool) -> Result<(Server, ServerInfo, Handle), ServeError> {
-    let ring = server::ring(epoll)?;
+    let ring = server::ring(epoll, plan.spin)?;
     let (listeners, listen) = listen(&plan.listen)?;
     let built = build::build(plan, &ring, &listen)?;
     let sockets = Sockets::new(&ring, listeners);

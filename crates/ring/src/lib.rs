@@ -54,6 +54,7 @@ mod operation;
 mod options;
 mod ring;
 mod socket;
+mod spin;
 mod uring;
 mod waker;
 mod work;

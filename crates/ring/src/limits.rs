@@ -15,6 +15,8 @@ pub const ENTRIES_DEFAULT: u32 = 256;
 pub const ENTRIES_MAX: u32 = 32_768;
 /// Completions that the queue holds for each submission entry. When it is full the kernel keeps the rest (`IORING_FEAT_NODROP`).
 pub const COMPLETIONS_PER_ENTRY: u32 = 4;
+/// How long a wait is polled through, when the options do not say: twice what a wake-up costs on a virtual processor.
+pub const SPIN_DEFAULT: Duration = Duration::from_micros(50);
 /// Threads for file operations of the epoll backend, when the options do not say.
 pub const FILE_THREADS_DEFAULT: usize = 4;
 /// Threads for file operations of the epoll backend at most.

@@ -20,8 +20,9 @@ pub struct RingOptions {
     pub entries: u32,
     /// The backend, or `None` for io_uring where it is allowed and epoll elsewhere.
     pub backend: Option<Backend>,
-    /// How long a turn polls for completions before it sleeps. It takes a processor for itself, and saves a wake-up (some
-    /// microseconds) when answers come within that time.
+    /// How long a turn of io_uring polls for completions at most before it sleeps. It does so while waits are that short, and
+    /// stops when they are not: answers come without a wake-up, and an idle ring costs nothing. Zero never polls; on a
+    /// machine with one processor nobody does.
     pub spin: Duration,
     /// Threads for file operations of the epoll backend, 1 to [`limits::FILE_THREADS_MAX`]; io_uring has none.
     pub file_threads: usize,
@@ -32,7 +33,7 @@ impl Default for RingOptions {
         RingOptions {
             entries: limits::ENTRIES_DEFAULT,
             backend: None,
-            spin: Duration::ZERO,
+            spin: limits::SPIN_DEFAULT,
             file_threads: limits::FILE_THREADS_DEFAULT,
         }
     }

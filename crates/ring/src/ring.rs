@@ -5,8 +5,9 @@ use std::fmt;
 use std::io;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
-use zonda_zoned::Instant;
+use zonda_zoned::{Duration, Instant};
 
 use crate::client::Inbox;
 use crate::clock::Clock;
@@ -59,12 +60,16 @@ impl Ring {
 
     /// The choice of the backend, with the maker of the first as an argument so that a refusal can be tested.
     #[allow(clippy::needless_pass_by_value)]
-    fn with(options: RingOptions, make: fn(&RingOptions, Clock, Waker) -> io::Result<Uring>) -> io::Result<Ring> {
+    fn with(mut options: RingOptions, make: fn(&RingOptions, Clock, Waker) -> io::Result<Uring>) -> io::Result<Ring> {
         if !(1..=limits::ENTRIES_MAX).contains(&options.entries) {
             return Err(invalid(format!("a ring has 1 to {} entries", limits::ENTRIES_MAX)));
         }
         if !(1..=limits::FILE_THREADS_MAX).contains(&options.file_threads) {
             return Err(invalid(format!("a ring has 1 to {} file threads", limits::FILE_THREADS_MAX)));
+        }
+        // Whoever polls on the only processor keeps it from those waited for.
+        if thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
+            options.spin = Duration::ZERO;
         }
         let clock = Clock::start();
         let waker = Waker::new()?;

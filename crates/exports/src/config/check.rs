@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use zonda_chap::Secret;
 use zonda_config::{ConfigError, Spanned, parse_with};
 use zonda_nvme::Nqn;
+use zonda_ring::limits;
 use zonda_stack::StackError;
-use zonda_zoned::NamespaceId;
+use zonda_zoned::{Duration, NamespaceId};
 
 use super::{
-    HostPlan, HostSpec, ListenSpec, NAMESPACES_MAX, NamespacePlan, NamespaceSpec, PORT_DEFAULT, SUBSYSTEMS_MAX,
-    ServerPlan, ServerSpec, Source, SubsystemPlan, SubsystemSpec, TimingSpec,
+    HostPlan, HostSpec, ListenSpec, MODEL_DEFAULT, NAMESPACES_MAX, NamespacePlan, NamespaceSpec, PORT_DEFAULT,
+    SUBSYSTEMS_MAX, ServerPlan, ServerSpec, Source, SubsystemPlan, SubsystemSpec, TimingSpec,
 };
 
 const MUST_CONTAIN: &str = "a server has at least one [[subsystem]] with an nqn and a [[subsystem.namespace]]; \
@@ -65,7 +66,8 @@ impl ServerSpec {
             }
             subsystems.push(plan);
         }
-        Ok(ServerPlan { listen, http, digests: self.server.digests, subsystems })
+        let spin = self.server.spin.map_or(limits::SPIN_DEFAULT, |spin| Duration(spin.nanoseconds()));
+        Ok(ServerPlan { listen, http, digests: self.server.digests, spin, subsystems })
     }
 }
 
@@ -112,7 +114,7 @@ fn subsystem(
     };
     let model = match &table.model {
         Some(model) => words(model, MODEL_CHARACTERS_MAX)?,
-        None => "zonda".to_owned(),
+        None => MODEL_DEFAULT.to_owned(),
     };
     let hosts = match &table.host {
         None => None,
@@ -246,7 +248,7 @@ fn words(text: &Spanned<String>, characters_max: usize) -> Result<String, Config
 }
 
 /// A serial number that is the same after every start: the name's FNV-1a hash.
-fn serial_of(nqn: &Nqn) -> String {
+pub(super) fn serial_of(nqn: &Nqn) -> String {
     let hash = nqn
         .as_str()
         .bytes()

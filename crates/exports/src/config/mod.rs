@@ -30,8 +30,9 @@ use std::path::PathBuf;
 
 use zonda_chap::Secret;
 use zonda_nvme::Nqn;
+use zonda_ring::limits;
 use zonda_stack::Drive;
-use zonda_zoned::NamespaceId;
+use zonda_zoned::{Duration, NamespaceId};
 
 pub use check::{Surroundings, resolve};
 pub use spec::{DigestsSpec, HostSpec, ListenSpec, NamespaceSpec, ServerSpec, ServerTable, SubsystemSpec, TimingSpec};
@@ -40,6 +41,8 @@ pub use spec::{DigestsSpec, HostSpec, ListenSpec, NamespaceSpec, ServerSpec, Ser
 pub const PORT_DEFAULT: u16 = 4420;
 /// What the names of subsystems begin with when nobody names them.
 pub const NQN_PREFIX: &str = "nqn.2026-01.io.zonda:";
+/// The model number of controllers, when nobody names it.
+pub const MODEL_DEFAULT: &str = "zonda";
 /// Subsystems of one server.
 pub const SUBSYSTEMS_MAX: usize = 256;
 /// Namespaces of one subsystem.
@@ -54,8 +57,28 @@ pub struct ServerPlan {
     pub http: Option<SocketAddr>,
     /// Whether header and data digests are granted to hosts that ask for them.
     pub digests: DigestsSpec,
+    /// How long the loop polls at most before it sleeps (see `zonda_ring::RingOptions`).
+    pub spin: Duration,
     /// What is served.
     pub subsystems: Vec<SubsystemPlan>,
+}
+
+impl ServerPlan {
+    /// One namespace for anybody on this machine, at a port that the system chooses; all else as by default.
+    #[must_use]
+    pub fn on_loopback(nqn: Nqn, source: Source) -> ServerPlan {
+        let namespace = NamespacePlan { id: NamespaceId::FIRST, source, timing: TimingSpec::default() };
+        let serial = check::serial_of(&nqn);
+        let subsystem =
+            SubsystemPlan { nqn, serial, model: MODEL_DEFAULT.to_owned(), hosts: None, namespaces: vec![namespace] };
+        ServerPlan {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            http: None,
+            digests: DigestsSpec::default(),
+            spin: limits::SPIN_DEFAULT,
+            subsystems: vec![subsystem],
+        }
+    }
 }
 
 /// One NVM subsystem.

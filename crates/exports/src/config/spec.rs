@@ -1,7 +1,7 @@
 //! The tables of `zonda.toml`, as they stand in the file.
 
 use serde::Deserialize;
-use zonda_config::{Spanned, unplaced};
+use zonda_config::{Spanned, TimeSpan, unplaced};
 use zonda_stack::DriveSpec;
 
 use super::NQN_PREFIX;
@@ -32,6 +32,8 @@ pub struct ServerTable {
     /// Which digests hosts get.
     #[serde(default)]
     pub digests: DigestsSpec,
+    /// How long the loop looks for work before it sleeps; `0 s`: not at all.
+    pub spin: Option<TimeSpan>,
 }
 
 /// One address or several.

@@ -29,6 +29,11 @@ fn a_small_file_gets_the_defaults() {
     let plan = parse(ONE).expect("it is right");
     assert_eq!(plan.listen, ["127.0.0.1:4420".parse().expect("an address")]);
     assert_eq!(plan.http, None);
+    assert_eq!(plan.spin, zonda_ring::limits::SPIN_DEFAULT);
+    assert_eq!(
+        parse(&format!("[server]\nspin = \"0 s\"\n{ONE}")).expect("it is right").spin,
+        zonda_zoned::Duration::ZERO
+    );
     let subsystem = &plan.subsystems[0];
     assert!(subsystem.hosts.is_none(), "anybody may connect");
     assert_eq!(subsystem.namespaces[0].id, NamespaceId(1));

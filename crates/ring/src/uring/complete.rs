@@ -64,6 +64,7 @@ impl Uring {
                 }
             },
             Work::File(file) => {
+                self.lent_files -= 1;
                 let progress = file.advance(completion.result);
                 entry.moved = file.moved;
                 match progress {

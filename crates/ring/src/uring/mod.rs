@@ -19,6 +19,7 @@ use zonda_zoned::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::entries::Entries;
+use crate::spin::Spin;
 use crate::work::Work;
 use crate::{RingOptions, Socket, Waker, lane, limits};
 
@@ -27,7 +28,7 @@ use sys::{Completion, Queue};
 pub(crate) struct Uring {
     queue: Queue,
     clock: Clock,
-    spin: Duration,
+    spin: Spin,
     waker: Waker,
     /// The ring waits for the waker's event.
     is_waker_armed: bool,
@@ -40,6 +41,8 @@ pub(crate) struct Uring {
     senders: Vec<Rc<Socket>>,
     /// Operations that the kernel has.
     lent: usize,
+    /// Those of them on files: the kernel may need a processor for a worker thread.
+    lent_files: usize,
     /// Something is in the submission queue that gains by being handed over soon.
     is_urgent: bool,
     /// The last turn left its receives in the submission queue.
@@ -53,7 +56,7 @@ impl Uring {
         let mut uring = Uring {
             queue: Queue::new(options.entries)?,
             clock,
-            spin: options.spin,
+            spin: Spin::new(options.spin),
             waker,
             is_waker_armed: false,
             is_woken: false,
@@ -61,6 +64,7 @@ impl Uring {
             cancels: Vec::new(),
             senders: Vec::new(),
             lent: 0,
+            lent_files: 0,
             is_urgent: false,
             has_put_off: false,
             completions: Vec::new(),
@@ -97,7 +101,7 @@ impl Uring {
 
     pub(crate) fn turn(&mut self, entries: &mut Entries, until: Option<Instant>) -> io::Result<()> {
         let mut has_looked = false;
-        let mut has_spun = self.spin == Duration::ZERO;
+        let mut waiting_since = None;
         loop {
             self.prepare(entries)?;
             self.reap(entries);
@@ -105,6 +109,9 @@ impl Uring {
             if entries.has_news || self.is_woken {
                 entries.has_news = false;
                 self.is_woken = false;
+                if let Some(since) = waiting_since {
+                    self.spin.waited(self.clock.now().since(since));
+                }
                 return self.hand_over();
             }
             let now = self.clock.now();
@@ -115,11 +122,16 @@ impl Uring {
                 }
                 has_looked = true;
                 self.enter_if_needed()?;
-            } else if !has_spun {
-                has_spun = true;
-                self.poll_until(now + self.spin.min(left))?;
-            } else {
+                continue;
+            }
+            // What polling has not brought is slept for.
+            let may_spin = waiting_since.is_none() && self.lent_files == 0;
+            let budget = if may_spin { self.spin.budget() } else { Duration::ZERO };
+            waiting_since.get_or_insert(now);
+            if budget == Duration::ZERO {
                 self.enter(1, Some(left))?;
+            } else {
+                self.poll_until(now + budget.min(left))?;
             }
         }
     }
@@ -150,7 +162,7 @@ impl Uring {
         self.enter(0, None)
     }
 
-    /// Polls the completion queue, for those who would rather burn a processor than be woken late.
+    /// Polls the completion queue.
     fn poll_until(&mut self, deadline: Instant) -> io::Result<()> {
         self.enter_if_needed()?;
         while self.queue.is_quiet() && self.clock.now() < deadline {

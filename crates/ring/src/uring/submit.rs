@@ -57,6 +57,7 @@ impl Uring {
             }
         }
         self.lent += 1;
+        self.lent_files += usize::from(matches!(entries.get(key).work, Work::File(_)));
         self.is_urgent |= !matches!(entries.get(key).work, Work::Receive { .. } | Work::Accept { .. });
         Ok(())
     }

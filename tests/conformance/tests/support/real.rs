@@ -5,7 +5,7 @@ use std::path::Path;
 use tempfile::TempDir;
 use zonda_conformance::TestBackend;
 use zonda_devices::{Drive, FileBacked, ImageDirectory, NamespaceOptions, NvmeTcpUrl, Remote};
-use zonda_exports::{DigestsSpec, NamespacePlan, Running, ServerPlan, Source, SubsystemPlan, TimingSpec, start};
+use zonda_exports::{Running, ServerPlan, Source, start};
 use zonda_image::ImageSpec;
 use zonda_ring::{Ring, RingOptions};
 use zonda_zoned::{
@@ -61,24 +61,7 @@ pub fn file_backed(geometry: &Geometry, options: RingOptions) -> Option<Live<Fil
 /// An image behind a server on loopback.
 pub fn nvme_tcp(geometry: &Geometry, options: &NamespaceOptions) -> Option<Live<Remote>> {
     let directory = image(geometry)?;
-    let namespace = NamespacePlan {
-        id: NamespaceId(1),
-        source: Source::Image(directory.path().to_owned()),
-        timing: TimingSpec::None,
-    };
-    let subsystem = SubsystemPlan {
-        nqn: NQN.parse().expect("a name"),
-        serial: "1".to_owned(),
-        model: "zonda".to_owned(),
-        hosts: None,
-        namespaces: vec![namespace],
-    };
-    let plan = ServerPlan {
-        listen: vec!["127.0.0.1:0".parse().expect("an address")],
-        http: None,
-        digests: DigestsSpec::Offered,
-        subsystems: vec![subsystem],
-    };
+    let plan = ServerPlan::on_loopback(NQN.parse().expect("a name"), Source::Image(directory.path().to_owned()));
     // A geometry that NVMe cannot tell is refused.
     let server = start(plan, false).ok()?;
     let url = NvmeTcpUrl {
