@@ -1,6 +1,6 @@
 //! [`FileBacked`]: a drive whose media are files.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -11,6 +11,7 @@ use zonda_zoned::{
 };
 
 use crate::directory::file_error;
+use crate::gather::{FileWrite, Gathering};
 use crate::{Drive, DriveError, DriveFacts, ImageDirectory, LifeCounters};
 
 /// An image, opened and locked, its file operations on a ring.
@@ -24,6 +25,10 @@ pub struct FileBacked {
     _directory: ImageDirectory,
     /// Bytes that each read under way was asked for, by ticket; reads that bring fewer have failed.
     reads: VecDeque<(Ticket, usize)>,
+    /// Writes for the next round of file operations.
+    gathering: Gathering,
+    /// The writes of each operation under way that has several, by the ticket of the first.
+    gathered: HashMap<Ticket, Vec<FileWrite>>,
     /// Commands were taken since the last poll: some end without a file being touched.
     has_news: bool,
     is_closing: bool,
@@ -52,6 +57,8 @@ impl FileBacked {
             files,
             _directory: directory,
             reads: VecDeque::new(),
+            gathering: Gathering::default(),
+            gathered: HashMap::new(),
             has_news: false,
             is_closing: false,
             media_errors: 0,
@@ -75,27 +82,50 @@ impl FileBacked {
         self.carry_out();
     }
 
-    /// Hands what the image wants to the ring.
+    /// Hands what the image wants to the ring, neighbouring writes as one.
     fn carry_out(&mut self) {
         while let Some(FileCommand { ticket, operation }) = self.image.poll_effect() {
-            let file = Rc::clone(&self.files[operation.file() as usize]);
+            let file = operation.file();
             let operation = match operation {
                 FileOperation::Read { offset, length, .. } => {
                     self.reads.push_back((ticket, length));
-                    Operation::Read { file, offset, buffer: BytesMut::with_capacity(length) }
+                    Operation::Read { file: self.file(file), offset, buffer: BytesMut::with_capacity(length) }
                 }
-                FileOperation::Write { offset, pieces, .. } => Operation::Write { file, offset, pieces },
-                FileOperation::Sync { .. } => Operation::Sync { file, data_only: true },
-                FileOperation::PunchHole { offset, length, .. } => Operation::PunchHole { file, offset, length },
+                FileOperation::Write { offset, pieces, .. } => {
+                    self.gathering.add(FileWrite { ticket, file, offset, pieces });
+                    continue;
+                }
+                FileOperation::Sync { .. } => Operation::Sync { file: self.file(file), data_only: true },
+                FileOperation::PunchHole { offset, length, .. } => {
+                    Operation::PunchHole { file: self.file(file), offset, length }
+                }
             };
             self.client.submit(ticket.0, operation);
         }
+        let mut gathering = std::mem::take(&mut self.gathering);
+        for writes in gathering.drain() {
+            let FileWrite { ticket, file, offset, .. } = writes[0];
+            let pieces = writes.iter().flat_map(|write| write.pieces.iter().cloned()).collect();
+            self.client.submit(ticket.0, Operation::Write { file: self.file(file), offset, pieces });
+            if writes.len() > 1 {
+                self.gathered.insert(ticket, writes);
+            }
+        }
+        self.gathering = gathering;
+    }
+
+    fn file(&self, file: ImageFile) -> Rc<File> {
+        Rc::clone(&self.files[file as usize])
     }
 
     /// Tells the image what has ended.
     fn collect(&mut self) {
         while let Some(Done { token, result, .. }) = self.client.next() {
             let ticket = Ticket(token);
+            if let Some(writes) = self.gathered.remove(&ticket) {
+                self.end_gathered(writes, result.is_ok());
+                continue;
+            }
             let result = match result {
                 Ok(Outcome::Read(buffer)) => self.whole(ticket, buffer),
                 Ok(_) => Ok(Bytes::new()),
@@ -106,6 +136,17 @@ impl FileBacked {
             };
             self.media_errors += u64::from(result.is_err());
             self.image.on_file_done(ticket, result);
+        }
+    }
+
+    /// Several writes have ended as one. Where that failed, each is made again by itself: those that can succeed shall.
+    fn end_gathered(&mut self, writes: Vec<FileWrite>, is_well: bool) {
+        for FileWrite { ticket, file, offset, pieces } in writes {
+            if is_well {
+                self.image.on_file_done(ticket, Ok(Bytes::new()));
+            } else {
+                self.client.submit(ticket.0, Operation::Write { file: self.file(file), offset, pieces });
+            }
         }
     }
 
@@ -137,8 +178,8 @@ impl ZonedDevice for FileBacked {
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         assert!(!self.is_closing, "a drive that is being closed takes no commands");
         self.image.submit(now, command)?;
+        // It is carried out with the others of its batch.
         self.has_news = true;
-        self.carry_out();
         Ok(())
     }
 

@@ -17,6 +17,7 @@ mod directory;
 mod drive;
 mod error;
 mod file_backed;
+mod gather;
 mod live;
 mod memory;
 mod model;

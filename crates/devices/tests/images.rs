@@ -1,7 +1,7 @@
 //! Images on real file systems.
 
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process;
 
 use tempfile::TempDir;
 use zonda_config::ByteSize;
@@ -9,7 +9,8 @@ use zonda_devices::{Connection, FileBacked, Location, NamespaceOptions, create_i
 use zonda_ring::{Ring, RingOptions};
 use zonda_stack::no_files;
 use zonda_zoned::{
-    BlockBuffer, Blocks, Lba, Operation, Outcome, Payload, ReportFilter, Status, ZoneAction, ZoneState, ZoneTarget,
+    BlockBuffer, Blocks, Command, CommandId, CompletionQueue, Lba, NamespaceId, Operation, Outcome, Payload,
+    ReportFilter, Status, ZoneAction, ZoneState, ZoneTarget,
 };
 
 /// Eight zones of 1 MiB, in blocks of 4 KiB.
@@ -25,10 +26,13 @@ fn open(path: &Path) -> Connection {
 }
 
 fn write(connection: &mut Connection, start: u64, blocks: u64, fill: u8) -> Status {
+    connection.execute(write_of(start, blocks, fill)).expect("the loop works").status
+}
+
+fn write_of(start: u64, blocks: u64, fill: u8) -> Operation {
     let data = vec![fill; (blocks * 4096) as usize].into();
     let payload = Payload::Bytes(Box::new(BlockBuffer { data, metadata: Vec::new().into() }));
-    let operation = Operation::Write { start: Lba(start), blocks: Blocks(blocks), payload };
-    connection.execute(operation).expect("the loop works").status
+    Operation::Write { start: Lba(start), blocks: Blocks(blocks), payload }
 }
 
 fn read(connection: &mut Connection, start: u64, blocks: u64) -> Vec<u8> {
@@ -116,7 +120,8 @@ impl SmallDisk {
     fn new(bytes: u64) -> Option<SmallDisk> {
         let directory = TempDir::new().expect("there is room for a directory");
         let size = format!("size={bytes}");
-        let status = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "zonda"]).arg(directory.path()).status();
+        let status =
+            process::Command::new("mount").args(["-t", "tmpfs", "-o", &size, "zonda"]).arg(directory.path()).status();
         status.is_ok_and(|status| status.success()).then_some(SmallDisk(directory))
     }
 }
@@ -124,27 +129,33 @@ impl SmallDisk {
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         // A mount that stays goes with the machine.
-        let _ = Command::new("umount").arg("--lazy").arg(self.0.path()).status();
+        let _ = process::Command::new("umount").arg("--lazy").arg(self.0.path()).status();
     }
+}
+
+/// An image on a file system with room for 1 MiB more, and the file to remove for more; `None` where no file system can be
+/// mounted.
+fn nearly_full() -> Option<(SmallDisk, PathBuf, PathBuf)> {
+    // An image without contents is a few MiB; its zones would take eight more.
+    let Some(disk) = SmallDisk::new(12 << 20) else {
+        println!("skipped: a small file system cannot be mounted here");
+        return None;
+    };
+    let path = disk.0.path().join("drive");
+    make(&path);
+    let used = std::fs::read_dir(&path).expect("the file system works").map(|file| {
+        use std::os::unix::fs::MetadataExt;
+        file.expect("the file system works").metadata().expect("the file system works").blocks() * 512
+    });
+    let free = (12 << 20) - used.sum::<u64>();
+    let ballast = disk.0.path().join("ballast");
+    std::fs::write(&ballast, vec![1; (free - (1 << 20)) as usize]).expect("the file system works");
+    Some((disk, path, ballast))
 }
 
 #[test]
 fn a_full_disk_fails_the_write_and_nothing_else() {
-    // An image without contents is a few MiB; its zones would take eight more.
-    let Some(disk) = SmallDisk::new(12 << 20) else {
-        println!("skipped: a small file system cannot be mounted here");
-        return;
-    };
-    let path = disk.0.path().join("drive");
-    make(&path);
-    let used = std::fs::read_dir(&path).unwrap().map(|file| {
-        use std::os::unix::fs::MetadataExt;
-        file.unwrap().metadata().unwrap().blocks() * 512
-    });
-    let free = (12 << 20) - used.sum::<u64>();
-    let ballast = path.parent().unwrap().join("ballast");
-    std::fs::write(&ballast, vec![1; (free - (1 << 20)) as usize]).unwrap();
-
+    let Some((_disk, path, ballast)) = nearly_full() else { return };
     let mut drive = open(&path);
     let mut written = Vec::new();
     let failed = (0..4u64).flat_map(|zone| (0..16).map(move |piece| zone * 256 + piece * 16)).find(|&start| {
@@ -168,4 +179,34 @@ fn a_full_disk_fails_the_write_and_nothing_else() {
     assert_eq!(drive.execute(finish).unwrap().status, Status::Success);
     drive.close().expect("it closes");
     assert!(read(&mut open(&path), failed, 16).iter().all(|byte| *byte == 5));
+}
+
+#[test]
+fn writes_that_leave_together_fail_on_their_own() {
+    let Some((_disk, path, _ballast)) = nearly_full() else { return };
+    let mut drive = open(&path);
+    // What is known of the first blocks has its place then, and the data may take the rest.
+    assert_eq!(write(&mut drive, 0, 16, 7), Status::Success);
+    let pieces = 31;
+    for piece in 0..pieces {
+        let operation = write_of(16 + piece * 16, 16, 7);
+        let command = Command { id: CommandId(piece), namespace: NamespaceId::FIRST, operation };
+        drive.submit(command).expect("there is room for so many");
+    }
+    let mut ended = CompletionQueue::new();
+    drive.poll(&mut ended);
+    while ended.len() < pieces as usize {
+        drive.turn(None).unwrap();
+        drive.poll(&mut ended);
+    }
+    let mut statuses = vec![Status::Success; pieces as usize];
+    while let Some(completion) = ended.pop() {
+        statuses[completion.id.0 as usize] = completion.status;
+    }
+    let first_failed = statuses.iter().position(|status| !status.is_success()).expect("1 MiB does not hold 2");
+    assert!(first_failed > 0, "there was room for some");
+    assert!(statuses[first_failed..].iter().all(|status| *status == Status::WriteFault), "{statuses:?}");
+    let written = 16 + first_failed as u64 * 16;
+    assert_eq!(write_pointer(&mut drive, 0).1, Some(Lba(written)));
+    assert!(read(&mut drive, 0, written).iter().all(|byte| *byte == 7));
 }
