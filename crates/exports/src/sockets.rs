@@ -163,11 +163,14 @@ impl Sockets {
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         entry.is_leaving = true;
         entry.is_lingering = lingering;
-        match (entry.sends_under_way, lingering) {
-            (0, false) => self.cut(connection),
-            (0, true) => _ = self.leaving.insert((now + LINGER, connection)),
-            _ => _ = self.leaving.insert((now + FAREWELL, connection)),
-        }
+        let stay = match (entry.sends_under_way, lingering) {
+            (0, false) => return self.cut(connection),
+            (0, true) => LINGER,
+            _ => FAREWELL,
+        };
+        self.leaving.insert((now + stay, connection));
+        // It may have been paused.
+        self.receive(connection);
     }
 
     /// Ends all connections now.
@@ -275,13 +278,13 @@ impl Sockets {
             Ok(Outcome::Received(mut buffer)) if bytes > 0 => {
                 let chunk = buffer.split().freeze();
                 entry.buffer = Some(buffer);
-                if entry.is_leaving {
-                    return None;
-                }
-                if !entry.is_paused {
+                let (is_leaving, is_paused) = (entry.is_leaving, entry.is_paused);
+                // Nobody hears those that take their leave, but their end is waited for, and what is left unread would turn
+                // the end of the connection into a reset, with which hosts lose the last answers.
+                if is_leaving || !is_paused {
                     self.receive(connection);
                 }
-                Some(SocketEvent::Received { connection, chunk })
+                (!is_leaving).then_some(SocketEvent::Received { connection, chunk })
             }
             _ => {
                 let was_leaving = entry.is_leaving;

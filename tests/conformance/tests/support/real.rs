@@ -27,7 +27,7 @@ pub fn image(geometry: &Geometry) -> Option<TempDir> {
 }
 
 /// A drive on a ring.
-pub struct Live<D> {
+pub struct Live<D: Drive> {
     drive: Option<D>,
     ring: Ring,
     directory: TempDir,
@@ -170,10 +170,14 @@ impl<D: Drive> TestBackend for Live<D> {
     }
 }
 
-impl<D> Drop for Live<D> {
+impl<D: Drive> Drop for Live<D> {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            self.drive = None;
+            // A server waits a while for hosts that have not taken their leave.
+            match std::thread::panicking() {
+                true => self.drive = None,
+                false => self.close(),
+            }
             server.handle().stop();
             let ended = server.wait();
             assert!(std::thread::panicking() || ended.is_ok(), "the server stops well: {ended:?}");
