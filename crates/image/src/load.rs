@@ -7,9 +7,10 @@ use zonda_zoned::ZoneIndex;
 use crate::format::checkpoint::{self, Checkpoint};
 use crate::format::entry::Ledger;
 use crate::format::layout::Layout;
-use crate::format::record::{self, Decoded, Kind, MARK_STRIDE, MARKS_BYTES, Record};
+use crate::format::record::{self, Decoded, Kind, MARK_STRIDE, MARKS_BYTES, Mark, Record};
 use crate::format::superblock;
 use crate::format::tag::TagCodec;
+use crate::limits::{REGION_BLOCKS, ZERO_CHUNK_BLOCKS};
 use crate::{FileError, Files, ImageError, ImageFile, ImageSpec};
 
 /// What superblock, checkpoint and journal say, before any tag is looked at.
@@ -75,6 +76,7 @@ pub(crate) fn load(files: &mut dyn Files) -> Result<Loaded, ImageError> {
         logged: Vec::new(),
         intended: BTreeSet::new(),
     };
+    loaded.check_epochs(files)?;
     if !clean {
         loaded.read_journal(files)?;
     }
@@ -93,7 +95,7 @@ fn read_checkpoint(
         let bytes = read(files, ImageFile::State, layout.slot_offset(slot), layout.checkpoint_bytes() as usize)?;
         if let Some(checkpoint) = checkpoint::decode(layout, uuid, &bytes)? {
             good[slot as usize] = true;
-            if best.as_ref().is_none_or(|(best, _)| checkpoint.sequence > best.sequence) {
+            if best.as_ref().is_none_or(|(best, _)| checkpoint::is_later(checkpoint.sequence, best.sequence)) {
                 best = Some((checkpoint, slot));
             }
         }
@@ -105,6 +107,19 @@ fn read_checkpoint(
 }
 
 impl Loaded {
+    /// Nothing in the journal is of a later epoch than the checkpoint, which is synced, twice, before anything of its epoch
+    /// is written. Else a later checkpoint is lost, and opening the drive would not only go back in time: it would come to
+    /// that epoch, and take what lies there for its own. The first record of an epoch has its place, as the marks have;
+    /// what lies behind may be contents, and they may look like anything.
+    fn check_epochs(&self, files: &mut dyn Files) -> Result<(), ImageError> {
+        let start = read(files, ImageFile::Journal, 0, MARKS_BYTES as usize + record::HEADER_BYTES)?;
+        let marks = marks(&start, &self.spec.uuid).map(|mark| mark.epoch);
+        let mut epochs = marks.chain(Record::epoch_of(&start[MARKS_BYTES as usize..]));
+        let Some(epoch) = epochs.find(|&epoch| checkpoint::is_later(epoch, self.sequence)) else { return Ok(()) };
+        let what = format!("checkpoint {} is older than the journal, which follows checkpoint {epoch}", self.sequence);
+        Err(ImageError::Damaged { file: ImageFile::State, what })
+    }
+
     fn read_journal(&mut self, files: &mut dyn Files) -> Result<(), ImageError> {
         let journal = read(files, ImageFile::Journal, 0, self.layout.journal_bytes as usize)?;
         let epoch = self.sequence;
@@ -130,11 +145,8 @@ impl Loaded {
             (last_sequence, last_sum) = (sequence, sum);
             at += length;
         }
-        let synced = [0, MARK_STRIDE as usize]
-            .into_iter()
-            .filter_map(|at| record::decode_mark(&journal[at..], &self.spec.uuid, epoch))
-            .max()
-            .unwrap_or(0);
+        let marks = marks(&journal, &self.spec.uuid).filter(|mark| mark.epoch == epoch);
+        let synced = marks.map(|mark| mark.synced).max().unwrap_or(0);
         if last_sequence < synced {
             let what = format!("record {} is damaged, and was synced up to record {synced}", last_sequence + 1);
             return Err(ImageError::Damaged { file: ImageFile::Journal, what });
@@ -176,8 +188,8 @@ impl Loaded {
         match record.kind {
             Kind::Flush => record.pointers().all(|p| p.zone < self.layout.zones && p.pointer <= capacity),
             Kind::Intent => {
-                let blocks = u64::from(self.layout.conventional) * capacity;
-                record.a.checked_add(record.b).is_some_and(|end| end <= blocks)
+                let regions = (u64::from(self.layout.conventional) * capacity).div_ceil(REGION_BLOCKS);
+                record.a.checked_add(record.b).is_some_and(|end| end <= regions)
             }
             Kind::Contents | Kind::Zeros => {
                 if record.a.max(record.b) > capacity {
@@ -186,7 +198,10 @@ impl Loaded {
                 let contents = record.b * (self.layout.tag_bytes + self.layout.block_bytes);
                 record.zone < self.layout.zones
                     && record.a + record.b <= capacity
-                    && (record.kind == Kind::Zeros || record.payload[0].len() as u64 == contents)
+                    && match record.kind {
+                        Kind::Zeros => record.b <= ZERO_CHUNK_BLOCKS,
+                        _ => record.payload[0].len() as u64 == contents,
+                    }
             }
             Kind::Extension => {
                 let payload = record.payload.first().map_or(0, |extension| extension.len() as u64);
@@ -195,6 +210,11 @@ impl Loaded {
             _ => record.zone < self.layout.zones && record.a.max(record.b) <= capacity,
         }
     }
+}
+
+/// The good marks of a journal.
+fn marks(journal: &[u8], uuid: &[u8; 16]) -> impl Iterator<Item = Mark> {
+    [0, MARK_STRIDE as usize].into_iter().filter_map(|at| record::decode_mark(&journal[at..], uuid))
 }
 
 /// Reads exactly so many bytes.

@@ -4,7 +4,9 @@ use zonda_zoned::ZoneIndex;
 
 use crate::create::{sync, write};
 use crate::examine::{Examined, Mend, build_table, examine};
+use crate::format::entry::add;
 use crate::format::layout::Layout;
+use crate::format::record::{HEADER_BYTES, MARK_STRIDE, MARKS_BYTES, encode_mark};
 use crate::format::{checkpoint, superblock};
 use crate::load::{Loaded, load};
 use crate::machine::Start;
@@ -60,7 +62,7 @@ pub fn open(files: &mut dyn Files) -> Result<(Image, RecoveryReport), ImageError
     let (table, finished) = build_table(&mut loaded, &examined.zones);
     report.finished_zones = finished;
     note_found(&mut loaded, &examined);
-    let sequence = loaded.sequence + 1;
+    let sequence = checkpoint::next_sequence(loaded.sequence);
     let copy = checkpoint::encode(&loaded.layout, &loaded.spec.uuid, sequence, false, &loaded.ledger);
     // The copy that was read may be in the page cache alone: it must last while the other one is written over.
     sync(files, ImageFile::State)?;
@@ -68,6 +70,7 @@ pub fn open(files: &mut dyn Files) -> Result<(Image, RecoveryReport), ImageError
         write(files, ImageFile::State, loaded.layout.slot_offset(slot), &copy)?;
         sync(files, ImageFile::State)?;
     }
+    begin_journal(files, &loaded.spec.uuid, sequence)?;
     if report.superblock_mended {
         mend_superblock(files, &loaded)?;
     }
@@ -109,13 +112,24 @@ fn mend(
 pub(crate) fn note_found(loaded: &mut Loaded, examined: &Examined) {
     let first = loaded.layout.conventional as usize;
     for (entry, found) in loaded.ledger.entries.iter_mut().zip(&examined.zones).skip(first) {
-        let written = &mut loaded.ledger.counters.host_written_blocks;
-        *written = written.saturating_add(entry.uncounted(found.pointer));
+        add(&mut loaded.ledger.counters.host_written_blocks, entry.uncounted(found.pointer));
         if entry.had_zrwa {
             (entry.pointer, entry.written) = (found.pointer, found.written);
         }
         entry.durable = entry.durable.max(found.pointer);
     }
+}
+
+/// Both marks speak of the new epoch, and no record lies where its first one belongs. So a checkpoint from before this
+/// opening is known as such for ever, and nothing left over is so old that, as numbers go round, it comes to be later.
+fn begin_journal(files: &mut dyn Files, uuid: &[u8; 16], epoch: u64) -> Result<(), ImageError> {
+    let mut start = vec![0; MARKS_BYTES as usize + HEADER_BYTES];
+    let mark = encode_mark(uuid, epoch, 0);
+    for place in start[..MARKS_BYTES as usize].chunks_exact_mut(MARK_STRIDE as usize) {
+        place[..mark.len()].copy_from_slice(&mark);
+    }
+    write(files, ImageFile::Journal, 0, &start)?;
+    sync(files, ImageFile::Journal)
 }
 
 /// The damaged copy is written again, from the good one.

@@ -5,7 +5,7 @@
 //! byte 0..4     CRC-32C over bytes 4..4096
 //!      4..8     CRC-32C over everything from byte 4096 on
 //!      8..16    magic "zondchkp"
-//!      16..24   sequence: the epoch of the journal that follows
+//!      16..24   sequence: the epoch of the journal that follows; 0 comes after the greatest
 //!      24..40   UUID
 //!      40       1: the drive was shut down in order; nothing follows, and no tags need be looked at
 //!      41..48   0
@@ -27,8 +27,6 @@ use super::crc;
 use super::entry::{ENTRY_BYTES, Entry, Ledger};
 use super::layout::Layout;
 
-/// The greatest sequence number that is believed: one a nanosecond is a century and a half.
-const SEQUENCE_MAX: u64 = 1 << 62;
 /// Bytes before the entries.
 pub(crate) const SLOT_HEADER_BYTES: usize = 4096;
 
@@ -58,6 +56,17 @@ pub(crate) struct Checkpoint {
     pub(crate) sequence: u64,
     pub(crate) clean: bool,
     pub(crate) ledger: Ledger,
+}
+
+/// The sequence after this one. It comes from a file, and with any limit a drive that is opened just below the limit could
+/// not be opened again. So there is none, and the numbers go round.
+pub(crate) fn next_sequence(sequence: u64) -> u64 {
+    sequence.wrapping_add(1)
+}
+
+/// Whether a sequence comes after another, by less than 2^63 steps.
+pub(crate) fn is_later(sequence: u64, other: u64) -> bool {
+    (sequence.wrapping_sub(other) as i64) > 0
 }
 
 /// One copy, as it is written.
@@ -104,9 +113,6 @@ pub(crate) fn decode(layout: &Layout, uuid: &[u8; 16], bytes: &[u8]) -> Result<O
     if header.uuid != *uuid {
         return Err(ImageError::OtherImage { file: ImageFile::State });
     }
-    if header.sequence.get() > SEQUENCE_MAX {
-        return Ok(None);
-    }
     if bytes.len() as u64 != layout.checkpoint_bytes() || crc(&bytes[SLOT_HEADER_BYTES..]) != header.body_sum.get() {
         return Ok(None);
     }
@@ -136,6 +142,14 @@ mod tests {
     use super::*;
     use crate::format::entry::Kept;
     use zonda_zoned::Geometry;
+
+    #[test]
+    fn every_sequence_is_followed_by_a_later_one() {
+        for sequence in [0, 1, (1 << 63) - 1, 1 << 63, u64::MAX - 1, u64::MAX] {
+            let next = next_sequence(sequence);
+            assert!(is_later(next, sequence) && !is_later(sequence, next) && !is_later(sequence, sequence));
+        }
+    }
 
     #[test]
     fn a_checkpoint_reads_back_as_it_was_written() {

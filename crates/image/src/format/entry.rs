@@ -130,11 +130,17 @@ impl Entry {
 
     /// Whether a zone of this geometry can come to be so.
     pub(crate) fn is_possible(&self, zone: u32, geometry: &Geometry) -> bool {
-        let is_special = self.has_zrwa || self.had_zrwa || self.has_extension || self.kept != Kept::Writable;
+        let has_zrwa = self.has_zrwa || self.had_zrwa;
+        let is_special = has_zrwa || self.has_extension || self.finished || self.kept != Kept::Writable;
         if zone < geometry.conventional_zone_count {
             return !is_special;
         }
         if self.has_zrwa && !(self.had_zrwa && self.kept == Kept::Writable) {
+            return false;
+        }
+        // What was finished is full until it is reset, or worse; a write would go to where it was not written up to.
+        let (can_be_finished, must_be_finished) = (self.kept != Kept::Writable, self.kept == Kept::Finished);
+        if self.finished && !can_be_finished || must_be_finished && !self.finished {
             return false;
         }
         if self.has_extension && geometry.descriptor_extension_bytes == 0 {
@@ -143,7 +149,10 @@ impl Entry {
         match geometry.zrwa {
             None => !self.had_zrwa,
             Some(zrwa) if self.had_zrwa => {
-                self.pointer.is_multiple_of(zrwa.flush_granularity_blocks.0)
+                let granularity = zrwa.flush_granularity_blocks.0;
+                // Of a zone that went offline all is durable that was written, and nothing is built on it.
+                self.pointer.is_multiple_of(granularity)
+                    && (self.durable.is_multiple_of(granularity) || self.kept == Kept::Offline)
                     && self.written <= self.pointer.saturating_add(zrwa.size_blocks.0)
             }
             Some(_) => true,
@@ -176,7 +185,7 @@ impl Entry {
 }
 
 /// Counters come from files: the largest number stays what it is.
-fn add(counter: &mut u64, more: u64) {
+pub(crate) fn add(counter: &mut u64, more: u64) {
     *counter = counter.saturating_add(more);
 }
 
@@ -255,5 +264,30 @@ impl Ledger {
             Kind::Commit => (entry.pointer, entry.written) = (record.a, record.b),
             Kind::Flush | Kind::Intent | Kind::Contents | Kind::Zeros => unreachable!("no record of management"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zonda_zoned::{Blocks, ZrwaGeometry};
+
+    #[test]
+    fn what_a_zone_with_zrwa_has_committed_and_synced_is_whole_granules() {
+        let zrwa = ZrwaGeometry {
+            size_blocks: Blocks(4),
+            flush_granularity_blocks: Blocks(2),
+            resources: 1,
+            explicit_flush: false,
+        };
+        let geometry = Geometry { zrwa: Some(zrwa), ..Geometry::tiny() };
+        let zone = geometry.conventional_zone_count;
+        let entry = Entry { has_zrwa: true, had_zrwa: true, durable: 2, pointer: 4, written: 7, ..Entry::default() };
+        assert!(entry.is_possible(zone, &geometry));
+        assert!(!Entry { durable: 3, ..entry }.is_possible(zone, &geometry));
+        assert!(!Entry { pointer: 5, ..entry }.is_possible(zone, &geometry));
+        let offline = Entry { kept: Kept::Offline, has_zrwa: false, durable: 7, ..entry };
+        assert!(offline.is_possible(zone, &geometry));
+        assert!(Entry { has_zrwa: false, had_zrwa: false, durable: 3, ..entry }.is_possible(zone, &geometry));
     }
 }

@@ -161,6 +161,14 @@ pub(crate) struct Encoded {
     pub(crate) sum: u32,
 }
 
+/// A mark as it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) epoch: u64,
+    /// Records of this epoch up to this one are synced.
+    pub(crate) synced: u64,
+}
+
 /// A write pointer in a flush record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlushedPointer {
@@ -225,7 +233,7 @@ impl<'a> Record<'a> {
             11 => Kind::Zeros,
             _ => return None,
         };
-        if header.epoch.get() != epoch || crc(&header.as_bytes()[4..]) != header.sum.get() {
+        if header.epoch.get() != epoch || !header.is_good() {
             return None;
         }
         let payload_length = header.payload_length.get() as usize;
@@ -253,6 +261,12 @@ impl<'a> Record<'a> {
         Some(Decoded { record, place, sum: header.sum.get(), length })
     }
 
+    /// The epoch of the record at the start of `bytes`, whatever else it says.
+    pub(crate) fn epoch_of(bytes: &[u8]) -> Option<u64> {
+        let (header, _) = Header::read_from_prefix(bytes).ok()?;
+        header.is_good().then(|| header.epoch.get())
+    }
+
     /// The write pointers of a flush record.
     pub(crate) fn pointers(&self) -> impl Iterator<Item = FlushedPointer> {
         self.payload[0].chunks_exact(POINTER_BYTES).filter_map(|bytes| {
@@ -260,6 +274,12 @@ impl<'a> Record<'a> {
             let (zone, generation) = (raw.zone.get(), raw.generation.get());
             Some(FlushedPointer { zone, generation, pointer: raw.pointer.get() })
         })
+    }
+}
+
+impl Header {
+    fn is_good(&self) -> bool {
+        crc(&self.as_bytes()[4..]) == self.sum.get()
     }
 }
 
@@ -283,11 +303,11 @@ pub(crate) fn encode_mark(uuid: &[u8; 16], epoch: u64, synced: u64) -> Bytes {
     Bytes::copy_from_slice(mark.as_bytes())
 }
 
-/// What a mark says of an epoch, if it is good and says anything.
-pub(crate) fn decode_mark(bytes: &[u8], uuid: &[u8; 16], epoch: u64) -> Option<u64> {
+/// Reads a mark, if it is a good one of this image.
+pub(crate) fn decode_mark(bytes: &[u8], uuid: &[u8; 16]) -> Option<Mark> {
     let (mark, _) = RawMark::read_from_prefix(bytes).ok()?;
     let good = mark.magic == MARK_MAGIC && crc(&mark.as_bytes()[4..]) == mark.sum.get();
-    (good && mark.uuid == *uuid && mark.epoch.get() == epoch).then(|| mark.synced.get())
+    (good && mark.uuid == *uuid).then(|| Mark { epoch: mark.epoch.get(), synced: mark.synced.get() })
 }
 
 #[cfg(test)]
@@ -305,6 +325,7 @@ mod tests {
         assert_eq!(bytes.len(), record.length());
         assert_eq!(Record::decode(&bytes, 3), Some(Decoded { record, place, sum, length: bytes.len() }));
         assert_eq!(Record::decode(&bytes, 4), None);
+        assert_eq!((Record::epoch_of(&bytes), Record::epoch_of(&[0; HEADER_BYTES])), (Some(3), None));
         for byte in 0..HEADER_BYTES + payload.len() {
             let mut bytes = bytes.clone();
             bytes[byte] ^= 0x10;
@@ -324,11 +345,15 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_speaks_of_its_own_epoch_and_image_alone() {
+    fn a_mark_reads_back_as_it_was_written_and_speaks_of_its_own_image_alone() {
         let mark = encode_mark(&[5; 16], 8, 31);
-        assert_eq!(decode_mark(&mark, &[5; 16], 8), Some(31));
-        assert_eq!(decode_mark(&mark, &[5; 16], 9), None);
-        assert_eq!(decode_mark(&mark, &[6; 16], 8), None);
-        assert_eq!(decode_mark(&[0; 4096], &[5; 16], 8), None);
+        assert_eq!(decode_mark(&mark, &[5; 16]), Some(Mark { epoch: 8, synced: 31 }));
+        assert_eq!(decode_mark(&mark, &[6; 16]), None);
+        assert_eq!(decode_mark(&[0; 4096], &[5; 16]), None);
+        for byte in 0..mark.len() {
+            let mut mark = mark.to_vec();
+            mark[byte] ^= 1;
+            assert_eq!(decode_mark(&mark, &[5; 16]), None, "byte {byte}");
+        }
     }
 }

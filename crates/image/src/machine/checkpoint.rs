@@ -9,6 +9,7 @@ use bytes::Bytes;
 use zonda_zoned::{Status, ZoneIndex};
 
 use crate::format::checkpoint;
+use crate::format::entry::add;
 use crate::{FileError, FileOperation, ImageFile};
 
 use super::part::{Stage, Work};
@@ -131,7 +132,7 @@ impl Image {
         if self.checkpointing.clean {
             self.note_last_pointers();
         }
-        let sequence = self.checkpointing.sequence + 1;
+        let sequence = checkpoint::next_sequence(self.checkpointing.sequence);
         self.checkpointing.copy =
             checkpoint::encode(&self.layout, &self.spec.uuid, sequence, self.checkpointing.clean, &self.ledger);
         self.checkpointing.blocked = true;
@@ -148,7 +149,7 @@ impl Image {
                 let view = self.table.zone(ZoneIndex(zone));
                 (entry.pointer, entry.written) = (view.write_pointer_blocks.0, view.written_blocks.0);
             } else if run.on_file > entry.durable {
-                self.ledger.counters.host_written_blocks += run.on_file - entry.durable;
+                add(&mut self.ledger.counters.host_written_blocks, run.on_file - entry.durable);
                 entry.durable = run.on_file;
             }
         }
@@ -179,7 +180,7 @@ impl Image {
 
     fn complete_checkpoint(&mut self) {
         let checkpointing = &mut self.checkpointing;
-        checkpointing.sequence += 1;
+        checkpointing.sequence = checkpoint::next_sequence(checkpointing.sequence);
         checkpointing.state = State::Resting;
         checkpointing.blocked = false;
         checkpointing.copy = Bytes::new();

@@ -241,7 +241,8 @@ impl Image {
         let offset = self.journal.tail;
         self.journal.stage = Stage::Voiding;
         // What the failed batch left behind the next one must not be taken for its continuation.
-        self.journal.failed_batches += 1;
+        // Records have 24 bits for the number.
+        self.journal.failed_batches = self.journal.failed_batches.wrapping_add(1);
         let pieces = vec![Bytes::from_static(&[0; HEADER_BYTES])];
         self.emit(Role::Journal, 0, FileOperation::Write { file: ImageFile::Journal, offset, pieces });
         for part in std::mem::take(&mut self.journal.batch_parts) {

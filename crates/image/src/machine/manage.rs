@@ -3,7 +3,7 @@
 use zonda_zoned::zones::{ZoneEffect, ZoneSnapshot};
 use zonda_zoned::{CommandId, Outcome, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
 
-use crate::format::entry::{Entry, Kept};
+use crate::format::entry::{Entry, Kept, add};
 use crate::format::record::Kind;
 use crate::{Counters, FileOperation, ImageFile};
 
@@ -239,7 +239,7 @@ impl Image {
         let before = self.ledger.counters;
         self.push_record(record, index);
         if kind == Kind::Finish {
-            self.counters.padding_blocks += padding;
+            add(&mut self.counters.padding_blocks, padding);
         }
         if kind == Kind::Reset {
             self.zones[zone as usize].on_file = 0;

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use bytes::{Bytes, BytesMut};
 use zonda_zoned::Status;
 
+use crate::format::entry::add;
 use crate::format::record::Kind;
 use crate::format::tag::Verdict;
 use crate::limits::REGION_BLOCKS;
@@ -93,7 +94,7 @@ impl Image {
             Stage::Files => {
                 let (zone, counts, blocks) = (part.zone, *counts, part.end - part.first);
                 if counts {
-                    self.counters.host_written_blocks += blocks;
+                    add(&mut self.counters.host_written_blocks, blocks);
                     self.flush.overwritten_blocks += blocks;
                 }
                 self.note_dirty(zone);

@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use zonda_zoned::{BlockBuffer, Outcome, Payload, Status};
 
+use crate::format::entry::add;
 use crate::format::tag::Verdict;
 use crate::{FileOperation, ImageFile};
 
@@ -91,7 +92,7 @@ impl Image {
 
     /// What a read returns; blocks that no part has brought are zeros.
     pub(super) fn read_outcome(&mut self, read: ReadRun) -> Outcome {
-        self.counters.host_read_blocks += read.blocks;
+        add(&mut self.counters.host_read_blocks, read.blocks);
         let buffer = match (read.found, read.assembled) {
             (Some(found), _) => found,
             (None, Some((data, metadata))) => BlockBuffer { data: data.into(), metadata: metadata.into() },

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use zonda_zoned::{Blocks, Status, ZoneIndex, ZoneState};
 
-use crate::format::entry::{Entry, Kept};
+use crate::format::entry::{Entry, Kept, add};
 use crate::{FileOperation, ImageFile};
 
 use super::part::{Stage, Work};
@@ -115,7 +115,7 @@ impl Image {
                 continue;
             }
             self.zones[zone as usize].on_file = end;
-            self.counters.host_written_blocks += blocks;
+            add(&mut self.counters.host_written_blocks, blocks);
             self.note_dirty(zone);
             self.retire(index, Status::Success);
         }

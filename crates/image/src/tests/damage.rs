@@ -1,11 +1,14 @@
 //! Files that were cut, and bytes that were altered.
 
-use zonda_zoned::{Blocks, Geometry, Operation, Prng, Status, ZoneAction, ZrwaGeometry};
+use zonda_zoned::{Blocks, Geometry, Operation, Prng, Status, ZoneAction, ZoneTarget, ZrwaGeometry};
 
+use crate::format::checkpoint::{self, Checkpoint};
+use crate::format::entry::{Entry, Kept};
 use crate::format::layout::Layout;
+use crate::format::record::{HEADER_BYTES, Kind, MARK_STRIDE, MARKS_BYTES, Place, Record, decode_mark, encode_mark};
 use crate::format::superblock::COPY_BYTES;
 use crate::testing::{Disk, Drive, spec};
-use crate::{Finding, ImageError, ImageFile, check, open};
+use crate::{Counters, Finding, ImageError, ImageFile, check, inspect, open};
 
 /// What blocks hold, as a list of their marks.
 type Contents = Vec<Result<u8, Status>>;
@@ -89,7 +92,7 @@ fn any_byte_of_superblock_or_checkpoint_may_be_altered_and_nothing_is_lost() {
 fn an_altered_byte_of_the_journal_is_of_no_consequence_or_is_named() {
     let (disk, contents) = used(true);
     let journal = spec(small()).journal_bytes as usize;
-    assert_eq!(flip(&disk, ImageFile::Journal, 0..journal, &contents), 0, "after a clean stop nobody reads it");
+    assert_eq!(flip(&disk, ImageFile::Journal, 0..journal, &contents), 0, "after a clean stop nothing in it counts");
     let (disk, contents) = used(false);
     let refused = flip(&disk, ImageFile::Journal, 0..journal, &contents);
     assert!((500..1500).contains(&refused), "the synced records, of about 70 bytes each: {refused}");
@@ -209,4 +212,200 @@ fn files_of_two_images_are_not_mixed() {
     let error = open(&mut disk).unwrap_err();
     assert_eq!(error, ImageError::OtherImage { file: ImageFile::State });
     assert!(error.to_string().contains("state.zonda belongs to another image"));
+}
+
+fn all(disk: &mut Disk) -> [Vec<u8>; 5] {
+    ImageFile::ALL.map(|file| disk.bytes(file).clone())
+}
+
+/// The checkpoint of an image.
+fn checkpoint_of(disk: &mut Disk) -> Checkpoint {
+    let layout = Layout::new(&small(), spec(small()).journal_bytes);
+    let copy = &disk.bytes(ImageFile::State)[..layout.checkpoint_bytes() as usize];
+    checkpoint::decode(&layout, &spec(small()).uuid, copy).unwrap().unwrap()
+}
+
+/// Puts a checkpoint in the place of both copies.
+fn set_checkpoint(disk: &mut Disk, checkpoint: &Checkpoint) {
+    let layout = Layout::new(&small(), spec(small()).journal_bytes);
+    let Checkpoint { sequence, clean, ref ledger } = *checkpoint;
+    let copy = checkpoint::encode(&layout, &spec(small()).uuid, sequence, clean, ledger);
+    for slot in 0..2 {
+        disk.bytes(ImageFile::State)[layout.slot_offset(slot) as usize..][..copy.len()].copy_from_slice(&copy);
+    }
+}
+
+/// Opening, inspecting and checking all say that the checkpoint is older than the journal, and leave everything as it is.
+fn assert_older_than_its_journal(disk: &Disk, sequence: u64, epoch: u64) {
+    let mut disk = disk.clone();
+    let before = all(&mut disk);
+    let (checked, inspected) = (check(&mut disk, &mut |_| {}).unwrap_err(), inspect(&mut disk).unwrap_err());
+    let opened = open(&mut disk).unwrap_err();
+    assert_eq!((&checked, &inspected), (&opened, &opened));
+    let words = format!(
+        "state.zonda: checkpoint {sequence} is older than the journal, which follows checkpoint {epoch}: bring"
+    );
+    assert!(opened.to_string().starts_with(&words), "{opened}");
+    assert!(all(&mut disk) == before, "who refuses an image changes nothing");
+}
+
+#[test]
+fn a_checkpoint_that_is_older_than_its_journal_is_refused_at_the_first_opening_and_nothing_is_changed() {
+    let operations = [
+        ("a mark and a record", Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::All }),
+        ("a record that was not synced", Operation::Flush),
+    ];
+    for (what, operation) in operations {
+        let is_marked = operation != Operation::Flush;
+        let mut drive = Drive::open(used(false).0);
+        let old = drive.disk.bytes(ImageFile::State).clone();
+        drive.image.checkpoint();
+        drive.collect();
+        drive.settle();
+        drive.write(11, 1, 43);
+        assert_eq!(drive.run(operation).status, Status::Success, "{what}");
+        let mut disk = drive.kill(&mut Prng::new(1));
+        assert!(open(&mut disk.clone()).is_ok(), "{what}");
+        let journal = disk.bytes(ImageFile::Journal);
+        let marks = [0, MARK_STRIDE].map(|at| decode_mark(&journal[at as usize..], &spec(small()).uuid).unwrap());
+        assert_eq!(marks.iter().any(|mark| mark.epoch == 4), is_marked, "{what}");
+        *disk.bytes(ImageFile::State) = old;
+        assert_older_than_its_journal(&disk, 3, 4);
+    }
+}
+
+#[test]
+fn a_checkpoint_from_before_the_last_opening_is_refused_even_if_nothing_was_recorded_since() {
+    for clean in [true, false] {
+        let (mut disk, _) = used(clean);
+        let old = disk.bytes(ImageFile::State).clone();
+        let mut disk = Drive::open(disk).lose_power(&mut Prng::new(1));
+        *disk.bytes(ImageFile::State) = old;
+        let sequence = checkpoint_of(&mut disk).sequence;
+        assert_older_than_its_journal(&disk, sequence, sequence + 1);
+    }
+}
+
+#[test]
+fn a_good_mark_or_first_record_of_a_later_epoch_is_damage_even_after_a_clean_stop() {
+    for clean in [true, false] {
+        let (mut disk, contents) = used(clean);
+        let sequence = checkpoint_of(&mut disk).sequence;
+        for (epoch, refused) in [(sequence - 1, false), (sequence + 1, true), (sequence + 1000, true)] {
+            let mark = encode_mark(&spec(small()).uuid, epoch, 20);
+            let record = Record { kind: Kind::Zrwa, zone: 1, generation: 0, a: 0, b: 0, c: 0, payload: [&[], &[]] };
+            let record = record.encode(Place { epoch, sequence: 1, previous: 0, failed_batches: 0 }).head;
+            // The mark that is in use stays: without it a record of an earlier epoch in place of the first one is the end.
+            let places = [(0, &mark), (MARK_STRIDE, &mark), (MARKS_BYTES, &record)];
+            for (at, bytes) in places.into_iter().filter(|(at, _)| refused || clean || *at == 0) {
+                let mut disk = disk.clone();
+                disk.bytes(ImageFile::Journal)[at as usize..][..bytes.len()].copy_from_slice(bytes);
+                if refused {
+                    assert_older_than_its_journal(&disk, sequence, epoch);
+                } else {
+                    assert_eq!(shown(&disk), Ok(contents.clone()), "clean {clean}: epoch {epoch} at {at}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_drive_whose_checkpoint_has_the_last_number_can_be_opened_again_and_again() {
+    for sequence in [(1 << 62) - 1, 1 << 62, (1 << 63) - 1, u64::MAX - 1, u64::MAX] {
+        let (mut disk, contents) = used(true);
+        let checkpoint = Checkpoint { sequence, ..checkpoint_of(&mut disk) };
+        set_checkpoint(&mut disk, &checkpoint);
+        if sequence > 1 << 63 {
+            // What was there is of an early epoch, which is just to come.
+            disk.bytes(ImageFile::Journal)[..MARKS_BYTES as usize + HEADER_BYTES].fill(0);
+        }
+        for opening in 0..4 {
+            assert_eq!(shown(&disk), Ok(contents.clone()), "{sequence}, opening {opening}");
+            let mut drive = Drive::open(disk);
+            assert_eq!(drive.report.clean, opening != 2);
+            // Each of them needs a record of the intent, and so a mark.
+            assert_eq!(drive.write(0, 4, 1), Status::Success);
+            drive.image.checkpoint();
+            drive.collect();
+            drive.settle();
+            assert_eq!(drive.write(0, 4, 1), Status::Success);
+            disk = if opening == 1 { drive.kill(&mut Prng::new(1)) } else { drive.close() };
+        }
+    }
+}
+
+#[test]
+fn counters_that_have_reached_their_end_stay_there() {
+    for distance in [0, 1, 5] {
+        let (mut disk, _) = used(true);
+        let mut checkpoint = checkpoint_of(&mut disk);
+        let most = u64::MAX - distance;
+        checkpoint.ledger.counters =
+            Counters { host_written_blocks: most, padding_blocks: most, host_read_blocks: most, erases: most };
+        set_checkpoint(&mut disk, &checkpoint);
+        let mut drive = Drive::open(disk);
+        for lba in [8, 16, 24] {
+            assert_eq!(drive.manage(ZoneAction::Reset, lba), Status::Success);
+        }
+        for (lba, blocks) in [(0, 6), (8, 2), (24, 1)] {
+            assert_eq!(drive.write(lba, blocks, 1), Status::Success);
+        }
+        assert_eq!(drive.manage(ZoneAction::Finish, 8), Status::Success);
+        drive.marks(0, 8);
+        drive.run(Operation::Flush);
+        let ended = Counters {
+            host_written_blocks: u64::MAX,
+            padding_blocks: u64::MAX,
+            host_read_blocks: u64::MAX,
+            erases: most.saturating_add(3),
+        };
+        assert_eq!(drive.image.counters(), ended);
+        drive.write(24 + 1, 2, 4);
+        let drive = Drive::open(drive.kill(&mut Prng::new(1)));
+        assert_eq!(drive.image.counters(), ended);
+        assert_eq!(Drive::open(drive.close()).image.counters(), ended);
+    }
+}
+
+#[test]
+fn a_zone_in_a_state_that_no_drive_leaves_is_refused_and_nothing_is_changed() {
+    let finished =
+        Entry { kept: Kept::Finished, finished: true, durable: 2, pointer: 2, written: 2, ..Entry::default() };
+    let zrwa = Entry { has_zrwa: true, had_zrwa: true, pointer: 2, written: 4, ..Entry::default() };
+    let cases = [
+        ("finished", 1, finished, true),
+        ("finished, then read only", 1, Entry { kept: Kept::ReadOnly, ..finished }, true),
+        ("finished, then writable", 1, Entry { kept: Kept::Writable, ..finished }, false),
+        ("finished by nobody", 1, Entry { finished: false, ..finished }, false),
+        ("finished, with a ZRWA", 1, Entry { has_zrwa: true, had_zrwa: true, ..finished }, false),
+        ("finished, conventional", 0, finished, false),
+        ("with a ZRWA", 1, zrwa, true),
+        ("with a ZRWA, conventional", 0, zrwa, false),
+        ("with a ZRWA that it never had", 1, Entry { had_zrwa: false, ..zrwa }, false),
+        ("written beyond its ZRWA", 1, Entry { written: 5, ..zrwa }, false),
+    ];
+    for clean in [true, false] {
+        for (what, zone, entry, possible) in cases {
+            let (mut disk, _) = used(true);
+            let mut checkpoint = checkpoint_of(&mut disk);
+            checkpoint.clean = clean;
+            checkpoint.ledger.entries[zone] = entry;
+            // One zone has the drive's only ZRWA already.
+            checkpoint.ledger.entries[2] = Entry::default();
+            checkpoint.ledger.extensions.clear();
+            set_checkpoint(&mut disk, &checkpoint);
+            let before = all(&mut disk);
+            match open(&mut disk) {
+                Ok((image, _)) => {
+                    image.check_invariants();
+                    assert!(possible, "{what}, clean {clean}");
+                }
+                Err(error) => {
+                    assert!(!possible && error.to_string().contains(&format!("zone {zone} is in a state")), "{error}");
+                    assert!(all(&mut disk) == before, "{what}, clean {clean}");
+                }
+            }
+        }
+    }
 }
