@@ -247,41 +247,24 @@ impl AuthenticationCommand {
     }
 }
 
-impl From<ConnectCommand> for SubmissionEntry {
-    fn from(command: ConnectCommand) -> SubmissionEntry {
-        zerocopy::transmute!(command)
-    }
+/// A command is a submission queue entry whose fields have other names: the same 64 bytes.
+macro_rules! entries {
+    ($($command:ident),*) => {$(
+        impl From<$command> for SubmissionEntry {
+            fn from(command: $command) -> SubmissionEntry {
+                zerocopy::transmute!(command)
+            }
+        }
+
+        impl From<SubmissionEntry> for $command {
+            fn from(entry: SubmissionEntry) -> $command {
+                zerocopy::transmute!(entry)
+            }
+        }
+    )*};
 }
 
-impl From<SubmissionEntry> for ConnectCommand {
-    fn from(entry: SubmissionEntry) -> ConnectCommand {
-        zerocopy::transmute!(entry)
-    }
-}
-
-impl From<PropertyCommand> for SubmissionEntry {
-    fn from(command: PropertyCommand) -> SubmissionEntry {
-        zerocopy::transmute!(command)
-    }
-}
-
-impl From<SubmissionEntry> for PropertyCommand {
-    fn from(entry: SubmissionEntry) -> PropertyCommand {
-        zerocopy::transmute!(entry)
-    }
-}
-
-impl From<AuthenticationCommand> for SubmissionEntry {
-    fn from(command: AuthenticationCommand) -> SubmissionEntry {
-        zerocopy::transmute!(command)
-    }
-}
-
-impl From<SubmissionEntry> for AuthenticationCommand {
-    fn from(entry: SubmissionEntry) -> AuthenticationCommand {
-        zerocopy::transmute!(entry)
-    }
-}
+entries!(ConnectCommand, PropertyCommand, AuthenticationCommand);
 
 /// Result of a Connect (NVMe Base 2.0, Figure 389): what DW0 says of success, or of an invalid parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

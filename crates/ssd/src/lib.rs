@@ -58,7 +58,6 @@ mod power;
 pub mod profile;
 mod read;
 pub mod service_time;
-mod slab;
 mod ssd;
 mod station;
 mod store;

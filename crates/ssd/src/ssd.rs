@@ -2,7 +2,7 @@
 
 use zonda_zoned::zones::{ZoneEffect, ZoneTable, ZoneView};
 use zonda_zoned::{
-    Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, PayloadKind, Prng, QueueFull, Status,
+    Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, PayloadKind, Prng, QueueFull, Slab, Status,
     ZoneIndex, ZoneState, ZonedDevice,
 };
 
@@ -17,7 +17,6 @@ use crate::limits::COMMANDS_MAX;
 use crate::media::Media;
 use crate::pending::{Padding, PendingCommand, ReadChain, Work};
 use crate::profile::Profile;
-use crate::slab::Slab;
 use crate::station::Station;
 use crate::store::PayloadStore;
 use crate::timing::Timing;
@@ -279,9 +278,9 @@ impl Ssd {
         if let Some(conventional) = &self.conventional {
             conventional.check_invariants();
         }
-        if self.commands.len() == 0 {
-            assert!(self.chains.len() == 0 || self.conventional.is_some(), "reads belong to commands");
-            assert!(self.paddings.len() == 0, "paddings belong to commands");
+        if self.commands.is_empty() {
+            assert!(self.chains.is_empty() || self.conventional.is_some(), "reads belong to commands");
+            assert!(self.paddings.is_empty(), "paddings belong to commands");
         }
     }
 

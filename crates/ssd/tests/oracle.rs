@@ -5,7 +5,7 @@
 
 use zonda_config::{ByteSize, TimeSpan};
 use zonda_ssd::Ssd;
-use zonda_ssd::profile::{GeometrySpec, Profile, ZrwaSpec, builtin_text};
+use zonda_ssd::profile::{Profile, builtin_text};
 use zonda_zoned::reference::{CommandSource, ReferenceDevice, random_geometry};
 use zonda_zoned::{
     Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation,
@@ -196,27 +196,7 @@ fn profile_of(geometry: &Geometry, prng: &mut Prng) -> Profile {
     let text = builtin_text("tiny").expect("tiny is built in");
     let mut profile = Profile::parse(text).expect("built-in profiles are valid");
     let block = u64::from(geometry.block_size_bytes);
-    let bytes = |blocks: Blocks| ByteSize(blocks.0 * block);
-    profile.geometry = GeometrySpec {
-        block_size: ByteSize(block),
-        metadata_bytes: geometry.metadata_bytes,
-        zone_size: bytes(geometry.zone_size_blocks),
-        zone_capacity: bytes(geometry.zone_capacity_blocks),
-        zones: geometry.zone_count,
-        conventional_zones: geometry.conventional_zone_count,
-        max_active_zones: geometry.max_active_zones,
-        max_open_zones: geometry.max_open_zones,
-        max_transfer: bytes(geometry.max_transfer_blocks),
-        max_append: bytes(geometry.max_append_blocks),
-        read_across_zones: geometry.read_across_zones,
-        descriptor_extension_bytes: geometry.descriptor_extension_bytes,
-        zrwa: geometry.zrwa.map(|zrwa| ZrwaSpec {
-            size: bytes(zrwa.size_blocks),
-            flush_granularity: bytes(zrwa.flush_granularity_blocks),
-            resources: zrwa.resources,
-            explicit_flush: zrwa.explicit_flush,
-        }),
-    };
+    profile.geometry = geometry.into();
     let flash = &mut profile.flash;
     flash.read_unit = ByteSize(block);
     flash.program_unit = ByteSize(block * (1 + prng.below(4)));

@@ -32,6 +32,7 @@ mod prng;
 pub mod reference;
 mod report;
 mod size;
+mod slab;
 mod state;
 mod status;
 mod time;
@@ -45,6 +46,7 @@ pub use payload::{BlockBuffer, Payload, PayloadKind, ZERO_FINGERPRINT, fingerpri
 pub use prng::Prng;
 pub use report::{ChangedZoneList, ReportFilter, ZoneAttributes, ZoneDescriptor, ZoneReport};
 pub use size::{Blocks, CommandId, Lba, NamespaceId, ZoneIndex};
+pub use slab::Slab;
 pub use state::{ZoneState, ZoneType};
 pub use status::Status;
 pub use time::{Duration, Instant};

@@ -104,7 +104,7 @@ impl Image {
     /// Moves a checkpoint on as far as it goes without waiting.
     pub(super) fn pump_checkpoint(&mut self) {
         if self.checkpointing.state == State::Resting {
-            let quiet = self.commands.len() == 0 && self.parts.len() == 0;
+            let quiet = self.commands.is_empty() && self.parts.is_empty();
             let last = self.checkpointing.closing && self.checkpointing.closed.is_none() && quiet;
             if !self.checkpointing.wanted && !last {
                 return;
@@ -128,7 +128,7 @@ impl Image {
             self.abandon_checkpoint(FileError::Other("data or tags could not be synced".into()));
             return;
         }
-        self.checkpointing.clean = self.checkpointing.closing && self.commands.len() == 0 && self.parts.len() == 0;
+        self.checkpointing.clean = self.checkpointing.closing && self.commands.is_empty() && self.parts.is_empty();
         if self.checkpointing.clean {
             self.note_last_pointers();
         }

@@ -22,14 +22,13 @@ mod overwrite;
 mod part;
 mod read;
 mod sequential;
-mod slab;
 mod submit;
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use zonda_zoned::zones::{ZoneEffect, ZoneTable};
-use zonda_zoned::{Command, Completion, CompletionQueue, Geometry, Instant, QueueFull, ZoneIndex, ZoneState};
+use zonda_zoned::{Command, Completion, CompletionQueue, Geometry, Instant, QueueFull, Slab, ZoneIndex, ZoneState};
 
 use crate::format::entry::Ledger;
 use crate::format::layout::Layout;
@@ -43,7 +42,6 @@ use flush::FlushRound;
 use journal::Journal;
 use overwrite::Intents;
 use part::{CommandRun, Part};
-use slab::Slab;
 
 /// An open drive. It never blocks: commands and the results of file operations go in, file operations and completions
 /// come out. Whoever drives it carries out every [`FileCommand`] from [`poll_effect`](Image::poll_effect), in any order.
@@ -281,8 +279,8 @@ impl Image {
     /// Whether nothing is under way: no command, no file operation, no completion that waits to be polled.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.commands.len() == 0
-            && self.parts.len() == 0
+        self.commands.is_empty()
+            && self.parts.is_empty()
             && self.operations_out == 0
             && self.effects.is_empty()
             && self.completions.is_empty()

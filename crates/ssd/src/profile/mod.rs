@@ -7,6 +7,7 @@ mod bandwidth;
 mod builtin;
 mod check;
 mod firmware;
+mod geometry;
 mod locate;
 mod sources;
 mod spec;

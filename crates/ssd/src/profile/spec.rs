@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 use zonda_config::{ByteSize, ConfigError, TimeSpan};
-use zonda_zoned::{Blocks, Geometry, ZrwaGeometry};
 
 use super::{Bandwidth, FirmwareSpec, Sources, check, locate};
 use crate::service_time::{BySize, ServiceTimeSpec};
@@ -38,7 +37,7 @@ pub struct Profile {
     pub sources: Sources,
 }
 
-/// The namespace's shape and limits; see [`Geometry`].
+/// The namespace's shape and limits; see [`Geometry`](zonda_zoned::Geometry).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct GeometrySpec {
@@ -74,7 +73,7 @@ pub struct GeometrySpec {
     pub zrwa: Option<ZrwaSpec>,
 }
 
-/// Zone Random Write Areas; see [`ZrwaGeometry`].
+/// Zone Random Write Areas; see [`ZrwaGeometry`](zonda_zoned::ZrwaGeometry).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ZrwaSpec {
@@ -251,33 +250,6 @@ impl Profile {
         })?;
         profile.sources.check(text)?;
         Ok(profile)
-    }
-
-    /// The namespace's geometry.
-    #[must_use]
-    pub fn geometry(&self) -> Geometry {
-        let spec = &self.geometry;
-        let blocks = |size: ByteSize| Blocks(size.0 / spec.block_size.0.max(1));
-        Geometry {
-            block_size_bytes: spec.block_size.0 as u32,
-            metadata_bytes: spec.metadata_bytes,
-            zone_size_blocks: blocks(spec.zone_size),
-            zone_capacity_blocks: blocks(spec.zone_capacity),
-            zone_count: spec.zones,
-            conventional_zone_count: spec.conventional_zones,
-            max_active_zones: spec.max_active_zones,
-            max_open_zones: spec.max_open_zones,
-            max_transfer_blocks: blocks(spec.max_transfer),
-            max_append_blocks: blocks(spec.max_append),
-            zrwa: spec.zrwa.as_ref().map(|zrwa| ZrwaGeometry {
-                size_blocks: blocks(zrwa.size),
-                flush_granularity_blocks: blocks(zrwa.flush_granularity),
-                resources: zrwa.resources,
-                explicit_flush: zrwa.explicit_flush,
-            }),
-            read_across_zones: spec.read_across_zones,
-            descriptor_extension_bytes: spec.descriptor_extension_bytes,
-        }
     }
 
     /// Dies of the drive.

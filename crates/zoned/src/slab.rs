@@ -1,19 +1,25 @@
-//! Numbered places that are used again.
+//! [`Slab`]: numbered places that are used again.
 
-/// Values under small numbers; a number is free again once its value is taken out.
+/// Values under small numbers; a number is free again once its value is taken out. For what a device has under way.
 #[derive(Debug)]
-pub(crate) struct Slab<T> {
+pub struct Slab<T> {
     entries: Vec<Option<T>>,
     free: Vec<u32>,
 }
 
 impl<T> Slab<T> {
-    pub(crate) fn new() -> Slab<T> {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Slab<T> {
         Slab { entries: Vec::new(), free: Vec::new() }
     }
 
+    /// Puts a value in, and says under which number.
+    ///
+    /// # Panics
+    /// With more values than 32 bits can number: what is under way is bounded.
     #[inline]
-    pub(crate) fn insert(&mut self, value: T) -> u32 {
+    pub fn insert(&mut self, value: T) -> u32 {
         match self.free.pop() {
             Some(index) => {
                 self.entries[index as usize] = Some(value);
@@ -26,25 +32,43 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Takes a value out.
+    ///
     /// # Panics
-    /// When the place is free: its user holds a number that it has given back.
+    /// When the place is free: its user holds a number that was given back.
     #[inline]
-    pub(crate) fn remove(&mut self, index: u32) -> T {
+    pub fn remove(&mut self, index: u32) -> T {
         let value = self.entries[index as usize].take().expect("a slab entry is removed once");
         self.free.push(index);
         value
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many values there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The values, in the order of their numbers.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.entries.iter_mut().flatten()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+    /// The values with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.entries.iter().enumerate().filter_map(|(index, entry)| Some((index as u32, entry.as_ref()?)))
+    }
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab::new()
     }
 }
 
