@@ -35,4 +35,4 @@ pub use live::RingClock;
 pub use memory::{MemoryDrive, PacedDrive};
 pub use model::Model;
 pub use remote::Remote;
-pub use url::{Location, NvmeTcpUrl};
+pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};

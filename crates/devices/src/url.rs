@@ -10,8 +10,8 @@ use zonda_zoned::NamespaceId;
 
 /// What a URL of a remote namespace begins with.
 const SCHEME: &str = "nvme-tcp://";
-/// The port where none is written (IANA, "nvme").
-const PORT_DEFAULT: u16 = 4420;
+/// Where NVMe/TCP servers listen by custom (IANA, "nvme"): the port where none is written.
+pub const PORT_DEFAULT: u16 = 4420;
 const HELP: &str = "write nvme-tcp://HOST:PORT/NQN, with ?namespace=N for another namespace than the first; \
                     or the directory of an image";
 

@@ -111,16 +111,7 @@ fn namespace(id: NamespaceId, served: &Served) -> NamespaceSnapshot {
         commands: served.meter.kinds().map(|(kind, meter)| command(kind.name(), meter)).collect(),
         errors: errors.into_iter().map(|(status, count)| ErrorSnapshot { status: status.to_string(), count }).collect(),
         media_errors: served.drive().media_errors(),
-        life: facts.life.map(|life| LifeSnapshot {
-            host_write_bytes: life.host_write_bytes,
-            device_write_bytes: life.device_write_bytes,
-            host_read_bytes: life.host_read_bytes,
-            zone_resets: life.zone_resets,
-            dlwa: life.dlwa(),
-            erases_min: life.erases_min,
-            erases_max: life.erases_max,
-            erases_mean: life.erases_total as f64 / f64::from(geometry.zone_count),
-        }),
+        life: facts.life.map(|life| LifeSnapshot::of(&life, geometry.zone_count)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a running server tells about itself: the source of metrics, `zonda status` and its JSON.
 
 use serde::{Deserialize, Serialize};
+use zonda_devices::LifeCounters;
 
 /// A server at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -159,4 +160,21 @@ pub struct LifeSnapshot {
     pub erases_max: u64,
     /// Erases of an average zone.
     pub erases_mean: f64,
+}
+
+impl LifeSnapshot {
+    /// The life of a drive with so many zones.
+    #[must_use]
+    pub fn of(life: &LifeCounters, zone_count: u32) -> LifeSnapshot {
+        LifeSnapshot {
+            host_write_bytes: life.host_write_bytes,
+            device_write_bytes: life.device_write_bytes,
+            host_read_bytes: life.host_read_bytes,
+            zone_resets: life.zone_resets,
+            dlwa: life.dlwa(),
+            erases_min: life.erases_min,
+            erases_max: life.erases_max,
+            erases_mean: life.erases_total as f64 / f64::from(zone_count),
+        }
+    }
 }

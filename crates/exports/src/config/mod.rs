@@ -34,11 +34,11 @@ use zonda_ring::limits;
 use zonda_stack::Drive;
 use zonda_zoned::{Duration, NamespaceId};
 
+pub use zonda_devices::PORT_DEFAULT;
+
 pub use check::{Surroundings, resolve};
 pub use spec::{DigestsSpec, HostSpec, ListenSpec, NamespaceSpec, ServerSpec, ServerTable, SubsystemSpec, TimingSpec};
 
-/// Where NVMe/TCP servers listen by custom (IANA, "nvme").
-pub const PORT_DEFAULT: u16 = 4420;
 /// What the names of subsystems begin with when nobody names them.
 pub const NQN_PREFIX: &str = "nqn.2026-01.io.zonda:";
 /// The model number of controllers, when nobody names it.

@@ -116,16 +116,8 @@ impl Image {
 
     /// A write over blocks failed: what is on file now decides which tags they get.
     fn look_at_failed(&mut self, index: u32) {
-        let part = &mut self.parts[index];
-        part.stage = Stage::MendRead;
-        part.out = 2;
-        let (zone, first, blocks) = (part.zone, part.first, part.blocks());
-        let offset = self.layout.data_offset(zone, first);
-        let length = (blocks * self.layout.block_bytes) as usize;
-        self.emit(Role::Data, index, FileOperation::Read { file: ImageFile::Data, offset, length });
-        let offset = self.layout.tag_offset(zone, first);
-        let length = (blocks * self.layout.tag_bytes) as usize;
-        self.emit(Role::Tags, index, FileOperation::Read { file: ImageFile::Tags, offset, length });
+        self.parts[index].stage = Stage::MendRead;
+        self.read_part(index);
     }
 
     /// Blocks that fit their tags stay; those that are the new ones get the new tags; a block of a page is what it is.

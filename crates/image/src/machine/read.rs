@@ -19,6 +19,12 @@ impl Image {
             return;
         }
         part.stage = Stage::Files;
+        self.read_part(index);
+    }
+
+    /// Reads what is on file of a part's blocks, and their tags.
+    pub(super) fn read_part(&mut self, index: u32) {
+        let part = &mut self.parts[index];
         part.out = 2;
         let (zone, first, blocks) = (part.zone, part.first, part.blocks());
         let offset = self.layout.data_offset(zone, first);

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 use zonda_config::ByteSize;
 use zonda_devices::{DriveFacts, ImageDirectory, random};
+use zonda_exports::snapshot::LifeSnapshot;
 use zonda_image::{CheckReport, Inspection};
 use zonda_ssd::profile::Profile;
 use zonda_zoned::{ReportFilter, ZoneDescriptor};
@@ -31,7 +32,7 @@ struct Sheet {
     max_active_zones: Option<u32>,
     max_open_zones: Option<u32>,
     zones_by_state: Vec<State>,
-    life: Life,
+    life: LifeSnapshot,
     zones: Vec<Zone>,
 }
 
@@ -39,18 +40,6 @@ struct Sheet {
 struct State {
     state: String,
     zones: u32,
-}
-
-#[derive(Serialize)]
-struct Life {
-    host_write_bytes: u64,
-    device_write_bytes: u64,
-    host_read_bytes: u64,
-    zone_resets: u64,
-    dlwa: f64,
-    erases_min: u64,
-    erases_mean: f64,
-    erases_max: u64,
 }
 
 #[derive(Serialize)]
@@ -104,16 +93,7 @@ impl Sheet {
                 .iter()
                 .map(|(state, zones)| State { state: state.to_string(), zones: *zones })
                 .collect(),
-            life: Life {
-                host_write_bytes: life.host_write_bytes,
-                device_write_bytes: life.device_write_bytes,
-                host_read_bytes: life.host_read_bytes,
-                zone_resets: life.zone_resets,
-                dlwa: life.dlwa(),
-                erases_min: life.erases_min,
-                erases_mean: life.erases_total as f64 / f64::from(geometry.zone_count),
-                erases_max: life.erases_max,
-            },
+            life: LifeSnapshot::of(&life, geometry.zone_count),
             zones: zones.collect(),
         }
     }
