@@ -10,6 +10,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::oneshot;
 use zonda_config::ByteSize;
 use zonda_exports::ServeError;
@@ -86,6 +87,7 @@ enum TimingArg {
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let plan = plan::of(args)?;
     log::start(args.quiet);
+    raise_file_limit();
     let listener = plan.http.map(http_listener).transpose()?;
     let running = zonda_exports::start(plan, args.epoll).map_err(failure)?;
     // Whoever reads the greeting may send a signal at once.
@@ -113,6 +115,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     waiter.join().expect("the thread only waits").map_err(|error| Failure::broken(error.message, error.help))?;
     tracing::info!("stopped: everything is on the disk");
     Ok(())
+}
+
+/// Shells often start programs with 1024 open files at most, though the system allows more, and each connection is one.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // Without it a server takes fewer connections, and says so when one does not find room.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 fn unattended(error: &io::Error) -> Failure {
