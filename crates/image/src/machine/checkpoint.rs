@@ -128,7 +128,9 @@ impl Image {
             self.abandon_checkpoint(FileError::Other("data or tags could not be synced".into()));
             return;
         }
-        self.checkpointing.clean = self.checkpointing.closing && self.commands.is_empty() && self.parts.is_empty();
+        let quiet = self.commands.is_empty() && self.parts.is_empty();
+        // What was acknowledged since the round began is not synced: another checkpoint is the last.
+        self.checkpointing.clean = self.checkpointing.closing && quiet && !self.flush.is_dirty();
         if self.checkpointing.clean {
             self.note_last_pointers();
         }

@@ -38,6 +38,11 @@ pub(super) struct FlushRound {
 }
 
 impl FlushRound {
+    /// Whether something was acknowledged that the last round does not cover.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
     pub(super) fn media_is_dirty(&mut self) {
         self.dirty = true;
     }
