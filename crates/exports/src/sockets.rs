@@ -17,6 +17,8 @@ const RECEIVE_BYTES: usize = 256 << 10;
 const RECEIVE_BYTES_MIN: usize = 32 << 10;
 /// The first buffer of a connection: a handshake is small, and there may be ten thousand.
 const RECEIVE_BYTES_FIRST: usize = 4 << 10;
+/// Connections that take their leave, at most; more are cut.
+const LEAVING_MAX: usize = 256;
 /// A connection that is closed gets this long to take what it was sent last.
 const FAREWELL: Duration = Duration(1_000_000_000);
 /// With its last answers sent, the connection of a host that is to come back stays for this. Linux throws away the answers
@@ -69,7 +71,19 @@ struct Connection {
     is_leaving: bool,
     /// It leaves at its time, and not when all is sent.
     is_lingering: bool,
+    /// The host sends no more.
+    has_ended: bool,
     sends_under_way: u32,
+}
+
+impl Connection {
+    /// Tells the host that no more comes once all is sent; its own end is then waited for.
+    fn end_sending(&self) {
+        if self.is_leaving && !self.is_lingering && self.sends_under_way == 0 {
+            // It may be gone already.
+            let _ = self.socket.shutdown(Shutdown::Write);
+        }
+    }
 }
 
 impl Sockets {
@@ -128,6 +142,7 @@ impl Sockets {
             is_paused: false,
             is_leaving: false,
             is_lingering: false,
+            has_ended: false,
             sends_under_way: 0,
         };
         let earlier = self.connections.insert(connection, new);
@@ -157,18 +172,18 @@ impl Sockets {
         }
     }
 
-    /// Ends a connection when it has taken what it was sent, or after a while. With `lingering`, it stays for that while in
-    /// any case. No event of it comes any more.
+    /// Ends a connection when it has taken what it was sent and its host has ended it too, or after a while. With `lingering`
+    /// the host is not told that it is to end. No event of it comes any more.
     pub(crate) fn close(&mut self, now: Instant, connection: ConnectionId, lingering: bool) {
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         entry.is_leaving = true;
         entry.is_lingering = lingering;
-        let stay = match (entry.sends_under_way, lingering) {
-            (0, false) => return self.cut(connection),
-            (0, true) => LINGER,
-            _ => FAREWELL,
-        };
+        if self.leaving.len() >= LEAVING_MAX {
+            return self.cut(connection);
+        }
+        let stay = if lingering && entry.sends_under_way == 0 { LINGER } else { FAREWELL };
         self.leaving.insert((now + stay, connection));
+        entry.end_sending();
         // It may have been paused.
         self.receive(connection);
     }
@@ -254,8 +269,10 @@ impl Sockets {
         let entry = self.connections.get_mut(&connection)?;
         entry.sends_under_way -= 1;
         if entry.is_leaving {
-            if (entry.sends_under_way == 0 && !entry.is_lingering) || !is_well {
+            if !is_well || (entry.sends_under_way == 0 && entry.has_ended) {
                 self.cut(connection);
+            } else {
+                entry.end_sending();
             }
             return None;
         }
@@ -275,16 +292,26 @@ impl Sockets {
         self.received_bytes += bytes;
         let entry = self.connections.get_mut(&connection)?;
         match result {
+            // Nobody hears those that take their leave, but what is left unread would turn the end of the connection into a
+            // reset, with which hosts lose the last answers.
+            Ok(Outcome::Received(mut buffer)) if bytes > 0 && entry.is_leaving => {
+                buffer.clear();
+                entry.buffer = Some(buffer);
+                self.receive(connection);
+                None
+            }
             Ok(Outcome::Received(mut buffer)) if bytes > 0 => {
                 let chunk = buffer.split().freeze();
                 entry.buffer = Some(buffer);
-                let (is_leaving, is_paused) = (entry.is_leaving, entry.is_paused);
-                // Nobody hears those that take their leave, but their end is waited for, and what is left unread would turn
-                // the end of the connection into a reset, with which hosts lose the last answers.
-                if is_leaving || !is_paused {
+                if !entry.is_paused {
                     self.receive(connection);
                 }
-                (!is_leaving).then_some(SocketEvent::Received { connection, chunk })
+                Some(SocketEvent::Received { connection, chunk })
+            }
+            // Who says no more may still listen to the last answers.
+            Ok(_) if entry.is_leaving && entry.sends_under_way > 0 => {
+                entry.has_ended = true;
+                None
             }
             _ => {
                 let was_leaving = entry.is_leaving;

@@ -156,3 +156,15 @@ fn a_host_that_never_reads_keeps_only_itself_waiting() {
     work(&mut good, 1);
     stop(server, [good]);
 }
+
+#[test]
+fn a_host_that_is_refused_in_the_middle_of_sending_hears_why() {
+    let server = server();
+    let mut stream = TcpStream::connect(address(&server)).expect("the server listens");
+    let nonsense = [header(0, 128, 128), vec![0; 120], header(4, 72, 1 << 30), vec![0; 64 << 10]].concat();
+    stream.write_all(&nonsense).expect("the server reads");
+    let words = last_words(stream);
+    assert_eq!(words[0], 1, "the connection was initialised");
+    assert_eq!(words.get(128), Some(&3), "a request to end the connection (C2HTermReq) follows");
+    stop(server, []);
+}
