@@ -14,11 +14,22 @@ use crate::link::Link;
 pub(crate) struct Own {
     connection: Connection,
     thread: ThreadId,
+    /// What ended while commands were sent, for whoever asks next.
+    ended: CompletionQueue,
 }
 
 impl Own {
     pub(crate) fn new(connection: Connection) -> Own {
-        Own { connection, thread: std::thread::current().id() }
+        Own { connection, thread: std::thread::current().id(), ended: CompletionQueue::new() }
+    }
+}
+
+impl Own {
+    fn take(&mut self, ended: &mut CompletionQueue) {
+        while let Some(completion) = self.ended.pop() {
+            ended.push(completion);
+        }
+        self.connection.poll(ended);
     }
 }
 
@@ -41,18 +52,20 @@ impl Link for Own {
     }
 
     fn kick(&mut self) -> Result<(), Failure> {
+        // Commands leave a connection when it is polled, those of a batch together.
+        self.connection.poll(&mut self.ended);
         let now = self.connection.now();
         self.connection.turn(Some(now)).map_err(Failure::of)
     }
 
     fn collect(&mut self, ended: &mut CompletionQueue) -> Result<(), Failure> {
-        self.connection.poll(ended);
+        self.take(ended);
         Ok(())
     }
 
     fn sleep(&mut self, until: Option<Instant>, ended: &mut CompletionQueue) -> Result<(), Failure> {
         // What a device ends at once, such as a refusal, wakes no ring.
-        self.connection.poll(ended);
+        self.take(ended);
         let now = self.connection.now();
         let until = if ended.is_empty() { until } else { Some(Instant::now()) };
         let until = until.map(|until| {

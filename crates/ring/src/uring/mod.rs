@@ -109,15 +109,14 @@ impl Uring {
             if entries.has_news || self.is_woken {
                 entries.has_news = false;
                 self.is_woken = false;
-                if let Some(since) = waiting_since {
-                    self.spin.waited(self.clock.now().since(since));
-                }
+                self.end_wait(waiting_since);
                 return self.hand_over();
             }
             let now = self.clock.now();
             let left = until.map_or(limits::SLEEP_MAX, |until| until.since(now).min(limits::SLEEP_MAX));
             if left == Duration::ZERO {
                 if has_looked {
+                    self.end_wait(waiting_since);
                     return Ok(());
                 }
                 has_looked = true;
@@ -160,6 +159,12 @@ impl Uring {
             return Ok(());
         }
         self.enter(0, None)
+    }
+
+    fn end_wait(&mut self, since: Option<Instant>) {
+        if let Some(since) = since {
+            self.spin.waited(self.clock.now().since(since));
+        }
     }
 
     /// Polls the completion queue.

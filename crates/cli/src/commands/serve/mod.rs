@@ -120,7 +120,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
 /// Shells often start programs with 1024 open files at most, though the system allows more, and each connection is one.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // Without it a server takes fewer connections, and says so when one does not find room.
+    // Without it a server takes fewer connections at a time; others wait until one has ended.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
