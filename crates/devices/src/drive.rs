@@ -14,6 +14,11 @@ pub trait Drive: ZonedDevice {
     /// No more commands come: what was taken is brought to an end, what must last is made to last.
     fn close(&mut self, now: Instant);
 
+    /// What went wrong on the media since this was last asked, in words for a log.
+    fn take_trouble(&mut self) -> Option<String> {
+        None
+    }
+
     /// Whether [`close`](Drive::close) has come to its end.
     fn is_closed(&self) -> bool;
 }

@@ -33,6 +33,8 @@ pub struct FileBacked {
     has_news: bool,
     is_closing: bool,
     media_errors: u64,
+    /// Since somebody last asked: file operations that failed, and why the first of them did.
+    trouble: Option<(u64, FileError)>,
 }
 
 impl FileBacked {
@@ -62,6 +64,7 @@ impl FileBacked {
             has_news: false,
             is_closing: false,
             media_errors: 0,
+            trouble: None,
         };
         Ok((drive, report))
     }
@@ -134,7 +137,10 @@ impl FileBacked {
                     Err(file_error(&error))
                 }
             };
-            self.media_errors += u64::from(result.is_err());
+            if let Err(error) = &result {
+                self.media_errors += 1;
+                self.trouble.get_or_insert_with(|| (0, error.clone())).0 += 1;
+            }
             self.image.on_file_done(ticket, result);
         }
     }
@@ -206,6 +212,14 @@ impl Drive for FileBacked {
 
     fn media_errors(&self) -> u64 {
         self.media_errors
+    }
+
+    fn take_trouble(&mut self) -> Option<String> {
+        let (count, first) = self.trouble.take()?;
+        Some(match count {
+            1 => format!("a file operation failed: {first}"),
+            _ => format!("{count} file operations failed, the first with: {first}"),
+        })
     }
 
     fn close(&mut self, _now: Instant) {

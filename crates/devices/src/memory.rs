@@ -100,6 +100,10 @@ impl Drive for PacedDrive {
         self.paced.device().media_errors()
     }
 
+    fn take_trouble(&mut self) -> Option<String> {
+        self.paced.device_mut().take_trouble()
+    }
+
     fn close(&mut self, now: Instant) {
         self.paced.device_mut().close(now);
     }

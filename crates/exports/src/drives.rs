@@ -6,6 +6,7 @@ use zonda_devices::Drive;
 use zonda_target::{DeviceHealth, DeviceKey, Target};
 use zonda_zoned::{Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull};
 
+use crate::events;
 use crate::meter::Meter;
 
 /// A drive and what is known of it.
@@ -126,9 +127,12 @@ impl Drives {
         self.0.iter().all(|served| served.drive.is_closed())
     }
 
-    /// The target hears of failures inside the drives, for SMART.
-    pub(crate) fn tell_health(&self, now: Instant, target: &mut Target) {
-        for (index, served) in self.0.iter().enumerate() {
+    /// The target hears of failures inside the drives, for SMART, and the log of those since it was last told.
+    pub(crate) fn tell_health(&mut self, now: Instant, target: &mut Target) {
+        for (index, served) in self.0.iter_mut().enumerate() {
+            if let Some(trouble) = served.drive.take_trouble() {
+                events::trouble(&served.source, &trouble);
+            }
             let health = DeviceHealth { degraded: served.drive.media_errors() > 0, ..DeviceHealth::default() };
             target.set_health(now, DeviceKey(index as u32), health);
         }

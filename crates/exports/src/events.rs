@@ -23,3 +23,8 @@ pub(crate) fn no_room(peer: &str) {
 pub(crate) fn closed(reason: &CloseReason) {
     tracing::debug!("connection closed: {reason}");
 }
+
+/// The media of a drive give trouble.
+pub(crate) fn trouble(source: &str, what: &str) {
+    tracing::warn!("{source}: {what}");
+}

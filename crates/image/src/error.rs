@@ -66,7 +66,8 @@ impl fmt::Display for ImageError {
             ),
             ImageError::NotAnImage => write!(
                 f,
-                "{} is not the superblock of a zonda image, or its creation was not finished: create the drive again",
+                "{} is not the superblock of a zonda image, or its creation was not finished: restore the file if the drive \
+                 was in use; else remove the directory and create the drive again",
                 ImageFile::Superblock
             ),
             ImageError::OtherVersion { found } => write!(

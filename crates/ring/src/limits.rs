@@ -17,6 +17,8 @@ pub const ENTRIES_MAX: u32 = 32_768;
 pub const COMPLETIONS_PER_ENTRY: u32 = 4;
 /// How long a wait is polled through, when the options do not say: twice what a wake-up costs on a virtual processor.
 pub const SPIN_DEFAULT: Duration = Duration::from_micros(50);
+/// The longest time that it makes sense to poll through a wait.
+pub const SPIN_MAX: Duration = Duration::from_micros(10_000);
 /// Threads for file operations of the epoll backend, when the options do not say.
 pub const FILE_THREADS_DEFAULT: usize = 4;
 /// Threads for file operations of the epoll backend at most.

@@ -237,14 +237,17 @@ impl Target {
             let reason = state.handshake_end();
             self.close(now, connection, &reason);
         }
-        self.expire_keep_alive(now);
+        if !self.draining {
+            self.expire_keep_alive(now);
+        }
     }
 
     /// When to call [`Target::timeout`] next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let handshake = self.half_open.first().map(|&(deadline, _)| deadline);
-        let keep_alive = self.keep_alive.first().map(|&(deadline, _)| deadline);
+        // Hosts are not heard any more while a target drains, so their silence says nothing.
+        let keep_alive = self.keep_alive.first().map(|&(deadline, _)| deadline).filter(|_| !self.draining);
         match (handshake, keep_alive) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),

@@ -52,7 +52,10 @@ fn fetch(address: &str) -> Result<Snapshot, Failure> {
     };
     let mut addresses = address.to_socket_addrs().map_err(|error| no_server(&error))?;
     let first = addresses.next().ok_or_else(|| no_server(&"the name stands for no address"))?;
-    let answer = get(first, "/status.json").map_err(|error| no_server(&error))?;
+    let answer = get(first, "/status.json").map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => no_server(&"it does not answer in time"),
+        _ => no_server(&error),
+    })?;
     serde_json::from_slice(&answer).map_err(|_| no_server(&"what answers there is no zonda of this version"))
 }
 

@@ -198,14 +198,20 @@ fn a_host_must_know_the_secret_and_the_server_too() {
     for (name, text) in [("host.key", &ours), ("server.key", &theirs), ("wrong.key", &wrong)] {
         file(&directory, name, text);
     }
+    // The server's own files are beside its configuration, elsewhere than where it is started.
+    let etc = directory.join("etc");
+    std::fs::create_dir(&etc).expect("there is none yet");
+    for (name, text) in [("host.key", &ours), ("server.key", &theirs)] {
+        file(&etc, name, text);
+    }
     let host = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-4333-8444-555555555555";
     let config = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\n[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:private\"\n\
          host = [{{ nqn = \"{host}\", secret_file = \"host.key\", controller_secret_file = \"server.key\" }}]\n\
-         [[subsystem.namespace]]\nimage = \"drives/a\"\n"
+         [[subsystem.namespace]]\nimage = \"../drives/a\"\n"
     );
-    file(&directory, "zonda.toml", config);
-    let server = Server::start(&directory, &["--config", "zonda.toml"]);
+    file(&etc, "zonda.toml", config);
+    let server = Server::start(&directory, &["--config", "etc/zonda.toml"]);
     let report = |options: &[&str]| zonda_in(&directory, &[&["zone", "report", server.url(0)], options].concat());
     let right =
         ["--host-nqn", host, "--secret-file", "host.key", "--controller-secret-file", "server.key", "--digests"];
@@ -222,4 +228,17 @@ fn a_host_must_know_the_secret_and_the_server_too() {
     }
     let log = server.stop();
     assert!(log.contains("warning: ") && !log.contains("DHHC"), "{log}");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_no_reason_to_stop_serving() {
+    let directory = scratch("full-log");
+    make_image(&directory);
+    let server = Server::start_without_log(&directory, &["drives/a"]);
+    for _ in 0..3 {
+        assert_eq!(zonda_in(&directory, &["zone", "report", server.url(0)]).code, Some(0));
+    }
+    server.signal(Signal::TERM);
+    let (status, _) = server.wait();
+    assert!(status.success(), "{status}");
 }

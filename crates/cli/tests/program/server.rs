@@ -18,7 +18,17 @@ pub(crate) struct Server {
 impl Server {
     /// Starts it in this directory, on ports that the system chooses.
     pub(crate) fn start(directory: &Path, arguments: &[&str]) -> Server {
-        let (child, line) = spawn(directory, &[arguments, &["--json"]].concat());
+        Server::start_with_log(directory, arguments, Stdio::piped())
+    }
+
+    /// The same, with a log of which no line can be written.
+    pub(crate) fn start_without_log(directory: &Path, arguments: &[&str]) -> Server {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        Server::start_with_log(directory, arguments, full.into())
+    }
+
+    fn start_with_log(directory: &Path, arguments: &[&str], log: Stdio) -> Server {
+        let (child, line) = spawn(directory, &[arguments, &["--json"]].concat(), log);
         Server { child, greeting: serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}\n{line}")) }
     }
 
@@ -75,7 +85,7 @@ impl Server {
 
     /// Waits for its end, which something else must bring about.
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
-        let log = rest_of(self.child.stderr.take());
+        let log = self.child.stderr.take().map_or(String::new(), rest_of);
         (self.child.wait().expect("it ends"), log)
     }
 }
@@ -90,19 +100,19 @@ impl Drop for Server {
 
 /// What a server prints when it starts, as a person sees it; and its log.
 pub(crate) fn greeting_in(directory: &Path, arguments: &[&str]) -> (String, String) {
-    let (mut child, mut text) = spawn(directory, arguments);
+    let (mut child, mut text) = spawn(directory, arguments, Stdio::piped());
     let mut output = BufReader::new(child.stdout.take().expect("it was kept"));
     while !text.contains("listening on") {
         assert!(output.read_line(&mut text).expect("it is UTF-8") > 0, "{text}");
     }
     kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
-    let log = rest_of(child.stderr.take());
+    let log = rest_of(child.stderr.take().expect("it was kept"));
     assert!(child.wait().expect("it ends").success(), "{log}");
     (text, log)
 }
 
 /// Starts a server and reads its first line.
-fn spawn(directory: &Path, arguments: &[&str]) -> (Child, String) {
+fn spawn(directory: &Path, arguments: &[&str], log: Stdio) -> (Child, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zonda"));
     command.arg("serve").args(arguments).current_dir(directory).env_remove("NO_COLOR").env_remove("JOURNAL_STREAM");
     if !arguments.contains(&"--listen") && !arguments.contains(&"--config") {
@@ -111,7 +121,7 @@ fn spawn(directory: &Path, arguments: &[&str]) -> (Child, String) {
     if !arguments.contains(&"--http") {
         command.args(["--http", "127.0.0.1:0"]);
     }
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut child = command.spawn().expect("the program starts");
     // Byte by byte: what comes behind the line is left to whoever wants it.
     let (mut line, mut byte) = (Vec::new(), [0]);
@@ -120,13 +130,13 @@ fn spawn(directory: &Path, arguments: &[&str]) -> (Child, String) {
         line.push(byte[0]);
     }
     if line.is_empty() {
-        panic!("{arguments:?}: {}", rest_of(child.stderr.take()));
+        panic!("{arguments:?}: {}", rest_of(child.stderr.take().expect("it was kept")));
     }
     (child, String::from_utf8(line).expect("output is UTF-8"))
 }
 
-fn rest_of(stream: Option<ChildStderr>) -> String {
+fn rest_of(mut stream: ChildStderr) -> String {
     let mut text = String::new();
-    stream.expect("it was kept").read_to_string(&mut text).expect("messages are UTF-8");
+    stream.read_to_string(&mut text).expect("messages are UTF-8");
     text
 }

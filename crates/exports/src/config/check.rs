@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use zonda_chap::Secret;
-use zonda_config::{ConfigError, Spanned, parse_with};
+use zonda_config::{ConfigError, Spanned, TimeSpan, parse_with};
 use zonda_nvme::Nqn;
 use zonda_ring::limits;
 use zonda_stack::StackError;
@@ -24,7 +24,7 @@ const MODEL_CHARACTERS_MAX: usize = 40;
 pub struct Surroundings<'a> {
     /// Where relative paths begin: the directory of the file.
     pub base: &'a Path,
-    /// Reads a text file, or says in a few words why not.
+    /// Reads a text file that the file names, or says in a few words why not.
     pub read_file: &'a dyn Fn(&str) -> Result<String, String>,
 }
 
@@ -66,9 +66,18 @@ impl ServerSpec {
             }
             subsystems.push(plan);
         }
-        let spin = self.server.spin.map_or(limits::SPIN_DEFAULT, |spin| Duration(spin.nanoseconds()));
+        let spin = self.server.spin.as_ref().map_or(Ok(limits::SPIN_DEFAULT), spin)?;
         Ok(ServerPlan { listen, http, digests: self.server.digests, spin, subsystems })
     }
+}
+
+fn spin(spin: &Spanned<TimeSpan>) -> Result<Duration, ConfigError> {
+    let time = Duration(spin.get_ref().nanoseconds());
+    if time > limits::SPIN_MAX {
+        return Err(ConfigError::at(spin, "a wait is not polled through for so long")
+            .help(format!("write at most {} us, or \"0 s\"", limits::SPIN_MAX.0 / 1000)));
+    }
+    Ok(time)
 }
 
 fn listen_addresses(listen: &Spanned<ListenSpec>) -> Result<Vec<SocketAddr>, ConfigError> {
@@ -208,8 +217,7 @@ fn secret(
         (None, None) => return Ok(None),
         (Some(text), None) => (text, text.get_ref().clone()),
         (None, Some(file)) => {
-            let path = surroundings.base.join(file.get_ref());
-            let text = (surroundings.read_file)(&path.to_string_lossy()).map_err(|reason| {
+            let text = (surroundings.read_file)(file.get_ref()).map_err(|reason| {
                 ConfigError::at(file, format!("the secret cannot be read: {reason}"))
                     .help("write the path of a file that holds one line, DHHC-1:...")
             })?;

@@ -33,7 +33,7 @@ pub struct ServerTable {
     #[serde(default)]
     pub digests: DigestsSpec,
     /// How long the loop looks for work before it sleeps; `0 s`: not at all.
-    pub spin: Option<TimeSpan>,
+    pub spin: Option<Spanned<TimeSpan>>,
 }
 
 /// One address or several.

@@ -34,6 +34,8 @@ fn a_small_file_gets_the_defaults() {
         parse(&format!("[server]\nspin = \"0 s\"\n{ONE}")).expect("it is right").spin,
         zonda_zoned::Duration::ZERO
     );
+    let (message, place) = mistake(&format!("[server]\nspin = \"1 s\"\n{ONE}"));
+    assert_eq!((message.as_str(), place.as_str()), ("a wait is not polled through for so long", "\"1 s\""));
     let subsystem = &plan.subsystems[0];
     assert!(subsystem.hosts.is_none(), "anybody may connect");
     assert_eq!(subsystem.namespaces[0].id, NamespaceId(1));
@@ -76,7 +78,7 @@ fn a_secret_may_stand_in_a_file_of_its_own() {
         "host = [{ nqn = \"nqn.2014-08.org.nvmexpress:uuid:1\", secret_file = \"h.key\" }]\n[[subsystem.namespace]]",
     );
     let read = |path: &str| {
-        assert_eq!(path, "/etc/zonda/h.key");
+        assert_eq!(path, "h.key", "as it is written: whoever reads it knows where the file is");
         Ok(format!("{SECRET}\n"))
     };
     let plan = parse_with(&text, &read).expect("it is right");

@@ -282,6 +282,9 @@ fn draining_ends_what_is_under_way_and_then_every_connection() {
     world.target.check_invariants();
     world.settle();
     assert_eq!(world.closed.keys().copied().collect::<Vec<_>>(), [idle]);
+    // Hosts are not heard any more, so what they do not say is no reason to cut them off.
+    world.pass(Duration::from_millis(60_000));
+    assert!(!world.closed.contains_key(&io) && !world.closed.contains_key(&admin));
     assert!(world.target.connected(world.now, 0, "192.0.2.9:1").is_none());
     world.release();
     assert_eq!(world.finish(io, command, Bytes::new()).status, StatusCode::SUCCESS);

@@ -24,6 +24,8 @@ pub(super) fn start(quiet: bool) {
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let line = Line { with_time: std::env::var_os("JOURNAL_STREAM").is_none() };
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).with_ansi(colour);
+    // A line that cannot be written, to a disk that is full for instance, is lost; to complain of it would panic.
+    let log = log.log_internal_errors(false);
     // Whoever installed another one before keeps it.
     let _ = log.event_format(line).try_init();
 }

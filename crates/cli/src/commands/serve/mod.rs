@@ -35,7 +35,8 @@ const EXAMPLES: &str = "Examples:
   zonda serve --memory zn540 --zones 64 --zone-capacity 64MiB
   zonda serve --config zonda.toml
   zonda serve --timing profile                      as slow as the real drive
-  zonda serve drives/a --listen 127.0.0.1:0 --json  a port that is free; the URL is in the JSON";
+  zonda serve drives/a --listen 127.0.0.1:0 --http off --json
+                                a port that is free; the URL is in the JSON";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]

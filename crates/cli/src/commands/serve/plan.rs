@@ -1,6 +1,7 @@
 //! What is served, from the command line.
 
 use std::io::ErrorKind;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use zonda_config::unplaced;
@@ -102,7 +103,10 @@ fn default_image() -> Result<PathBuf, Failure> {
     if !path.exists() {
         create::default_image(&path)?;
         // The standard output is for the greeting.
-        eprintln!("made {DEFAULT_IMAGE}, a drive of 4 GiB that takes room on the disk as it is written");
+        let _ = writeln!(
+            io::stderr(),
+            "made {DEFAULT_IMAGE}, a drive of 4 GiB that takes room on the disk as it is written"
+        );
     }
     Ok(path)
 }
