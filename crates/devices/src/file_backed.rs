@@ -258,7 +258,6 @@ pub fn life_of(counters: &Counters, geometry: &Geometry, wear: impl Iterator<Ite
 /// Why an image was refused, with what to do.
 #[must_use]
 pub fn unusable_image(path: &Path, error: &zonda_image::ImageError) -> DriveError {
-    let text = error.to_string();
-    let (message, help) = text.split_once(": ").map_or((text.as_str(), "see the directory"), |parts| parts);
-    DriveError::new(format!("the image in {} cannot be opened: {message}", path.display()), help)
+    let help = error.remedy().unwrap_or("see the directory");
+    DriveError::new(format!("the image in {} cannot be opened: {}", path.display(), error.message()), help)
 }

@@ -54,43 +54,54 @@ pub enum ImageError {
     },
 }
 
-impl fmt::Display for ImageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl ImageError {
+    /// What is wrong.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let superblock = ImageFile::Superblock;
         match self {
-            ImageError::Geometry(error) => write!(f, "the geometry is not possible: {error}"),
-            ImageError::Spec(words) => f.write_str(words),
-            ImageError::Exists => write!(
-                f,
-                "{} is there already: remove the image's files, or choose another directory",
-                ImageFile::Superblock
-            ),
-            ImageError::NotAnImage => write!(
-                f,
-                "{} is not the superblock of a zonda image, or its creation was not finished: restore the file if the drive \
-                 was in use; else remove the directory and create the drive again",
-                ImageFile::Superblock
-            ),
-            ImageError::OtherVersion { found } => write!(
-                f,
-                "the image is of format version {found}, and this program knows version {}: use the zonda that made it",
+            ImageError::Geometry(error) => format!("the geometry is not possible: {error}"),
+            ImageError::Spec(words) => words.clone(),
+            ImageError::Exists => format!("{superblock} is there already"),
+            ImageError::NotAnImage => {
+                format!("{superblock} is not the superblock of a zonda image, or its creation was not finished")
+            }
+            ImageError::OtherVersion { found } => format!(
+                "the image is of format version {found}, and this program knows version {}",
                 crate::format::VERSION
             ),
-            ImageError::Damaged { file, what } => write!(
-                f,
-                "{file}: {what}: bring the whole image directory back from a copy; a check of it tells what else is lost"
-            ),
-            ImageError::Length { file, found, expected } => write!(
-                f,
-                "{file} is {found} bytes long and must be {expected}: the file was cut or is of another image; \
-                 bring the whole image directory back from a copy"
-            ),
-            ImageError::OtherImage { file } => write!(
-                f,
-                "{file} belongs to another image than {}: bring the files of one image together again",
-                ImageFile::Superblock
-            ),
-            ImageError::File { file, doing, error } => write!(f, "{file}: {doing}: {error}"),
+            ImageError::Damaged { file, what } => format!("{file}: {what}"),
+            ImageError::Length { file, found: 0, .. } => format!("{file} is missing or empty"),
+            ImageError::Length { file, found, expected } => {
+                format!("{file} is {found} bytes long and must be {expected}: it was cut, or is of another image")
+            }
+            ImageError::OtherImage { file } => format!("{file} belongs to another image than {superblock}"),
+            ImageError::File { file, doing, error } => format!("{file}: {doing}: {error}"),
         }
+    }
+
+    /// What to do about it, where there is more to say than the message does.
+    #[must_use]
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            ImageError::Geometry(_) | ImageError::Spec(_) | ImageError::File { .. } => None,
+            ImageError::Exists => Some("remove the image's files, or choose another directory"),
+            ImageError::NotAnImage => {
+                Some("restore the file if the drive was in use; else remove the directory and create the drive again")
+            }
+            ImageError::OtherVersion { .. } => Some("use the zonda that made it"),
+            ImageError::Damaged { .. } | ImageError::Length { .. } => {
+                Some("bring the whole image directory back from a copy")
+            }
+            ImageError::OtherImage { .. } => Some("bring the files of one image together again"),
+        }
+    }
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message())?;
+        self.remedy().map_or(Ok(()), |remedy| write!(f, ": {remedy}"))
     }
 }
 
