@@ -4,3 +4,4 @@ mod crashes;
 mod damage;
 mod faults;
 mod promises;
+mod stopping;

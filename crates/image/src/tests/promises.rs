@@ -585,21 +585,3 @@ fn a_deallocation_behind_a_failed_write_leaves_no_tag_there() {
     let mut drive = killed(drive);
     assert_eq!((pointer(&drive, 3), drive.marks(48, 3)), (2, vec![Ok(1), Ok(9), Ok(0)]));
 }
-
-#[test]
-fn what_is_written_while_a_checkpoint_syncs_is_synced_too_before_the_drive_is_closed() {
-    let mut drive = drive(Geometry::tiny());
-    assert_eq!(drive.write(0, 1, 1), Status::Success);
-    drive.image.checkpoint();
-    drive.collect();
-    let syncs = drive.out.len();
-    assert!(drive.out.iter().all(|(command, _)| matches!(command.operation, FileOperation::Sync { .. })) && syncs > 0);
-    drive.submit(drive.write_of(1, 1, 2));
-    while drive.out.len() > syncs {
-        drive.step(syncs);
-    }
-    assert_eq!(drive.poll()[0].status, Status::Success);
-    let mut disk = drive.close();
-    disk.forget_unsynced();
-    assert_eq!(Drive::open(disk).marks(0, 2), [Ok(1), Ok(2)]);
-}
