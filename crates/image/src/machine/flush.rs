@@ -1,5 +1,7 @@
 //! Flush: data and tags are synced; then the journal notes, without a sync, up to where each zone is on the media.
 
+use std::collections::BTreeSet;
+
 use zonda_zoned::{CommandId, Outcome, Status, ZoneIndex};
 
 use crate::format::record::{FlushedPointer, Kind, POINTER_BYTES};
@@ -192,6 +194,15 @@ impl Image {
         self.flush.pointers.clear();
     }
 
+    /// The regions of overwrites whose intents are being written to the journal.
+    fn regions_being_recorded(&self) -> BTreeSet<u64> {
+        let recorded = self.parts.iter().filter(|(_, part)| {
+            let overwrites = matches!(part.work, Work::Overwrite { .. }) && part.zone < self.layout.conventional;
+            overwrites && part.stage == Stage::Journal
+        });
+        recorded.flat_map(|(index, _)| self.regions(index)).collect()
+    }
+
     /// The last record of a round: the counters, and which intents are over.
     fn record_round(&mut self, pointers: &[FlushedPointer]) {
         let flush = &mut self.flush;
@@ -205,8 +216,9 @@ impl Image {
         let intended = !self.intents.durable.is_empty();
         if intended && self.intents.touched.len() <= INTENTS_MAX {
             self.intents.durable = self.intents.durable.intersection(&self.intents.touched).copied().collect();
-            record.c = self.intents.durable.len() as u64;
-            let regions: Vec<u64> = self.intents.durable.iter().copied().collect();
+            // An intent on its way to the journal lies before this record there, and is not over either.
+            let regions: BTreeSet<u64> = self.intents.durable.union(&self.regions_being_recorded()).copied().collect();
+            record.c = regions.len() as u64;
             // Either these and the flush record are found by a recovery, or neither the flush record is.
             for region in regions {
                 let mut intent = OwnRecord::new(Kind::Intent, 0, 0);

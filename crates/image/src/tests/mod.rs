@@ -3,5 +3,6 @@
 mod crashes;
 mod damage;
 mod faults;
+mod overwrites;
 mod promises;
 mod stopping;
