@@ -133,22 +133,15 @@ impl Image {
         if self.layout.conventional == 0 || self.layout.logs_contents {
             return;
         }
-        self.intents.touched.clear();
-        let under_way: Vec<u32> = self
-            .parts
-            .iter()
-            .filter(|(_, part)| {
-                let overwrites = matches!(part.work, Work::Overwrite { .. });
-                overwrites
-                    && part.zone < self.layout.conventional
-                    && !matches!(part.stage, Stage::Waiting | Stage::Held)
-            })
-            .map(|(index, _)| index)
-            .collect();
-        for index in under_way {
-            let regions = self.regions(index);
-            self.intents.touched.extend(regions);
-        }
+        self.intents.touched = self.regions_of_overwrites(|stage| !matches!(stage, Stage::Waiting | Stage::Held));
+    }
+
+    /// The regions of overwrites in conventional zones that are at such a stage.
+    fn regions_of_overwrites(&self, is_meant: impl Fn(Stage) -> bool) -> BTreeSet<u64> {
+        let meant = self.parts.iter().filter(|(_, part)| {
+            matches!(part.work, Work::Overwrite { .. }) && part.zone < self.layout.conventional && is_meant(part.stage)
+        });
+        meant.flat_map(|(index, _)| self.regions(index)).collect()
     }
 
     pub(super) fn on_flush_file(&mut self, done: bool) {
@@ -194,15 +187,6 @@ impl Image {
         self.flush.pointers.clear();
     }
 
-    /// The regions of overwrites whose intents are being written to the journal.
-    fn regions_being_recorded(&self) -> BTreeSet<u64> {
-        let recorded = self.parts.iter().filter(|(_, part)| {
-            let overwrites = matches!(part.work, Work::Overwrite { .. }) && part.zone < self.layout.conventional;
-            overwrites && part.stage == Stage::Journal
-        });
-        recorded.flat_map(|(index, _)| self.regions(index)).collect()
-    }
-
     /// The last record of a round: the counters, and which intents are over.
     fn record_round(&mut self, pointers: &[FlushedPointer]) {
         let flush = &mut self.flush;
@@ -217,7 +201,8 @@ impl Image {
         if intended && self.intents.touched.len() <= INTENTS_MAX {
             self.intents.durable = self.intents.durable.intersection(&self.intents.touched).copied().collect();
             // An intent on its way to the journal lies before this record there, and is not over either.
-            let regions: BTreeSet<u64> = self.intents.durable.union(&self.regions_being_recorded()).copied().collect();
+            let mut regions = self.regions_of_overwrites(|stage| stage == Stage::Journal);
+            regions.extend(&self.intents.durable);
             record.c = regions.len() as u64;
             // Either these and the flush record are found by a recovery, or neither the flush record is.
             for region in regions {
