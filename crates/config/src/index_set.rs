@@ -12,14 +12,14 @@ use crate::ConfigError;
 pub const INDEX_SET_MAX: usize = 1 << 20;
 
 /// Different indices in the order in which they were written: `"0..16"` (16 is the first one left out), `"0..16 step 4"`,
-/// `"3"`, or `[0, 4, 7]`. Never empty, and at most [`INDEX_SET_MAX`] long.
+/// `"3"`, or a list of these like `[0, 4, 7]` or `["0..4", "8..12"]`. Never empty, and at most [`INDEX_SET_MAX`] long.
 ///
 /// It prints itself as a range where it is one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IndexSet(Vec<u32>);
 
-const NOTATION: &str =
-    "write a range like \"0..16\" (16 is left out) or \"0..16 step 4\", one index like \"3\", or a list like [0, 4, 7]";
+const NOTATION: &str = "write a range like \"0..16\" (16 is left out) or \"0..16 step 4\", one index like \"3\", or a list \
+                        like [0, 4, 7] or [\"0..4\", \"8..12\"]";
 
 impl IndexSet {
     /// The indices from `start` up to `end`, which is left out, `step` apart.
@@ -92,7 +92,14 @@ impl FromStr for IndexSet {
         let refuse = || ConfigError::new(format!("\"{text}\" is not a list of indices")).help(NOTATION);
         let index = |number: &str| number.trim().parse::<u32>().map_err(|_| refuse());
         if let Some(list) = text.trim().strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            return IndexSet::list(list.split(',').map(index).collect::<Result<_, _>>()?);
+            let mut indices = Vec::new();
+            for part in list.split(',') {
+                indices.extend(part.parse::<IndexSet>()?.0);
+                if indices.len() > INDEX_SET_MAX {
+                    break;
+                }
+            }
+            return IndexSet::list(indices);
         }
         let (range, step) = match text.split_once("step") {
             Some((range, step)) => (range, index(step)?),
@@ -140,7 +147,7 @@ impl<'de> Deserialize<'de> for IndexSet {
             type Value = IndexSet;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a range like \"0..16\", an index, or a list like [0, 4, 7]")
+                f.write_str("a range like \"0..16\", an index, or a list of these")
             }
 
             fn visit_i64<E: de::Error>(self, index: i64) -> Result<IndexSet, E> {
@@ -153,8 +160,11 @@ impl<'de> Deserialize<'de> for IndexSet {
 
             fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<IndexSet, A::Error> {
                 let mut indices = Vec::new();
-                while let Some(index) = items.next_element()? {
-                    indices.push(index);
+                // One more than allowed is enough to be refused.
+                while indices.len() <= INDEX_SET_MAX
+                    && let Some(IndexSet(part)) = items.next_element()?
+                {
+                    indices.extend(part);
                 }
                 IndexSet::list(indices).map_err(ConfigError::into_serde)
             }
@@ -178,6 +188,7 @@ mod tests {
             ("0..13 step 4", vec![0, 4, 8, 12]),
             ("3", vec![3]),
             ("[7, 0, 4]", vec![7, 0, 4]),
+            ("[8..10, 3, 0..4 step 2]", vec![8, 9, 3, 0, 2]),
         ] {
             assert_eq!(text.parse::<IndexSet>().unwrap().to_vec(), indices, "{text}");
         }
@@ -192,6 +203,8 @@ mod tests {
             ("5..5", "the range 5..5 is empty", "the end is left out: for index 5 alone write \"5..6\""),
             ("0..9 step 0", "a step of 0 never gets to the end", "write a step of 1 or more"),
             ("0..4000000000", "the range 0..4000000000 holds 4000000000 indices", "at most 1048576 are allowed"),
+            ("[1, 0..3]", "index 1 stands in the list more than once", "leave it there once"),
+            ("[0..1000000, 1000000..2000000]", "the list holds 2000000 indices", "at most 1048576 are allowed"),
             ("[1, 2, 1]", "index 1 stands in the list more than once", "leave it there once"),
         ] {
             let error = text.parse::<IndexSet>().unwrap_err();

@@ -216,7 +216,11 @@ mod tests {
             ("queue_depth = 1.5", "\"queue_depth\" must be a whole number, not 1.5", "1.5"),
             ("verify = [1]", "\"verify\" must be true or false, not a list", "[1]"),
             ("time = true", "\"time\" must be a time like \"10 s\" or \"500 us\", not true", "true"),
-            ("zones = [1, \"2\"]", "item 2 of \"zones\" must be a whole number, not the text \"2\"", "\"2\""),
+            (
+                "zones = [\"0..2\", true]",
+                "item 2 of \"zones\" must be a range like \"0..16\", an index, or a list of these, not true",
+                "true",
+            ),
         ] {
             assert_eq!(job(line), strings((message, place, "")), "{line}");
         }

@@ -7,7 +7,7 @@ pub const WORKERS_MAX: u32 = 1024;
 /// Requests that one worker keeps outstanding (NVMe: a queue has at most 65,535 entries in use).
 pub const QUEUE_DEPTH_MAX: u32 = 65_535;
 /// Commands into which one request is split.
-pub const STRIPE_PARTS_MAX: u64 = 256;
+pub const STRIPE_PARTS_MAX: u64 = 512;
 /// Samples in a time series; the run goes on when they are used up, the series does not.
 pub const SAMPLES_MAX: u64 = 100_000;
 /// Samples in a time series times jobs: the series ends here if that comes before [`SAMPLES_MAX`].
