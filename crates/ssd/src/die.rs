@@ -13,6 +13,8 @@ use zonda_zoned::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DieState {
     Idle,
+    /// The command to sense a page of this read chain waits for the channel, or is on it.
+    Asking(u32),
     /// A page of this read chain is being sensed.
     Sensing(u32),
     /// The page waits for the channel, or is on it.

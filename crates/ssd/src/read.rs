@@ -123,6 +123,7 @@ impl Ssd {
                 let bytes = u64::from(bytes);
                 timing.channel.time(bytes) + timing.channel_read_overhead.draw(bytes, &mut self.prngs.channels)
             }
+            ChannelJob::Ask { .. } => timing.channel_read_command,
             ChannelJob::Load { .. } => timing.channel.time(timing.read_unit_bytes) + timing.channel_write_overhead,
         };
         let end = serve(&mut self.channels[channel], self.now, time);
@@ -136,6 +137,7 @@ impl Ssd {
         }
         match job {
             ChannelJob::Page { chain, bytes } => self.on_page_sent(chain, bytes),
+            ChannelJob::Ask { chain } => self.sense(usize::from(self.chains[chain].die), chain),
             ChannelJob::Load { work } => self.on_page_loaded(work),
         }
     }

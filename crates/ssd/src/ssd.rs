@@ -73,6 +73,8 @@ pub(crate) struct ZoneMarks {
 /// A transfer on a channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ChannelJob {
+    /// The command to sense a page of a read chain goes down.
+    Ask { chain: u32 },
     /// A page of a read chain comes up, with that many bytes wanted.
     Page { chain: u32, bytes: u32 },
     /// A page of this work goes down.

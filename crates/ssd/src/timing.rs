@@ -24,6 +24,8 @@ pub(crate) struct Timing {
     pub(crate) program: ServiceTime,
     pub(crate) erase: ServiceTime,
     pub(crate) channel: Bus,
+    /// Zero: commands to dies do not wait for the channel.
+    pub(crate) channel_read_command: Duration,
     pub(crate) channel_read_overhead: ServiceTimes,
     pub(crate) channel_write_overhead: Duration,
     pub(crate) link_out: Bus,
@@ -90,6 +92,7 @@ impl Timing {
             program: ServiceTime::new(&flash.program),
             erase: ServiceTime::new(&flash.erase),
             channel: Bus::new(profile.channel.bandwidth.0),
+            channel_read_command: Duration(profile.channel.read_command.0),
             channel_read_overhead: ServiceTimes::new(&profile.channel.read_overhead),
             channel_write_overhead: Duration(profile.channel.write_overhead.0),
             link_out: Bus::new(link.read_bandwidth.0),

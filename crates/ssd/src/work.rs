@@ -1,6 +1,6 @@
 //! What dies do: sense pages, program and erase units, one at a time.
 
-use zonda_zoned::Instant;
+use zonda_zoned::{Duration, Instant};
 
 use crate::bug::SeededBug;
 use crate::die::{DieState, Next};
@@ -20,7 +20,7 @@ impl Ssd {
                     self.wake_die(die, end);
                 }
             }
-            DieState::Sensing(_) | DieState::Sending(_) | DieState::Loading(_) => {}
+            DieState::Asking(_) | DieState::Sensing(_) | DieState::Sending(_) | DieState::Loading(_) => {}
         }
     }
 
@@ -66,6 +66,10 @@ impl Ssd {
     fn start_next(&mut self, die: usize) {
         match self.dies[die].take_next() {
             Next::Nothing => {}
+            Next::Read(chain) if self.timing.channel_read_command > Duration::ZERO => {
+                self.dies[die].enter(self.now, DieState::Asking(chain));
+                self.add_channel_job(die, ChannelJob::Ask { chain });
+            }
             Next::Read(chain) => self.sense(die, chain),
             Next::Start(work) if self.works[work].pages_to_load > 0 => {
                 self.dies[die].enter(self.now, DieState::Loading(work));
@@ -76,7 +80,7 @@ impl Ssd {
         }
     }
 
-    fn sense(&mut self, die: usize, index: u32) {
+    pub(crate) fn sense(&mut self, die: usize, index: u32) {
         let chain = &self.chains[index];
         let bytes = u64::from(chain.page_bytes());
         let time = self.timing.sense.draw(bytes, &mut self.prngs.dies[die]);
@@ -90,7 +94,7 @@ impl Ssd {
         self.run(die, work, time);
     }
 
-    fn run(&mut self, die: usize, work: u32, left: zonda_zoned::Duration) {
+    fn run(&mut self, die: usize, work: u32, left: Duration) {
         self.dies[die].enter(self.now, DieState::Running { work, since: self.now, left });
         let slice_end = if self.dies[die].has_reads() {
             self.dies[die].slice_end(self.now, self.timing.suspend_slice)

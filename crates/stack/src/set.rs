@@ -169,6 +169,9 @@ fn changed(base: &Table, settings: &[&Setting]) -> Result<String, ConfigError> {
         if !WORDS.contains(&setting.key.as_str())
             && let Some(Value::Table(sources)) = table.get_mut(SOURCES)
         {
+            // What was said of the parts of the old value, such as the laws of a list, is not said of the new one.
+            let below = format!("{}.", setting.key);
+            sources.retain(|key, _| !key.starts_with(&below));
             sources.insert(setting.key.clone(), Value::String(SOURCE.to_owned()));
         }
     }

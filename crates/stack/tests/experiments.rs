@@ -1,5 +1,6 @@
 //! Experiments from their files to their results.
 
+use zonda_ssd::profile::{Source, builtin_text};
 use zonda_stack::{Experiment, ExperimentResult, LayerResult, no_files};
 use zonda_workload::RequestKind;
 
@@ -37,7 +38,25 @@ fn a_key_that_the_profile_leaves_out_can_be_set() {
     let experiment = Experiment::parse(&text, &no_files).unwrap();
     let profile = experiment.drive().profile();
     assert_eq!(profile.write_buffer.cap.map(|cap| cap.0), Some(6 << 20));
-    assert_eq!(profile.sources.of("write_buffer.cap"), Some("set in the job file"));
+    assert_eq!(profile.sources.of("write_buffer.cap").map(Source::words), Some("set in the job file"));
+}
+
+#[test]
+fn a_list_that_is_set_loses_the_sources_of_its_old_parts() {
+    let tiny = builtin_text("tiny").unwrap();
+    let mine = format!("{tiny}\"flash.read.1\" = {{ fitted = [], how = \"a trace\" }}\n");
+    let set = "\"flash.read\" = [{ time = { base = \"1 us\" } }]\n\"flash.program.base\" = \"500 us\"\n";
+    let text = format!(
+        "[drive]\nprofile = \"./mine.toml\"\n[drive.set]\n{set}[[job]]\noperation = \"randread\"\noperations = 10\n"
+    );
+    let read = |_: &str| Ok(mine.clone());
+    let experiment = Experiment::parse(&text, &read).unwrap();
+    let profile = experiment.drive().profile();
+    let words = |key: &str| profile.sources.of(key).map(Source::words);
+    assert_eq!(words("flash.read.0.time.base"), Some("set in the job file"));
+    assert_eq!(words("flash.program.base"), Some("set in the job file"));
+    assert_eq!(words("flash.program.uniform"), Some("ordinary TLC flash, rounded"));
+    assert_eq!(profile.fitted_numbers(), Vec::<String>::new());
 }
 
 #[test]

@@ -198,6 +198,7 @@ fn check_times(profile: &Profile) -> Result<(), Mistake> {
     ];
     let times = [
         ("flash.suspend_slice", flash.suspend_slice),
+        ("channel.read_command", channel.read_command),
         ("channel.write_overhead", channel.write_overhead),
         ("link.read_overhead", link.read_overhead),
         ("link.write_overhead", link.write_overhead),

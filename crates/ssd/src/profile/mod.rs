@@ -9,12 +9,14 @@ mod check;
 mod firmware;
 mod geometry;
 mod locate;
+mod source;
 mod sources;
 mod spec;
 
 pub use bandwidth::Bandwidth;
 pub use builtin::{builtin_names, builtin_text};
 pub use firmware::{FirmwareSpec, OpcodeSpec, ResetSpec};
+pub use source::{Source, SourceKind};
 pub use sources::Sources;
 pub use spec::{
     Admission, AllocationKind, BufferSpec, CapScope, ChannelSpec, ConventionalSpec, FlashSpec, GeometrySpec, LinkSpec,

@@ -123,6 +123,10 @@ pub struct FlashSpec {
 pub struct ChannelSpec {
     /// Bytes a second.
     pub bandwidth: Bandwidth,
+    /// The command that starts the sensing of a page, which waits for the channel like a transfer. Zero: it takes no part
+    /// in the traffic of the channel.
+    #[serde(default)]
+    pub read_command: TimeSpan,
     /// Beside the transfer of a page that is read, by its bytes.
     #[serde(default)]
     pub read_overhead: BySize,
@@ -243,12 +247,12 @@ impl Profile {
     /// # Errors
     /// The first mistake, at its place in the text where it has one.
     pub fn parse(text: &str) -> Result<Profile, ConfigError> {
-        let profile: Profile = zonda_config::parse(text)?;
+        let mut profile: Profile = zonda_config::parse(text)?;
         check::check(&profile).map_err(|mistake| {
             let span = locate::locate(text, &mistake.key);
             ConfigError { message: format!("{} {}", mistake.key, mistake.remedy), span, help: None }
         })?;
-        profile.sources.check(text)?;
+        profile.sources.bind(text)?;
         Ok(profile)
     }
 

@@ -67,6 +67,22 @@ fn two_dies_of_one_channel_overlap_sensing_but_not_transfer() {
 }
 
 #[test]
+fn the_command_to_sense_a_page_waits_for_the_channel_like_a_transfer() {
+    let mut profile = drive_of_constants();
+    profile.channel.read_command = us(10);
+    let mut rig = Rig::new(&profile);
+    rig.prefill(0, CAPACITY);
+    rig.prefill(2, CAPACITY);
+    let first = rig.read(0, 0, PAGE);
+    rig.run_until_us(65);
+    let second = rig.read(2, 0, PAGE);
+    rig.run();
+    assert_eq!(rig.end_us(first), READ_US + 10 + 50 + 16 + 4);
+    let channel_is_free = READ_US + 10 + 50 + 16;
+    assert_eq!(rig.end_us(second), channel_is_free + 10 + 50 + 16 + 4, "its die was free, and its command had to wait");
+}
+
+#[test]
 fn buffered_and_never_written_blocks_need_no_die() {
     let mut rig = Rig::new(&drive_of_constants());
     let write = rig.write(0, 0, 2);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde::Serialize;
-use zonda_ssd::profile::{Profile, builtin_names, builtin_text};
+use zonda_ssd::profile::{Profile, SourceKind, builtin_names, builtin_text};
 use zonda_stack::find_profile;
 
 use crate::errors::Failure;
@@ -141,6 +141,16 @@ struct Sheet {
     description: String,
     derived: Derived,
     values: Vec<Value>,
+    /// Keys of the numbers that were fitted, each part of a list by itself.
+    fitted_numbers: Vec<String>,
+    /// Ids of the published results that numbers were fitted to or derived from.
+    results_used: Vec<String>,
+}
+
+impl Sheet {
+    fn has_derived(&self) -> bool {
+        self.values.iter().any(|value| value.source_kind == SourceKind::Derived)
+    }
 }
 
 fn show(name: &str, json: bool) -> Result<(), Failure> {
@@ -153,6 +163,8 @@ fn show(name: &str, json: bool) -> Result<(), Failure> {
         description: profile.description.clone(),
         derived: Derived::of(&profile),
         values: values::of(&found.text, &profile.sources),
+        fitted_numbers: profile.fitted_numbers(),
+        results_used: profile.results_used().into_iter().map(str::to_owned).collect(),
     };
     if json { print_json(&sheet) } else { print(&text_of(&sheet, Screen::of_stdout())) }
 }
@@ -168,15 +180,33 @@ fn text_of(sheet: &Sheet, screen: Screen) -> String {
         text += &format!("\n{}\n", screen.bold(&format!("[{}]", group[0].group())));
         let mut table = Table::new(&["key", "value", "source"]);
         for value in group {
-            table.row(&[value.name(), &value.value, &value.source]);
+            let mark = if value.is_fitted { " *" } else { "" };
+            table.row(&[&format!("{}{mark}", value.name()), &value.value, &value.source]);
         }
         text += &table.render(screen, 2);
     }
-    let fitted = sheet.values.iter().filter(|value| value.is_fitted).count();
-    let note = format!(
-        "{fitted} of {} numbers were fitted: chosen so that the model meets a measurement. What follows from them is no \
-         prediction.",
-        sheet.values.len()
-    );
-    text + "\n" + &screen.paragraph(&note, 0)
+    text + "\n" + &screen.paragraph(&note_on_fitting(sheet), 0)
+}
+
+/// How many numbers are fitted, and to what.
+fn note_on_fitting(sheet: &Sheet) -> String {
+    let results = sheet.results_used.join(", ");
+    let fitted = match sheet.fitted_numbers.len() {
+        0 => "No number is fitted.".to_owned(),
+        1 => "1 number is fitted (*): chosen by running the model until it met a result. That result is no prediction."
+            .to_owned(),
+        count => format!(
+            "{count} numbers are fitted (*): chosen by running the model until it met results. Those results are no \
+             predictions."
+        ),
+    };
+    let (is_fitted, is_derived) = (!sheet.fitted_numbers.is_empty(), sheet.has_derived());
+    match (results.is_empty(), is_fitted, is_derived) {
+        (true, _, _) => fitted,
+        (false, true, true) => {
+            format!("{fitted} Fitted and derived numbers rest on these published results: {results}.")
+        }
+        (false, true, false) => format!("{fitted} Published results they were fitted to: {results}."),
+        (false, false, _) => format!("{fitted} Derived numbers rest on these published results: {results}."),
+    }
 }

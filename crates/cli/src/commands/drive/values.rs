@@ -3,7 +3,7 @@
 use serde::Serialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use zonda_ssd::profile::Sources;
+use zonda_ssd::profile::{SourceKind, Sources};
 
 /// Tables and keys that hold no number.
 const NOT_NUMBERS: [&str; 4] = ["name", "title", "description", "sources"];
@@ -15,9 +15,13 @@ pub(super) struct Value {
     pub(super) key: String,
     /// The value, as in the file.
     pub(super) value: String,
-    /// Where it comes from.
+    /// Where it comes from, in a line.
     pub(super) source: String,
-    /// Whether it was chosen so that the model meets a measurement.
+    /// How it was found: given, assumed, derived or fitted.
+    pub(super) source_kind: SourceKind,
+    /// The ids of the published results that it was fitted to or derived from.
+    pub(super) results: Vec<String>,
+    /// Whether it was chosen by running the model until it met a result.
     pub(super) is_fitted: bool,
 }
 
@@ -37,15 +41,21 @@ impl Value {
 pub(super) fn of(text: &str, sources: &Sources) -> Vec<Value> {
     let table = DeTable::parse(text).expect("the text was read as a profile before");
     let mut values = Vec::new();
-    collect("", table.get_ref(), &mut |key, value| {
-        let source = sources.of(&key).unwrap_or_default().to_owned();
-        let is_fitted = sources.is_fitted(&key);
-        values.push(Value { value: written(value), source, is_fitted, key });
+    collect("", table.get_ref(), sources, &mut |key, value| {
+        let source = sources.of(&key).expect("every number of a profile that was read has a source");
+        values.push(Value {
+            value: written(value),
+            source: source.to_string(),
+            source_kind: source.kind(),
+            results: source.results().to_vec(),
+            is_fitted: source.kind() == SourceKind::Fitted,
+            key,
+        });
     });
     values
 }
 
-fn collect<'a>(path: &str, table: &'a DeTable<'a>, found: &mut impl FnMut(String, &'a DeValue<'a>)) {
+fn collect<'a>(path: &str, table: &'a DeTable<'a>, sources: &Sources, found: &mut impl FnMut(String, &'a DeValue<'a>)) {
     let mut entries: Vec<(&Spanned<_>, &'a Spanned<DeValue<'a>>)> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     for (name, value) in entries {
@@ -55,7 +65,15 @@ fn collect<'a>(path: &str, table: &'a DeTable<'a>, found: &mut impl FnMut(String
         }
         let key = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         match value.get_ref() {
-            DeValue::Table(inner) => collect(&key, inner, found),
+            DeValue::Table(inner) => collect(&key, inner, sources, found),
+            // Its parts have sources of their own: a line for each.
+            DeValue::Array(items) if sources.has_entries_below(&key) => {
+                for (index, item) in items.iter().enumerate() {
+                    if let DeValue::Table(inner) = item.get_ref() {
+                        collect(&format!("{key}.{index}"), inner, sources, found);
+                    }
+                }
+            }
             value => found(key, value),
         }
     }
@@ -105,8 +123,24 @@ mod tests {
         let read = values.iter().find(|value| value.key == "flash.read").unwrap();
         assert_eq!(
             read.value,
-            "up_to 4 KiB, base 50.4 us, extra 12.3 us, extra_chance 0.28\nbase 53 us, extra 12.3 us, extra_chance 0.28"
+            "up_to 4 KiB, base 48.9 us, extra 12.3 us, extra_chance 0.344\nbase 51.7 us, extra 12.3 us, extra_chance 0.344"
         );
-        assert!(read.is_fitted);
+        assert!(!read.is_fitted && read.source.starts_with("derived: "), "{}", read.source);
+    }
+
+    #[test]
+    fn a_list_whose_parts_have_sources_is_written_part_by_part() {
+        let text = builtin_text("zn540").unwrap();
+        let values = of(text, &Profile::parse(text).unwrap().sources);
+        let kinds: Vec<(&str, &str, SourceKind)> = values
+            .iter()
+            .filter(|value| value.key.starts_with("firmware.write.serial"))
+            .map(|value| (value.name(), value.value.as_str(), value.source_kind))
+            .collect();
+        let expected = [
+            ("write.serial.0.time.base", "380 ns", SourceKind::Derived),
+            ("write.serial.0.time.exponential", "5 us", SourceKind::Fitted),
+        ];
+        assert_eq!(kinds, expected);
     }
 }
