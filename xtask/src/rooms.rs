@@ -3,8 +3,22 @@
 use std::path::{Path, PathBuf};
 
 /// Crates of levels 0 to 2.
-const PURE: &[&str] =
-    &["zoned", "config", "ssd", "layers", "workload", "nvme", "chap", "target", "initiator", "image", "stack", "sim"];
+const PURE: &[&str] = &[
+    "zoned",
+    "config",
+    "ssd",
+    "layers",
+    "workload",
+    "nvme",
+    "chap",
+    "target",
+    "initiator",
+    "image",
+    "plot",
+    "stack",
+    "sim",
+    "lab",
+];
 /// Lines of a `lib.rs`.
 const FRONT_PAGE_LINES_MAX: usize = 100;
 /// Lines of any other file.

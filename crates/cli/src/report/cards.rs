@@ -1,8 +1,8 @@
 //! The key figures at the top of the page.
 
+use zonda_plot::text::{bytes, count, counted, duration, escape, mebibytes, number, rate};
 use zonda_workload::{JobResult, RequestKind};
 
-use super::text::{bytes, count, counted, duration, escape, mebibytes, number, rate};
 use crate::results::{Subject, wrong_blocks};
 
 /// The key figures. Rates are of all jobs together over the time from the end of the ramp to the end of the last job.

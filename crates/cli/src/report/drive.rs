@@ -1,8 +1,8 @@
 //! What the drive did: where the bytes went, how busy the hardware was, and what it counted.
 
+use zonda_plot::text::{bytes, count, counted, duration, escape, number, percent, round_bytes};
 use zonda_stack::{DriveSummary, LayerResult};
 
-use super::text::{bytes, count, counted, duration, escape, number, percent, round_bytes};
 use crate::results::Subject;
 
 /// Bars of one picture; more units than this share bars.

@@ -1,8 +1,7 @@
 //! The table of jobs, and their errors.
 
+use zonda_plot::text::{NOTHING, count, duration, escape, mebibytes, number};
 use zonda_workload::{JobResult, KindResult};
-
-use super::text::{NOTHING, count, duration, escape, mebibytes, number};
 
 /// Columns between the operation and the errors, with what they are for.
 const FIGURES: [(&str, &str); 10] = [

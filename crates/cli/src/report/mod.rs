@@ -1,24 +1,20 @@
 //! The HTML report of a benchmark run: one page that stands alone. It has no scripts and asks for nothing from
 //! elsewhere; the same result gives the same page.
 
+use zonda_plot::Page;
+use zonda_plot::text::{count, counted, duration, escape, list};
 use zonda_workload::JobResult;
 
 use crate::results::{Subject, wrong_blocks};
 
-mod axis;
 mod cards;
-mod chart;
 mod drive;
 mod jobs;
-mod look;
 mod plots;
 mod series;
 #[cfg(test)]
 mod tests;
-mod text;
 mod zone_map;
-
-use text::{count, counted, duration, escape, list};
 
 /// Jobs that the first sentence names.
 const JOBS_NAMED_MAX: usize = 8;
@@ -26,28 +22,20 @@ const JOBS_NAMED_MAX: usize = 8;
 /// The report of a run, which the job file `job_toml` made, as one self-contained HTML page.
 #[must_use]
 pub(crate) fn html(job_toml: &str, subject: Subject<'_>) -> String {
-    let (title, run) = (escape(subject.title()), subject.run());
-    let names: Vec<String> = named(&run.jobs, |job| escape(&job.name));
+    let run = subject.run();
     let (drive_heading, note) = match subject {
         Subject::Simulated(_) => ("Drive", "The same program, profile, job file and seed give the same figures."),
         Subject::Live(_) => ("Namespace", "Measured in real time: the next run differs."),
     };
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"generator\" content=\"zonda {version}\">\n\
-         <title>{names} on {title}</title>\n<style>\n{css}</style>\n</head>\n<body>\n<main>\n{header}\
+    let main = format!(
+        "{header}\
          <section aria-labelledby=\"figures\">\n<h2 id=\"figures\">Key figures</h2>\n{cards}</section>\n\
          <section aria-labelledby=\"jobs\">\n<h2 id=\"jobs\">Jobs</h2>\n{jobs}</section>\n\
          <section aria-labelledby=\"time\">\n<h2 id=\"time\">Throughput and latency</h2>\n{plots}</section>\n\
          <section aria-labelledby=\"zones\">\n<h2 id=\"zones\">Zones at the end</h2>\n{zones}</section>\n\
          <section aria-labelledby=\"drive\">\n<h2 id=\"drive\">{drive_heading}</h2>\n{drive}</section>\n\
          <section aria-labelledby=\"file\">\n<h2 id=\"file\">Job file</h2>\n<pre tabindex=\"0\" \
-         aria-label=\"Job file\"><code>{file}</code></pre>\n</section>\n\
-         </main>\n<footer>Made by zonda {version}, result format {format}. {note}</footer>\n</body>\n</html>\n",
-        version = env!("CARGO_PKG_VERSION"),
-        names = list(&names),
-        css = include_str!("page.css"),
+         aria-label=\"Job file\"><code>{file}</code></pre>\n</section>\n",
         header = header(subject),
         cards = cards::cards(subject),
         jobs = jobs::table(&run.jobs),
@@ -55,8 +43,15 @@ pub(crate) fn html(job_toml: &str, subject: Subject<'_>) -> String {
         zones = zone_map::section(subject.zones()),
         drive = drive::section(subject),
         file = escape(job_toml),
-        format = subject.format(),
-    )
+    );
+    let (version, format) = (env!("CARGO_PKG_VERSION"), subject.format());
+    Page {
+        title: &format!("{} on {}", list(&named(&run.jobs, |job| job.name.clone())), subject.title()),
+        css: include_str!("report.css"),
+        main: &main,
+        footer: &format!("Made by zonda {version}, result format {format}. {note}"),
+    }
+    .html()
 }
 
 fn header(subject: Subject<'_>) -> String {

@@ -1,12 +1,10 @@
 //! The charts of a run: bandwidth, operations and latency over time, and the quantiles of the latency.
 
+use zonda_plot::text::{counted, duration, mebibytes, number, rate};
+use zonda_plot::{Axis, Chart, Form, LOOKS, Look, OTHERS, Pieces, Point, Reference, Series, Size};
 use zonda_workload::{JobResult, JobSample, KindResult, LatencySummary, RunResult};
 
-use super::axis::Axis;
-use super::chart::{Chart, Curve};
-use super::look::{LOOKS, Look, OTHERS};
-use super::series::{Pieces, Thinned};
-use super::text::{counted, duration, mebibytes, number, rate};
+use super::series::Thinned;
 
 /// A quantile with its name.
 type Quantile = (&'static str, fn(&LatencySummary) -> u64);
@@ -76,8 +74,8 @@ impl Plots<'_> {
     fn bandwidth(&self) -> Chart {
         let mut curves = self.rates(|sample| sample.bytes);
         curves.retain(|curve| values(&curve.pieces).any(|bytes| bytes > 0.0));
-        for (_, bandwidth) in points(&mut curves) {
-            *bandwidth /= f64::from(1 << 20);
+        for point in points(&mut curves) {
+            point.y /= f64::from(1 << 20);
         }
         let y = Axis::linear("bandwidth (MiB/s)", highest(&curves), 5);
         let describe = |value: f64| format!("{} MiB/s", mebibytes(value * f64::from(1 << 20)));
@@ -91,8 +89,8 @@ impl Plots<'_> {
             1e4.. => ("kIOPS", 1e3),
             _ => ("IOPS", 1.0),
         };
-        for (_, operations) in points(&mut curves) {
-            *operations /= size;
+        for point in points(&mut curves) {
+            point.y /= size;
         }
         let y = Axis::linear(format!("completed requests ({unit})"), highest(&curves), 5);
         self.over_time("iops", "IOPS over time", curves, y, |value| format!("{} {unit}", number(value)))
@@ -107,16 +105,16 @@ impl Plots<'_> {
         self.latency("p99-latency", title, "p99 latency (log scale)", |job| job.p99_latency_ns)
     }
 
-    fn latency(&self, id: &'static str, title: &'static str, axis: &str, of: fn(&JobSample) -> u64) -> Chart {
+    fn latency(&self, id: &str, title: &str, axis: &str, of: fn(&JobSample) -> u64) -> Chart {
         let jobs = self.cast.drawn.iter();
         let curves = jobs.map(|(index, look)| self.curve(*index, *look, self.series.latency(*index, of)));
-        let mut curves: Vec<Curve> = curves.filter(|curve| !curve.pieces.is_empty()).collect();
+        let mut curves: Vec<Series> = curves.filter(|curve| !curve.pieces.is_empty()).collect();
         // Both charts have one axis, so that they can be compared.
         let every = self.cast.drawn.iter().flat_map(|(index, _)| {
             let parts: [fn(&JobSample) -> u64; 2] = [|job| job.mean_latency_ns, |job| job.p99_latency_ns];
             parts.map(|part| self.series.latency(*index, part))
         });
-        let (least, most) = bounds(every.flatten().flatten().map(|(_, latency)| latency));
+        let (least, most) = bounds(every.flatten().flatten().map(|point| point.y));
         let notes = lift_zeros(&mut curves);
         let mut chart = self.over_time(id, title, curves, Axis::latency(axis, least, most), |ns| duration(ns as u64));
         chart.notes.extend(notes);
@@ -144,7 +142,7 @@ impl Plots<'_> {
             let kinds = counted(left_out, "further kind");
             notes.push(format!("Not drawn: {kinds} of operations of these jobs; the table has them."));
         }
-        let of_curve = |curve: &Curve| {
+        let of_curve = |curve: &Series| {
             let points: Vec<String> = QUANTILES
                 .iter()
                 .zip(values(&curve.pieces))
@@ -152,25 +150,23 @@ impl Plots<'_> {
                 .collect();
             format!("{}: {}.", curve.name, points.join(", "))
         };
+        let x = Axis::names("share of the requests that took at most this", QUANTILES.map(|(name, _)| name));
+        let y = Axis::latency("latency (log scale)", least, most);
         Chart {
-            id: "quantiles",
-            title: "Latency quantiles",
             description: curves.iter().map(of_curve).collect::<Vec<_>>().join(" "),
-            x: Axis::names("share of the requests that took at most this", &QUANTILES.map(|(name, _)| name)),
-            y: Axis::latency("latency (log scale)", least, most),
-            curves,
-            ramp_until: None,
-            all_markers: true,
+            series: curves,
+            size: Size::WIDE,
             is_wide: true,
             notes,
+            ..Chart::new("quantiles", "Latency quantiles", x, y)
         }
     }
 
     /// A rate of each job that is drawn, and of the others together.
-    fn rates(&self, of: fn(&JobSample) -> u64) -> Vec<Curve> {
+    fn rates(&self, of: fn(&JobSample) -> u64) -> Vec<Series> {
         let jobs = &self.run.jobs;
         let drawn = self.cast.drawn.iter();
-        let mut curves: Vec<Curve> = drawn
+        let mut curves: Vec<Series> = drawn
             .map(|(index, look)| self.curve(*index, *look, self.series.rate(jobs, &[*index], of)))
             .filter(|curve| !curve.pieces.is_empty())
             .collect();
@@ -178,21 +174,21 @@ impl Plots<'_> {
         let pieces = self.series.rate(jobs, others, of);
         if !pieces.is_empty() {
             let name = format!("{} together", counted(others.len() as u64, "other job"));
-            curves.push(Curve { name, remark: String::new(), look: OTHERS, pieces });
+            curves.push(Series { name, remark: String::new(), look: OTHERS, form: Form::LongLine, pieces });
         }
         curves
     }
 
-    fn curve(&self, index: usize, look: Look, pieces: Pieces) -> Curve {
+    fn curve(&self, index: usize, look: Look, pieces: Pieces) -> Series {
         let job = &self.run.jobs[index];
-        Curve { name: job.name.clone(), remark: String::new(), look, pieces }
+        Series { name: job.name.clone(), remark: String::new(), look, form: Form::LongLine, pieces }
     }
 
     fn over_time(
         &self,
-        id: &'static str,
-        title: &'static str,
-        mut curves: Vec<Curve>,
+        id: &str,
+        title: &str,
+        mut curves: Vec<Series>,
         y: Axis,
         describe: impl Fn(f64) -> String,
     ) -> Chart {
@@ -203,38 +199,33 @@ impl Plots<'_> {
             2e3.. => ("us", 1e3),
             _ => ("ns", 1.0),
         };
-        for (time, _) in points(&mut curves) {
-            *time /= size;
+        for point in points(&mut curves) {
+            point.x /= size;
         }
-        let of_curve = |curve: &Curve| {
+        let of_curve = |curve: &Series| {
             let (least, most) = bounds(values(&curve.pieces));
             format!("{} between {} and {}.", curve.name, describe(least), describe(most))
         };
+        let x = Axis::exact(format!("time since the start of the run ({unit})"), end_ns / size, 6);
+        // Completions up to here are in no figure.
+        let ramp = (self.run.ramp_ns > 0).then(|| Reference::span(0.0, self.run.ramp_ns as f64 / size, "ramp"));
         Chart {
-            id,
-            title,
             description: curves.iter().map(of_curve).collect::<Vec<_>>().join(" "),
-            x: Axis::exact(format!("time since the start of the run ({unit})"), end_ns / size, 6),
-            y,
-            curves,
-            ramp_until: (self.run.ramp_ns > 0).then_some(self.run.ramp_ns as f64 / size),
-            all_markers: false,
-            is_wide: false,
-            notes: Vec::new(),
+            series: curves,
+            references: ramp.into_iter().collect(),
+            size: Size::WIDE,
+            ..Chart::new(id, title, x, y)
         }
     }
 }
 
-fn quantile_curve(job: &JobResult, figures: &KindResult, look: Look) -> Curve {
+fn quantile_curve(job: &JobResult, figures: &KindResult, look: Look) -> Series {
     let points = QUANTILES.iter().enumerate().map(|(place, (_, of))| (place as f64, of(&figures.latency) as f64));
     let count = figures.latency.count;
     let requests = if count < 10_000 { counted(count, "request") } else { format!("{} requests", rate(count as f64)) };
-    Curve {
-        name: format!("{}, {}", job.name, figures.kind),
-        remark: format!("{requests}, mean {}", duration(figures.latency.mean_ns)),
-        look,
-        pieces: vec![points.collect()],
-    }
+    let name = format!("{}, {}", job.name, figures.kind);
+    let remark = format!("{requests}, mean {}", duration(figures.latency.mean_ns));
+    Series { remark, ..Series::new(name, look, Form::Line, points) }
 }
 
 fn operations(job: &JobResult) -> u64 {
@@ -242,14 +233,14 @@ fn operations(job: &JobResult) -> u64 {
 }
 
 fn values(pieces: &Pieces) -> impl Iterator<Item = f64> {
-    pieces.iter().flatten().map(|(_, value)| *value)
+    pieces.iter().flatten().map(|point| point.y)
 }
 
-fn points(curves: &mut [Curve]) -> impl Iterator<Item = &mut (f64, f64)> {
+fn points(curves: &mut [Series]) -> impl Iterator<Item = &mut Point> {
     curves.iter_mut().flat_map(|curve| curve.pieces.iter_mut().flatten())
 }
 
-fn highest(curves: &[Curve]) -> f64 {
+fn highest(curves: &[Series]) -> f64 {
     curves.iter().flat_map(|curve| values(&curve.pieces)).fold(0.0, f64::max)
 }
 
@@ -262,11 +253,11 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
 }
 
 /// A logarithmic axis has no zero: it is drawn at 1 ns, and the note says so.
-fn lift_zeros(curves: &mut [Curve]) -> Option<String> {
+fn lift_zeros(curves: &mut [Series]) -> Option<String> {
     let mut lifted = false;
-    for (_, latency) in points(curves) {
-        if *latency < 1.0 {
-            (*latency, lifted) = (1.0, true);
+    for point in points(curves) {
+        if point.y < 1.0 {
+            (point.y, lifted) = (1.0, true);
         }
     }
     lifted.then(|| "A latency of 0 ns is drawn at 1 ns.".to_owned())

@@ -1,5 +1,6 @@
 //! The time series of a run, thinned out to what a chart can show.
 
+use zonda_plot::{Pieces, Point};
 use zonda_workload::{JobResult, JobSample, RunResult, Sample};
 
 /// Points of a line in a chart: fewer where there are many lines, which would hide each other.
@@ -18,9 +19,6 @@ pub(super) struct Thinned {
     /// How many of the run's intervals one of these stands for.
     pub(super) merged: usize,
 }
-
-/// A line as pieces without a gap, each point a time in nanoseconds and a value.
-pub(super) type Pieces = Vec<Vec<(f64, f64)>>;
 
 impl Thinned {
     /// The series of `run` as a chart of so many lines can show it.
@@ -63,13 +61,14 @@ impl Thinned {
         })
     }
 
+    /// The times of the points are in nanoseconds.
     fn pieces(&self, value: impl Fn(&Sample) -> Option<f64>) -> Pieces {
         let mut pieces = vec![Vec::new()];
         for sample in &self.samples {
             match value(sample) {
                 Some(value) => {
                     let middle = sample.start_ns as f64 + sample.length_ns as f64 / 2.0;
-                    pieces.last_mut().expect("there is always a piece").push((middle, value));
+                    pieces.last_mut().expect("there is always a piece").push(Point::new(middle, value));
                 }
                 None => pieces.push(Vec::new()),
             }

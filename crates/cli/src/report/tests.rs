@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use zonda_plot::text::{count, duration, escape};
 use zonda_stack::{Experiment, ExperimentResult, StateCount, ZoneRange, no_files};
 use zonda_workload::{
     EndReason, Finding, JobResult, JobSample, LatencySummary, RequestKind, Sample, VerifyError, VerifyErrors,
 };
 
 use super::html;
-use super::text::{count, duration, escape};
 use crate::results::{ClientCost, LiveResult, NamespaceSummary, Subject};
 
 const JOB_FILE: &str = r#"

@@ -1,15 +1,15 @@
 //! The zone map: a square for each zone, or for several where there are many.
 
+use zonda_plot::text::{count, counted, escape, list, percent};
 use zonda_stack::ZoneRange;
 use zonda_zoned::ZoneState;
 
-use super::text::{count, counted, escape, list, percent};
 use crate::results::Zones;
 
 /// Squares of a map; more zones than this share squares.
 const CELLS_MAX: u64 = 2_000;
 /// Up to so many squares: so many in a row, and so wide a digit of the numbers at the left, at most. The font is in
-/// `page.css`.
+/// `report.css`.
 const LAYOUTS: [(u64, u64, u64); 3] = [(64, 16, 6), (512, 32, 10), (CELLS_MAX, 64, 13)];
 /// From one square to the next, and the side of one, in units of the drawing.
 const PITCH: u64 = 16;
@@ -22,7 +22,7 @@ const ROWS_PER_NUMBER: u64 = 4;
 /// How a state is drawn.
 struct StateLook {
     state: ZoneState,
-    /// Its class in `page.css`.
+    /// Its class in `report.css`.
     class: &'static str,
     /// A mark on the square, so that states do without colour: a path from the corner of the square at 0, 0.
     mark: &'static str,
@@ -219,7 +219,7 @@ mod tests {
     fn every_state_has_a_look_and_no_two_the_same() {
         for (index, look) in STATES.iter().enumerate() {
             assert_eq!(place_of(&look.state.to_string()), index);
-            assert!(include_str!("page.css").contains(&format!(".zones .{}", look.class)), "{}", look.class);
+            assert!(include_str!("report.css").contains(&format!(".zones .{}", look.class)), "{}", look.class);
         }
         assert_eq!(STATES.len(), ZoneState::SEQUENTIAL.len() + 1);
     }

@@ -3,11 +3,12 @@
 use zonda_zoned::Duration;
 
 /// Shown where there is no figure.
-pub(super) const NOTHING: &str = "–";
+pub const NOTHING: &str = "–";
 
 /// `text` as it may stand in HTML and SVG, in an element or in a quoted attribute. Control characters, which HTML does
 /// not allow, become U+FFFD; line ends and tabs stay.
-pub(super) fn escape(text: &str) -> String {
+#[must_use]
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -25,12 +26,14 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// A span of time, as everywhere in zonda: `93.1 us`.
-pub(super) fn duration(nanoseconds: u64) -> String {
+#[must_use]
+pub fn duration(nanoseconds: u64) -> String {
     Duration(nanoseconds).to_string()
 }
 
 /// A whole number, in groups of three: `12,345`.
-pub(super) fn count(number: u64) -> String {
+#[must_use]
+pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -44,7 +47,8 @@ pub(super) fn count(number: u64) -> String {
 
 /// Three significant digits, and whole numbers from 100 on: `9.99`, `93.1`, `2,730`. What is no number is
 /// [`NOTHING`].
-pub(super) fn number(value: f64) -> String {
+#[must_use]
+pub fn number(value: f64) -> String {
     if !value.is_finite() || value < 0.0 {
         return NOTHING.to_owned();
     }
@@ -57,26 +61,30 @@ pub(super) fn number(value: f64) -> String {
 }
 
 /// A size in binary units: `4.00 KiB`, `1,077 MiB`.
-pub(super) fn bytes(bytes: u64) -> String {
+#[must_use]
+pub fn bytes(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let unit = UNITS.iter().find(|(_, unit_bytes)| bytes >= *unit_bytes);
     unit.map_or_else(|| format!("{bytes} B"), |(unit, size)| format!("{} {unit}", number(bytes as f64 / *size as f64)))
 }
 
 /// A size that is usually round: `4 KiB`, `1,077 MiB`.
-pub(super) fn round_bytes(size: u64) -> String {
+#[must_use]
+pub fn round_bytes(size: u64) -> String {
     const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let unit = UNITS.iter().find(|(_, unit_bytes)| size >= *unit_bytes && size.is_multiple_of(*unit_bytes));
     unit.map_or_else(|| bytes(size), |(unit, unit_bytes)| format!("{} {unit}", count(size / unit_bytes)))
 }
 
 /// A bandwidth in MiB/s, without the unit.
-pub(super) fn mebibytes(bytes_per_second: f64) -> String {
+#[must_use]
+pub fn mebibytes(bytes_per_second: f64) -> String {
     number(bytes_per_second / f64::from(1 << 20))
 }
 
 /// A rate with a prefix from 10,000 on: `9,876`, `454 k`, `1.20 M`.
-pub(super) fn rate(per_second: f64) -> String {
+#[must_use]
+pub fn rate(per_second: f64) -> String {
     match per_second {
         999_500.0.. => format!("{} M", number(per_second / 1e6)),
         10_000.0.. => format!("{} k", number(per_second / 1e3)),
@@ -85,7 +93,8 @@ pub(super) fn rate(per_second: f64) -> String {
 }
 
 /// A share of one, in per cent: `12.5%`. Something never prints as nothing.
-pub(super) fn percent(share: f64) -> String {
+#[must_use]
+pub fn percent(share: f64) -> String {
     match share {
         _ if !share.is_finite() => NOTHING.to_owned(),
         0.0 => "0%".to_owned(),
@@ -95,7 +104,8 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// `a`, `a and b`, `a, b and c`.
-pub(super) fn list(words: &[String]) -> String {
+#[must_use]
+pub fn list(words: &[String]) -> String {
     match words {
         [] => String::new(),
         [word] => word.clone(),
@@ -104,7 +114,8 @@ pub(super) fn list(words: &[String]) -> String {
 }
 
 /// `1 zone`, `2 zones`: the word in the number that goes with `how_many`.
-pub(super) fn counted(how_many: u64, word: &str) -> String {
+#[must_use]
+pub fn counted(how_many: u64, word: &str) -> String {
     format!("{} {word}{}", count(how_many), if how_many == 1 { "" } else { "s" })
 }
 
