@@ -8,11 +8,12 @@ FUZZ_SECONDS ?= 60
 # Rounds of kill -9 under load.
 KILL_ROUNDS ?= 100
 
-.PHONY: help setup demo test sim fuzz kill guest bench doc clean
+.PHONY: help setup demo test lab sim fuzz kill guest bench doc clean
 
 help:
 	@echo "make demo    build zonda and take a short tour of a drive (report in out/demo/report.html)"
 	@echo "make test    format, lints, levels, tests (some in a Linux guest), a minute of simulation, a minute of each fuzzer"
+	@echo "make lab     every published measurement repeated and compared, pages in out/lab/index.html (a few minutes)"
 	@echo "make sim     2,000 simulated worlds (SIM_SEEDS=N for another number)"
 	@echo "make guest   the tests in a Linux guest alone"
 	@echo "make kill    100 rounds of kill -9 under verified load (KILL_ROUNDS=N)"
@@ -47,6 +48,10 @@ test: setup
 	@echo "== $(FUZZ_SECONDS) s of each fuzzer"
 	@scripts/fuzz --seconds $(FUZZ_SECONDS) || [ $$? -eq 77 ]
 	@echo "== all fine"
+
+lab: setup
+	@cargo build --release --quiet --package zonda-cli
+	@target/release/zonda lab run --all
 
 sim: SIM_SEEDS = 2000
 sim: setup

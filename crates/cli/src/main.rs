@@ -24,7 +24,7 @@ static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 use clap::{Parser, Subcommand};
 
-use commands::{bench, demo, drive, secret, serve, sim, status, zone};
+use commands::{bench, demo, drive, lab, secret, serve, sim, status, zone};
 
 /// A storage stack for zoned (NVMe ZNS) SSDs: serve a drive, simulate one, measure it, learn how it works.
 #[derive(Debug, Parser)]
@@ -67,6 +67,9 @@ enum Command {
     /// Tests the drive model with random worlds, one for each seed
     #[command(long_about = sim::LONG_ABOUT)]
     Sim(sim::SimArgs),
+    /// Repeats published measurements on the model, and compares
+    #[command(subcommand, long_about = lab::LONG_ABOUT)]
+    Lab(lab::LabCommand),
     /// A short tour: a drive is filled, read, finished and reset; then one is served and used
     #[command(long_about = demo::LONG_ABOUT)]
     Demo(demo::DemoArgs),
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Secret(args) => secret::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Lab(command) => lab::run(&command),
         Command::Demo(args) => demo::run(&args),
     };
     match result {

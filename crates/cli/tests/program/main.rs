@@ -6,6 +6,7 @@ mod bench_target;
 mod drive;
 mod examples;
 mod images;
+mod lab;
 mod readme;
 mod serve;
 mod server;

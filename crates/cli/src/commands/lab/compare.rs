@@ -1,0 +1,73 @@
+//! `zonda lab compare`: published numbers against ours.
+
+use zonda_lab::Row;
+
+use super::{CompareArgs, pick};
+use crate::errors::Failure;
+use crate::output::{Screen, print, print_json};
+use crate::table::Table;
+
+pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
+    let experiments = if args.what.is_empty() { pick::all() } else { pick::picked(&args.what)? };
+    let measured = pick::measured(experiments, &args.how)?;
+    measured.write_pages(&args.how.out)?;
+    let rows: Vec<Row> =
+        measured.experiments.iter().zip(&measured.outcomes).flat_map(|(of, outcome)| Row::all(of, outcome)).collect();
+    if args.json {
+        return print_json(&rows);
+    }
+    let screen = Screen::of_stdout();
+    print(&format!("{}\n{}", table(&rows, screen), summary(&rows)))
+}
+
+/// The table that people read, and below it why numbers are not met.
+pub(super) fn table(rows: &[Row], screen: Screen) -> String {
+    let columns = ["result", "unit", ">published", ">ours", ">error", ">within", "met", "the number is"];
+    let mut table = Table::new(&columns);
+    for row in rows {
+        table.row(&[
+            row.id.clone(),
+            row.unit.clone(),
+            number(row.published),
+            row.ours.map_or_else(|| "-".to_owned(), number),
+            row.error.map_or_else(|| "-".to_owned(), |error| format!("{:+.1}%", error * 100.0)),
+            format!("{:.0}%", row.tolerance * 100.0),
+            if row.met { "yes" } else { "NO" }.to_owned(),
+            row.basis.name().to_owned(),
+        ]);
+    }
+    let mut text = table.render(screen, 0);
+    let missed: Vec<&Row> = rows.iter().filter(|row| !row.met).collect();
+    if !missed.is_empty() {
+        text += &format!("\n{}\n", screen.bold("Why not"));
+        for row in missed {
+            let note = if row.note.is_empty() { "no reason is known" } else { &row.note };
+            text += &format!("  {}\n{}", row.id, screen.paragraph(note, 4));
+        }
+    }
+    text
+}
+
+/// How many are met, by kind.
+pub(super) fn summary(rows: &[Row]) -> String {
+    let mut parts = Vec::new();
+    for kind in ["device", "shape", "system"] {
+        let of_kind: Vec<&Row> = rows.iter().filter(|row| row.kind == kind).collect();
+        if !of_kind.is_empty() {
+            let met = of_kind.iter().filter(|row| row.met).count();
+            let predicted = of_kind.iter().filter(|row| row.met && !row.fitted).count();
+            parts.push(format!("{met} of {} {kind} results met, {predicted} of them predicted", of_kind.len()));
+        }
+    }
+    format!("{}\n", parts.join("; "))
+}
+
+/// A number in four significant digits, without those that say nothing.
+pub(super) fn number(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    let decimals = (3 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}

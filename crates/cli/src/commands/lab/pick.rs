@@ -1,0 +1,161 @@
+//! Which experiments are meant, and what is measured of them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use zonda_config::did_you_mean_help;
+use zonda_lab::{LabError, LabExperiment, Outcome, PAPERS, builtin, builtin_ids, builtin_text, site};
+
+use super::store::Maker;
+use super::{HowArgs, work};
+use crate::errors::Failure;
+use crate::files;
+
+/// What is run, and what came of it.
+pub(super) struct Measured {
+    pub(super) experiments: Vec<LabExperiment>,
+    pub(super) outcomes: Vec<Outcome>,
+    /// How many of them were not measured now, but before.
+    pub(super) kept: usize,
+}
+
+/// All experiments that come with zonda.
+pub(super) fn all() -> Vec<LabExperiment> {
+    builtin_ids().map(|id| builtin(id).expect("it is in the list")).collect()
+}
+
+/// The experiments that these words name, each once, in the order of the words.
+pub(super) fn picked(words: &[String]) -> Result<Vec<LabExperiment>, Failure> {
+    let mut picked: Vec<LabExperiment> = Vec::new();
+    for word in words {
+        for experiment in named(word)? {
+            if !picked.iter().any(|earlier| earlier.id == experiment.id) {
+                picked.push(experiment);
+            }
+        }
+    }
+    Ok(picked)
+}
+
+fn named(word: &str) -> Result<Vec<LabExperiment>, Failure> {
+    if word.ends_with(".toml") || word.contains('/') {
+        return Ok(vec![from_file(word)?]);
+    }
+    if let Some(experiment) = builtin(word) {
+        return Ok(vec![experiment]);
+    }
+    let all = all();
+    let names: Vec<String> = PAPERS
+        .iter()
+        .map(|paper| paper.key.to_owned())
+        .chain(all.iter().map(|experiment| experiment.id.clone()))
+        .chain(all.iter().flat_map(|experiment| experiment.results.iter().map(|result| result.id.clone())))
+        .collect();
+    let is_meant = |experiment: &LabExperiment| {
+        experiment.paper.as_deref() == Some(word) || experiment.results.iter().any(|result| result.id == word)
+    };
+    let meant: Vec<LabExperiment> = all.into_iter().filter(is_meant).collect();
+    if meant.is_empty() {
+        let nearest: Vec<&str> = names.iter().map(String::as_str).collect();
+        let help = zonda_config::did_you_mean(word, &nearest).map_or_else(
+            || "zonda lab list shows all experiments; a file of your own ends in .toml".to_owned(),
+            |nearest| format!("did you mean \"{nearest}\"? zonda lab list shows all"),
+        );
+        return Err(Failure::input(format!("there is no experiment, paper or result \"{word}\""), help));
+    }
+    Ok(meant)
+}
+
+/// An experiment of the user's own. Its name is that of the file.
+fn from_file(path: &str) -> Result<LabExperiment, Failure> {
+    let text = files::read_text(path)?;
+    let stem =
+        Path::new(path).file_stem().map_or_else(|| "mine".to_owned(), |stem| stem.to_string_lossy().into_owned());
+    // A changed copy does not take the place of what it is a copy of.
+    let id = if builtin_text(&stem).is_some() { format!("my-{stem}") } else { stem };
+    LabExperiment::parse(&id, &text, &files::profile_reader(path)).map_err(|error| match error {
+        LabError::File(error) => Failure::in_file(&error, path, &text),
+        LabError::Point { point, error } => {
+            let shown = format!("{path}, {point}");
+            Failure::in_experiment(&error.error, &shown, &error.text)
+        }
+    })
+}
+
+/// Measures these experiments, or takes what was measured before and is still true.
+pub(super) fn measured(experiments: Vec<LabExperiment>, how: &HowArgs) -> Result<Measured, Failure> {
+    files::make_directory(&how.out)?;
+    let maker = Maker::this();
+    let known: Vec<Option<Outcome>> = experiments
+        .iter()
+        .map(|experiment| {
+            let maker = maker.as_ref().filter(|_| !how.anew)?;
+            maker.load(&how.out.join(&experiment.id), experiment)
+        })
+        .collect();
+    let missing: Vec<LabExperiment> =
+        experiments.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(of, _)| of.clone()).collect();
+    let mut new = work::measure(&missing, how.threads, how.quiet).into_iter();
+    let kept = known.iter().flatten().count();
+    let mut outcomes = Vec::with_capacity(experiments.len());
+    for (experiment, known) in experiments.iter().zip(known) {
+        outcomes.push(match known {
+            Some(outcome) => outcome,
+            None => {
+                let outcome = new.next().expect("everything that is missing was measured");
+                if let Some(maker) = &maker {
+                    let directory = how.out.join(&experiment.id);
+                    files::make_directory(&directory)?;
+                    maker.save(&directory, experiment, &outcome)?;
+                }
+                outcome
+            }
+        });
+    }
+    Ok(Measured { experiments, outcomes, kept })
+}
+
+impl Measured {
+    /// Writes the pages of these experiments, and of all that were measured before in the same place and are still true.
+    pub(super) fn write_pages(&self, out: &Path) -> Result<(), Failure> {
+        let maker = Maker::this();
+        let kept = |experiment: LabExperiment| {
+            let outcome = maker.as_ref()?.load(&out.join(&experiment.id), &experiment)?;
+            Some((experiment, outcome))
+        };
+        let now = |id: &str| {
+            let place = self.experiments.iter().position(|experiment| experiment.id == id)?;
+            Some((self.experiments[place].clone(), self.outcomes[place].clone()))
+        };
+        let mut entries: Vec<(LabExperiment, Outcome)> = Vec::new();
+        for experiment in all() {
+            entries.extend(now(&experiment.id).or_else(|| kept(experiment)));
+        }
+        let mut own: BTreeSet<String> = own_ids(out);
+        own.extend(self.experiments.iter().map(|experiment| experiment.id.clone()));
+        own.retain(|id| builtin_text(id).is_none());
+        for id in own {
+            let path = out.join(&id).join(format!("{id}.toml"));
+            entries.extend(now(&id).or_else(|| kept(from_file(&path.to_string_lossy()).ok()?)));
+        }
+        for file in site(&entries) {
+            if let Some((folder, _)) = file.path.rsplit_once('/') {
+                files::make_directory(&out.join(folder))?;
+            }
+            files::write(out, &file.path, &file.text)?;
+        }
+        Ok(())
+    }
+}
+
+/// The names of the folders in this place: experiments that may have been measured there.
+fn own_ids(out: &Path) -> BTreeSet<String> {
+    let folders = std::fs::read_dir(out).into_iter().flatten().flatten();
+    folders.filter_map(|folder| folder.file_name().into_string().ok()).collect()
+}
+
+/// The remedy for a word that is no experiment.
+pub(super) fn nearest_id(word: &str) -> String {
+    let ids: Vec<&str> = builtin_ids().collect();
+    did_you_mean_help(word, &ids)
+}

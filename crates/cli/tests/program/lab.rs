@@ -1,0 +1,116 @@
+//! `zonda lab`: published measurements, repeated.
+
+use std::path::Path;
+
+use super::{Ran, assert_golden, file, json_in, output_in, refused_in, scratch, zonda_in};
+
+/// Published results about drives that must be met.
+const DEVICE_MET_MIN: usize = 50;
+
+const MINE: &str = r#"title = "Reads of a small drive by queue depth"
+
+[drive]
+profile = "tiny"
+
+[run]
+time = "10 ms"
+
+[[job]]
+name = "readers"
+operation = "randread"
+
+[x]
+title = "queue depth"
+values = [1, 8]
+set = { "job.readers.queue_depth" = "{}" }
+
+[[metric]]
+name = "rate"
+unit = "kIOPS"
+of = "readers.read.iops"
+
+[[plot]]
+title = "Rate by queue depth"
+metrics = ["rate"]
+
+[[result]]
+id = "mine-gain"
+title = "eight at a time over one"
+unit = "ratio"
+published = 4
+tolerance = 0.5
+of = { metric = "rate", at = 8 }
+over = { metric = "rate", at = 1 }
+"#;
+
+#[test]
+fn every_published_result_is_repeated_and_the_comparison_is_as_it_was() {
+    let directory = scratch("lab_compare");
+    // A change that moves a number shows in this file.
+    assert_golden("lab_compare.txt", &output_in(&directory, &["lab", "compare", "--quiet"]));
+
+    // What was measured is taken again, and comes to the same.
+    let rows = json_in(&directory, &["lab", "compare", "--json"]);
+    let rows = rows.as_array().expect("a list");
+    let device: Vec<_> = rows.iter().filter(|row| row["kind"] == "device").collect();
+    let met = device.iter().filter(|row| row["met"] == true).count();
+    assert_eq!(device.len(), 58);
+    assert!(met >= DEVICE_MET_MIN, "{met} of 58 met");
+    for row in rows {
+        let (published, ours) = (row["published"].as_f64(), row["ours"].as_f64());
+        let (published, ours) = (published.expect("a number"), ours.expect("everything comes to a number"));
+        let error = (ours - published) / published;
+        assert!((row["error"].as_f64().expect("a number") - error).abs() < 1e-9, "{row}");
+        let tolerance = row["tolerance"].as_f64().expect("a number");
+        assert_eq!(row["met"] == true, error.abs() <= tolerance, "{row}");
+        assert_eq!(row["note"] == "", row["met"] == true, "a miss has a reason, and nothing else has: {row}");
+        assert!(row["fitted"].is_boolean() && row["unit"].is_string() && row["id"].is_string(), "{row}");
+    }
+    for page in ["index.html", "ezns.html", "study.html", "zapraid.html", "silent.html", "bae.html"] {
+        assert!(directory.join("out/lab").join(page).is_file(), "{page}");
+    }
+}
+
+#[test]
+fn an_experiment_of_ones_own_gets_a_table_a_page_and_its_measurements() {
+    let directory = scratch("lab_mine");
+    file(&directory, "mine.toml", MINE);
+    let text = output_in(&directory, &["lab", "run", "./mine.toml", "--quiet"]);
+    assert!(text.contains("mine-gain") && text.contains("1 of 1 device results met"), "{text}");
+    let kept = |name: &str| {
+        let path = directory.join("out/lab/mine").join(name);
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"))
+    };
+    assert_eq!(kept("mine.toml"), MINE);
+    let measurements = kept("measurements.csv");
+    assert_eq!(measurements.lines().count(), 1 + 2 * 3, "two points, three seeds: {measurements}");
+    let again = output_in(&directory, &["lab", "run", "./mine.toml", "--quiet", "--anew", "--threads", "1"]);
+    assert_eq!(kept("measurements.csv"), measurements, "the same file gives the same bytes");
+    let without_time = |text: &str| text.lines().filter(|line| !line.contains(" in ")).collect::<Vec<_>>().join("\n");
+    assert_eq!(without_time(&again), without_time(&text));
+}
+
+#[test]
+fn the_list_names_every_experiment_and_show_prints_a_file_that_runs() {
+    let list = json_in(Path::new("/"), &["lab", "list", "--json"]);
+    let ids: Vec<&str> = list.as_array().expect("a list").iter().filter_map(|entry| entry["id"].as_str()).collect();
+    assert!(ids.contains(&"ezns-table-2") && ids.len() >= 25, "{ids:?}");
+    let text = output_in(Path::new("/"), &["lab", "list"]);
+    assert!(ids.iter().all(|id| text.contains(id)), "{text}");
+    let file = output_in(Path::new("/"), &["lab", "show", "ezns-table-2"]);
+    assert!(file.contains("paper = \"ezns\""), "{file}");
+}
+
+#[test]
+fn what_does_not_exist_is_refused_with_the_nearest() {
+    let directory = scratch("lab_refused");
+    let error = refused_in(&directory, &["lab", "run", "ezns-tabel-2"]);
+    assert!(error.contains("did you mean \"ezns-table-2\"?"), "{error}");
+    let error = refused_in(&directory, &["lab", "show", "nothing-like-it"]);
+    assert!(error.contains("nothing-like-it"), "{error}");
+    file(&directory, "mine.toml", MINE.replace("kIOPS", "MIPS"));
+    let error = refused_in(&directory, &["lab", "run", "./mine.toml"]);
+    assert!(error.contains("mine.toml:20:8") && error.contains("IOPS"), "{error}");
+    let Ran { code, .. } = zonda_in(&directory, &["lab", "run"]);
+    assert_eq!(code, Some(2));
+}

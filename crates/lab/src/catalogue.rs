@@ -1,0 +1,62 @@
+//! The experiments that come with zonda: a file each under `crates/lab/experiments/`.
+
+use crate::LabExperiment;
+
+macro_rules! experiments {
+    ($($id:literal => $path:literal,)*) => {
+        &[$(($id, include_str!(concat!("../experiments/", $path, ".toml"))),)*]
+    };
+}
+
+/// Id and text of each, paper by paper.
+const BUILTIN: &[(&str, &str)] = experiments! {
+    "ezns-table-2" => "ezns/table-2",
+    "ezns-section-3-4" => "ezns/section-3-4",
+    "ezns-figure-7" => "ezns/figure-7",
+    "ezns-figure-8" => "ezns/figure-8",
+    "ezns-figure-9" => "ezns/figure-9",
+    "ezns-figure-11" => "ezns/figure-11",
+    "ezns-figure-12" => "ezns/figure-12",
+    "ezns-figure-13" => "ezns/figure-13",
+    "ezns-figure-14-reads" => "ezns/figure-14-reads",
+    "ezns-figure-14-writes" => "ezns/figure-14-writes",
+    "ezns-figure-15" => "ezns/figure-15",
+    "ezns-table-3" => "ezns/table-3",
+    "ezns-figure-17" => "ezns/figure-17",
+    "ezns-figure-18" => "ezns/figure-18",
+    "ezns-figure-19" => "ezns/figure-19",
+    "ezns-figure-20" => "ezns/figure-20",
+    "ezns-figure-21" => "ezns/figure-21",
+    "study-figure-3" => "study/figure-3",
+    "study-figure-4a" => "study/figure-4a",
+    "study-figure-4b" => "study/figure-4b",
+    "zapraid-figure-1a" => "zapraid/figure-1a",
+    "zapraid-figure-1b" => "zapraid/figure-1b",
+    "silent-figure-4b" => "silent/figure-4b",
+    "silent-figure-9" => "silent/figure-9",
+    "bae-figure-1b" => "bae/figure-1b",
+    "bae-figure-2" => "bae/figure-2",
+    "bae-figure-3" => "bae/figure-3",
+    "bae-figure-4" => "bae/figure-4",
+};
+
+/// The ids of the experiments that come with zonda, paper by paper.
+pub fn builtin_ids() -> impl Iterator<Item = &'static str> {
+    BUILTIN.iter().map(|(id, _)| *id)
+}
+
+/// The text of an experiment that comes with zonda.
+#[must_use]
+pub fn builtin_text(id: &str) -> Option<&'static str> {
+    BUILTIN.iter().find(|(known, _)| *known == id).map(|(_, text)| *text)
+}
+
+/// An experiment that comes with zonda.
+///
+/// # Panics
+/// When its file is wrong, which a test rules out.
+#[must_use]
+pub fn builtin(id: &str) -> Option<LabExperiment> {
+    let parsed = LabExperiment::parse(id, builtin_text(id)?, &zonda_stack::no_files);
+    Some(parsed.unwrap_or_else(|error| panic!("the built-in experiment {id} is wrong: {error:?}")))
+}

@@ -1,0 +1,93 @@
+//! Published numbers against ours.
+
+use serde::Serialize;
+
+use crate::{Basis, Estimate, LabExperiment, Outcome, ResultPlan};
+
+/// One published number against ours: an object of `zonda lab compare --json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Of the published number; stable over time.
+    pub id: String,
+    /// `device`, `system` or `shape`.
+    pub kind: &'static str,
+    /// Of both numbers.
+    pub unit: String,
+    /// What was published.
+    pub published: f64,
+    /// What the model comes to; `null` if it comes to nothing.
+    pub ours: Option<f64>,
+    /// (ours - published) / published.
+    pub error: Option<f64>,
+    /// The error within which the number is met.
+    pub tolerance: f64,
+    /// Whether it is.
+    pub met: bool,
+    /// Whether a number of the drive's profile was fitted to this result or derived from it; else it is a prediction.
+    pub fitted: bool,
+    /// Why it is not met; empty if it is.
+    pub note: String,
+    /// Which of the two, or that it is a prediction.
+    #[serde(skip)]
+    pub basis: Basis,
+    /// In words.
+    #[serde(skip)]
+    pub title: String,
+    /// The experiment that it is a result of.
+    #[serde(skip)]
+    pub experiment: String,
+    /// Ours, over the seeds.
+    #[serde(skip)]
+    pub spread: Option<Estimate>,
+}
+
+impl Row {
+    /// What a result of an experiment comes to.
+    #[must_use]
+    pub fn new(experiment: &LabExperiment, outcome: &Outcome, plan: &ResultPlan) -> Row {
+        let spread = outcome.result(experiment, plan);
+        let ours = spread.map(|estimate| estimate.mean);
+        let error = ours.map(|ours| (ours - plan.published) / plan.published);
+        let met = error.is_some_and(|error| error.abs() <= plan.tolerance);
+        let basis = experiment.basis(&plan.id);
+        let note = match (met, ours) {
+            (true, _) => String::new(),
+            (false, None) => "the runs came to nothing".to_owned(),
+            (false, Some(_)) => plan.miss.clone().unwrap_or_default(),
+        };
+        Row {
+            id: plan.id.clone(),
+            kind: plan.kind.name(),
+            unit: plan.unit.clone(),
+            published: plan.published,
+            ours,
+            error,
+            tolerance: plan.tolerance,
+            met,
+            fitted: basis != Basis::Predicted,
+            note,
+            basis,
+            title: plan.title.clone(),
+            experiment: experiment.id.clone(),
+            spread,
+        }
+    }
+
+    /// All results of an experiment, in the order of its file.
+    #[must_use]
+    pub fn all(experiment: &LabExperiment, outcome: &Outcome) -> Vec<Row> {
+        experiment.results.iter().map(|plan| Row::new(experiment, outcome, plan)).collect()
+    }
+}
+
+impl crate::KindSpec {
+    /// The word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            crate::KindSpec::Device => "device",
+            crate::KindSpec::System => "system",
+            crate::KindSpec::Shape => "shape",
+        }
+    }
+}

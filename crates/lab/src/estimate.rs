@@ -1,0 +1,26 @@
+//! A number measured several times.
+
+use serde::Serialize;
+
+/// The mean over the seeds, and the least and the greatest of them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// Mean.
+    pub mean: f64,
+    /// The least.
+    pub low: f64,
+    /// The greatest.
+    pub high: f64,
+}
+
+impl Estimate {
+    /// Of at least one value.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Estimate> {
+        let first = *values.first()?;
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let low = values.iter().copied().fold(first, f64::min);
+        let high = values.iter().copied().fold(first, f64::max);
+        Some(Estimate { mean, low, high })
+    }
+}

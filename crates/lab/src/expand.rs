@@ -1,0 +1,191 @@
+//! From one file to the job files of its points: every curve at every value of x.
+
+use std::collections::BTreeMap;
+
+use toml::{Table, Value};
+use zonda_config::{ConfigError, Spanned, did_you_mean_help};
+
+use crate::spec::FileSpec;
+
+/// Keys below these are dotted keys of a profile: one key of the table, not tables in tables.
+const PROFILE_CHANGES: &str = "drive.set.";
+/// The key that picks jobs.
+const JOBS: &str = "jobs";
+
+/// One point before it is checked: the place of its curve and of its value, and its tables `drive`, `run` and `job`.
+pub(crate) struct RawPoint {
+    pub(crate) series: usize,
+    pub(crate) x: usize,
+    pub(crate) table: Table,
+}
+
+/// All points, curve by curve.
+///
+/// # Errors
+/// When a key does not lead to a table that is there.
+pub(crate) fn expand(spec: &FileSpec) -> Result<Vec<RawPoint>, ConfigError> {
+    let base = base_of(spec)?;
+    let x = spec.x.as_ref().map(Spanned::get_ref);
+    let values = x.map_or(1, |x| x.values.len());
+    let of_series = spec.series.iter().flat_map(|series| &series.get_ref().each);
+    for (key, list) in x.into_iter().flat_map(|x| &x.each).chain(of_series) {
+        let items = list.get_ref().len();
+        if items != values {
+            let message = format!("{} has {items} items for {values} values of x", key.get_ref());
+            return Err(ConfigError::at(list, message).help("write one item for each of the values"));
+        }
+    }
+    let mut points = Vec::new();
+    for series in 0..spec.series.len().max(1) {
+        for place in 0..values {
+            let mut table = base.clone();
+            if let Some(series) = spec.series.get(series) {
+                for (key, value) in &series.get_ref().set {
+                    put(&mut table, key, value.clone())?;
+                }
+            }
+            if let Some(x) = x {
+                let at = x.values[place].get_ref();
+                for (key, template) in &x.set {
+                    put(&mut table, key, filled(template, at))?;
+                }
+                for (key, list) in &x.each {
+                    put(&mut table, key, list.get_ref()[place].clone())?;
+                }
+            }
+            for (key, list) in spec.series.get(series).into_iter().flat_map(|series| &series.get_ref().each) {
+                put(&mut table, key, list.get_ref()[place].clone())?;
+            }
+            pick_jobs(&mut table)?;
+            points.push(RawPoint { series, x: place, table });
+        }
+    }
+    Ok(points)
+}
+
+fn base_of(spec: &FileSpec) -> Result<Table, ConfigError> {
+    let mut base = Table::new();
+    let Some(drive) = &spec.drive else {
+        let error = ConfigError::new("there is no table [drive]");
+        return Err(error.help("add [drive] with a line like profile = \"zn540\""));
+    };
+    base.insert("drive".to_owned(), Value::Table(drive.clone()));
+    base.insert("run".to_owned(), Value::Table(spec.run.clone()));
+    let mut jobs = Vec::with_capacity(spec.job.len());
+    for job in &spec.job {
+        if !job.get("name").is_some_and(Value::is_str) {
+            let error = ConfigError::new("a [[job]] of this experiment has no name");
+            return Err(error.help("add a line like name = \"readers\": metrics and settings speak of jobs by name"));
+        }
+        jobs.push(Value::Table(job.clone()));
+    }
+    base.insert("job".to_owned(), Value::Array(jobs));
+    Ok(base)
+}
+
+/// The value itself for `"{}"`; in any other text, its notation in the place of `{}`.
+fn filled(template: &Value, at: &Value) -> Value {
+    match template {
+        Value::String(text) if text == "{}" => at.clone(),
+        Value::String(text) => Value::String(text.replace("{}", &notation(at))),
+        Value::Array(items) => Value::Array(items.iter().map(|item| filled(item, at)).collect()),
+        Value::Table(table) => {
+            Value::Table(table.iter().map(|(key, value)| (key.clone(), filled(value, at))).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// A value as people write it: texts without their quotes.
+pub(crate) fn notation(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Sets `drive.profile`, `drive.set.flash.erase`, `run.time`, `job.readers.zones`, `job.*.block_size` or `jobs`.
+fn put(table: &mut Table, key: &Spanned<String>, value: Value) -> Result<(), ConfigError> {
+    let path = key.get_ref().as_str();
+    if path == JOBS {
+        table.insert(JOBS.to_owned(), value);
+        return Ok(());
+    }
+    if let Some(profile_key) = path.strip_prefix(PROFILE_CHANGES) {
+        let drive = table.get_mut("drive").and_then(Value::as_table_mut).expect("every point has a drive");
+        let changes = drive.entry("set").or_insert_with(|| Value::Table(Table::new()));
+        let Value::Table(changes) = changes else {
+            return Err(ConfigError::at(key, "\"set\" of [drive] is not a table"));
+        };
+        changes.insert(profile_key.to_owned(), value);
+        return Ok(());
+    }
+    match path.split('.').collect::<Vec<_>>()[..] {
+        [table_name @ ("drive" | "run"), name] => {
+            let inner = table.get_mut(table_name).and_then(Value::as_table_mut).expect("every point has these");
+            inner.insert(name.to_owned(), value);
+            Ok(())
+        }
+        ["job", job, name] => put_in_jobs(table, key, job, name, &value),
+        _ => {
+            let error = ConfigError::at(key, format!("\"{path}\" leads nowhere"));
+            Err(error.help(
+                "write drive.KEY, drive.set.KEY-OF-THE-PROFILE, run.KEY, job.NAME.KEY or job.*.KEY, or jobs for a list of \
+                 the jobs that run",
+            ))
+        }
+    }
+}
+
+fn put_in_jobs(
+    table: &mut Table,
+    key: &Spanned<String>,
+    job: &str,
+    name: &str,
+    value: &Value,
+) -> Result<(), ConfigError> {
+    let jobs = table.get_mut("job").and_then(Value::as_array_mut).expect("every point has a list of jobs");
+    let mut names = Vec::new();
+    let mut is_found = false;
+    for candidate in jobs.iter_mut().filter_map(Value::as_table_mut) {
+        let candidate_name = name_of(candidate);
+        if job == "*" || candidate_name == job {
+            candidate.insert(name.to_owned(), value.clone());
+            is_found = true;
+        }
+        names.push(candidate_name);
+    }
+    if is_found {
+        return Ok(());
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Err(ConfigError::at(key, format!("there is no job \"{job}\"")).help(did_you_mean_help(job, &names)))
+}
+
+fn name_of(job: &Table) -> String {
+    job.get("name").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Leaves the jobs that `jobs` names.
+fn pick_jobs(table: &mut Table) -> Result<(), ConfigError> {
+    let Some(picked) = table.remove(JOBS) else { return Ok(()) };
+    let jobs = table.get_mut("job").and_then(Value::as_array_mut).expect("every point has a list of jobs");
+    let by_name: BTreeMap<String, Value> =
+        jobs.iter().filter_map(|job| Some((name_of(job.as_table()?), job.clone()))).collect();
+    let names: Vec<&str> = by_name.keys().map(String::as_str).collect();
+    let wanted = match picked {
+        Value::Array(wanted) => wanted,
+        one => vec![one],
+    };
+    let mut left = Vec::with_capacity(wanted.len());
+    for name in &wanted {
+        let name = notation(name);
+        let Some(job) = by_name.get(&name) else {
+            let error = ConfigError::new(format!("\"jobs\" names \"{name}\", and there is no such job"));
+            return Err(error.help(did_you_mean_help(&name, &names)));
+        };
+        left.push(job.clone());
+    }
+    *jobs = left;
+    Ok(())
+}

@@ -1,0 +1,281 @@
+//! An experiment: its file, read and checked.
+
+use std::collections::BTreeSet;
+
+use zonda_config::{ConfigError, Spanned, did_you_mean_help, parse_with};
+use zonda_ssd::profile::SourceKind;
+use zonda_stack::StackError;
+
+use crate::expand::{expand, notation};
+use crate::limits::{METRICS_MAX, POINTS_MAX, SEEDS_MAX};
+use crate::plan::{PlotPlan, PublishedCurve, ResultPlan};
+use crate::point::{Point, PointError};
+use crate::spec::{ContradictionSpec, FileSpec, ScaleSpec};
+use crate::{Metric, papers};
+
+/// An experiment that has been checked and can be run, point by point.
+#[derive(Clone, Debug)]
+pub struct LabExperiment {
+    /// A word that no other experiment has.
+    pub id: String,
+    /// What it is, in a line.
+    pub title: String,
+    /// The key of the paper that it repeats something of.
+    pub paper: Option<String>,
+    /// Where in the paper.
+    pub place: Option<String>,
+    /// What is done, and what there is to see.
+    pub about: String,
+    /// The file.
+    pub text: String,
+    /// How often each point is run.
+    pub seeds: u32,
+    /// What is varied.
+    pub x: Option<XAxis>,
+    /// The names of its curves; one without a name if there is only one.
+    pub series: Vec<String>,
+    /// What is measured.
+    pub metrics: Vec<Metric>,
+    /// What is drawn.
+    pub plots: Vec<PlotPlan>,
+    /// What was published of its curves.
+    pub published: Vec<PublishedCurve>,
+    /// What is compared with published numbers.
+    pub results: Vec<ResultPlan>,
+    /// Published numbers that cannot hold together.
+    pub contradictions: Vec<ContradictionSpec>,
+    /// Curve by curve, each at all values of x.
+    pub points: Vec<Point>,
+}
+
+/// What is varied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct XAxis {
+    /// In words.
+    pub title: String,
+    /// Empty for plain numbers and names.
+    pub unit: String,
+    /// How the axis is divided.
+    pub scale: ScaleSpec,
+    /// The values as they are written.
+    pub labels: Vec<String>,
+    /// The values as numbers: their places, counted from 0, on an axis of names.
+    pub values: Vec<f64>,
+}
+
+/// What is wrong with the file of an experiment.
+#[derive(Clone, Debug)]
+pub enum LabError {
+    /// A mistake in the file itself.
+    File(ConfigError),
+    /// The drive or the load of one of its points is refused.
+    Point {
+        /// Which one, in words.
+        point: String,
+        /// Why.
+        error: PointError,
+    },
+}
+
+impl From<ConfigError> for LabError {
+    fn from(error: ConfigError) -> LabError {
+        LabError::File(error)
+    }
+}
+
+impl LabExperiment {
+    /// Reads the file of an experiment. A profile that it names by a path is read through `read_file`.
+    ///
+    /// # Errors
+    /// The first mistake.
+    pub fn parse(
+        id: &str,
+        text: &str,
+        read_file: &dyn Fn(&str) -> Result<String, String>,
+    ) -> Result<LabExperiment, LabError> {
+        let must_contain = "an experiment has a title, the tables [drive] and [[job]] of a job file, at least one [[metric]], and \
+                            may vary things in [x] and [[series]]";
+        let spec: FileSpec = parse_with(text, must_contain)?;
+        let paper = spec.paper.as_ref().map(known_paper).transpose()?;
+        let seeds = *spec.statistics.seeds.get_ref();
+        if !(1..=SEEDS_MAX).contains(&seeds) {
+            let error = ConfigError::at(&spec.statistics.seeds, format!("{seeds} seeds are not possible"));
+            return Err(error.help(format!("write a number from 1 to {SEEDS_MAX}")).into());
+        }
+        let x = spec.x.as_ref().map(|x| XAxis::new(x.get_ref())).transpose()?;
+        let metrics = metrics_of(&spec)?;
+        let mut series: Vec<String> = spec.series.iter().map(|series| series.get_ref().name.clone()).collect();
+        if let Some((_, twice)) =
+            spec.series.iter().enumerate().find(|(index, one)| series[..*index].contains(&one.get_ref().name))
+        {
+            return Err(ConfigError::at(twice, "two series have this name").help("give each another name").into());
+        }
+        if series.is_empty() {
+            series.push(String::new());
+        }
+        let parts = crate::plan::Parts { x: x.as_ref(), series: &series, metrics: &metrics };
+        let plots = spec.plot.iter().map(|plot| PlotPlan::new(plot.get_ref(), parts)).collect::<Result<_, _>>()?;
+        let published =
+            spec.published.iter().map(|curve| PublishedCurve::new(curve, parts)).collect::<Result<_, _>>()?;
+        let results = spec.result.iter().map(|result| ResultPlan::new(result, parts)).collect::<Result<_, _>>()?;
+        let points = points_of(&spec, x.as_ref(), &series, &metrics, read_file)?;
+        Ok(LabExperiment {
+            id: id.to_owned(),
+            title: spec.title,
+            paper,
+            place: spec.place,
+            about: spec.about,
+            text: text.to_owned(),
+            seeds,
+            x,
+            series,
+            metrics,
+            plots,
+            published,
+            results,
+            contradictions: spec.contradiction,
+            points,
+        })
+    }
+
+    /// The names of the profiles of its drives.
+    #[must_use]
+    pub fn profiles(&self) -> BTreeSet<&str> {
+        self.points.iter().map(|point| point.experiment().drive().profile().name.as_str()).collect()
+    }
+
+    /// How the published result `id` bears on the numbers of its drives.
+    #[must_use]
+    pub fn basis(&self, id: &str) -> Basis {
+        let sources = self.points.iter().flat_map(|point| point.experiment().drive().profile().sources.iter());
+        let kinds = sources.filter(|(_, source)| source.results().iter().any(|of| of == id)).map(|(_, s)| s.kind());
+        kinds.fold(Basis::Predicted, |basis, kind| match kind {
+            SourceKind::Fitted => Basis::Fitted,
+            SourceKind::Derived => basis.max(Basis::Derived),
+            SourceKind::Given | SourceKind::Assumed => basis,
+        })
+    }
+}
+
+/// Whether the numbers of a drive rest on a result, so that meeting it proves little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Basis {
+    /// None does: the model predicts it.
+    Predicted,
+    /// A number was computed from it, without running the model.
+    Derived,
+    /// A number was chosen by running the model until it met it.
+    Fitted,
+}
+
+impl Basis {
+    /// The word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Basis::Predicted => "predicted",
+            Basis::Derived => "derived",
+            Basis::Fitted => "fitted",
+        }
+    }
+}
+
+impl XAxis {
+    fn new(spec: &crate::spec::XSpec) -> Result<XAxis, ConfigError> {
+        let mut values = Vec::with_capacity(spec.values.len());
+        for (place, value) in spec.values.iter().enumerate() {
+            let number = match value.get_ref() {
+                _ if spec.scale == ScaleSpec::Names => Some(place as f64),
+                toml::Value::Integer(number) => Some(*number as f64),
+                toml::Value::Float(number) => Some(*number),
+                _ => None,
+            };
+            let fits = |number: &f64| number.is_finite() && (spec.scale == ScaleSpec::Linear || *number >= 0.0);
+            let Some(number) = number.filter(fits) else {
+                let error = ConfigError::at(value, "this is not a number for this axis");
+                return Err(error.help("write numbers; names need scale = \"names\""));
+            };
+            values.push(number);
+        }
+        if values.is_empty() {
+            return Err(ConfigError::new("[x] has no values").help("write values = [1, 2, 4], say"));
+        }
+        let labels = spec.values.iter().map(|value| notation(value.get_ref())).collect();
+        Ok(XAxis { title: spec.title.clone(), unit: spec.unit.clone(), scale: spec.scale, labels, values })
+    }
+}
+
+fn known_paper(key: &Spanned<String>) -> Result<String, ConfigError> {
+    match papers::PAPERS.iter().find(|paper| paper.key == key.get_ref()) {
+        Some(paper) => Ok(paper.key.to_owned()),
+        None => {
+            let keys: Vec<&str> = papers::PAPERS.iter().map(|paper| paper.key).collect();
+            let error = ConfigError::at(key, format!("there is no paper \"{}\"", key.get_ref()));
+            Err(error.help(did_you_mean_help(key.get_ref(), &keys)))
+        }
+    }
+}
+
+fn metrics_of(spec: &FileSpec) -> Result<Vec<Metric>, ConfigError> {
+    if spec.metric.is_empty() {
+        let error = ConfigError::new("there is no [[metric]], so that nothing would be measured");
+        return Err(error.help("add one, like name = \"bandwidth\", unit = \"MiB/s\", of = \"readers.read.bandwidth\""));
+    }
+    if spec.metric.len() > METRICS_MAX {
+        return Err(ConfigError::new(format!("there are more than {METRICS_MAX} metrics")));
+    }
+    let jobs: Vec<&str> = spec.job.iter().filter_map(|job| job.get("name").and_then(toml::Value::as_str)).collect();
+    let mut metrics: Vec<Metric> = Vec::with_capacity(spec.metric.len());
+    for metric_spec in &spec.metric {
+        let metric = Metric::new(metric_spec.get_ref())?;
+        if let Some(unknown) = metric.jobs().find(|job| !jobs.contains(job)) {
+            let error = ConfigError::at(&metric_spec.get_ref().of, format!("there is no job \"{unknown}\""));
+            return Err(error.help(did_you_mean_help(unknown, &jobs)));
+        }
+        if metrics.iter().any(|earlier| earlier.name == metric.name) {
+            return Err(ConfigError::at(metric_spec, format!("there are two metrics \"{}\"", metric.name)));
+        }
+        metrics.push(metric);
+    }
+    Ok(metrics)
+}
+
+fn points_of(
+    spec: &FileSpec,
+    x: Option<&XAxis>,
+    series: &[String],
+    metrics: &[Metric],
+    read_file: &dyn Fn(&str) -> Result<String, String>,
+) -> Result<Vec<Point>, LabError> {
+    let raw = expand(spec)?;
+    if raw.len() > POINTS_MAX {
+        let error = ConfigError::new(format!("this experiment has {} points", raw.len()));
+        return Err(error.help(format!("at most {POINTS_MAX} are possible")).into());
+    }
+    debug_assert!(!metrics.is_empty(), "an experiment measures something");
+    raw.into_iter()
+        .map(|raw| {
+            let name = point_name(x, series, raw.series, raw.x);
+            Point::new(raw, read_file).map_err(|error| LabError::Point { point: name, error })
+        })
+        .collect()
+}
+
+/// A point in words.
+pub(crate) fn point_name(x: Option<&XAxis>, series: &[String], of_series: usize, at: usize) -> String {
+    let mut parts = Vec::new();
+    if !series[of_series].is_empty() {
+        parts.push(series[of_series].clone());
+    }
+    if let Some(x) = x {
+        let unit = if x.unit.is_empty() { String::new() } else { format!(" {}", x.unit) };
+        parts.push(format!("{} {}{unit}", x.title, x.labels[at]));
+    }
+    if parts.is_empty() { "its only point".to_owned() } else { parts.join(", ") }
+}
+
+impl From<StackError> for LabError {
+    fn from(error: StackError) -> LabError {
+        LabError::File(error.error)
+    }
+}

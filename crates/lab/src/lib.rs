@@ -1,0 +1,84 @@
+//! Experiments as data: a drive, a load, what is varied, what is measured, and what was published about it.
+//!
+//! One TOML file holds an experiment: `[drive]`, `[run]` and `[[job]]` are those of a job file; `[x]` and `[[series]]` vary
+//! any key of them, `[[metric]]` says what is read off each run, `[[result]]` compares a number with a published one, and
+//! `[[plot]]` draws. [`LabExperiment::parse`] checks all of it, so that no [`Point`] can fail to run. Each point is run with
+//! several seeds, after a warm-up whose length a rule finds ([`WarmUp`]). The same file gives the same [`Outcome`], byte for
+//! byte. `docs/guide/experiments.md` is the reference.
+//!
+//! What is absent: files, threads and printing. Points do not depend on each other, so whoever runs them may do so in any
+//! order, on any number of threads.
+//!
+//! ```
+//! use zonda_lab::{LabExperiment, Outcome, Row};
+//!
+//! let text = r#"
+//! title = "Reads by queue depth"
+//! statistics = { seeds = 2 }
+//!
+//! [drive]
+//! profile = "tiny"
+//!
+//! [run]
+//! time = "20 ms"
+//!
+//! [[job]]
+//! name = "readers"
+//! operation = "randread"
+//!
+//! [x]
+//! title = "queue depth"
+//! values = [1, 4]
+//! set = { "job.readers.queue_depth" = "{}" }
+//!
+//! [[metric]]
+//! name = "rate"
+//! unit = "kIOPS"
+//! of = "readers.read.iops"
+//!
+//! [[result]]
+//! id = "mine-gain"
+//! title = "four reads at a time over one"
+//! unit = "ratio"
+//! published = 3.5
+//! tolerance = 0.3
+//! of = { metric = "rate", at = 4 }
+//! over = { metric = "rate", at = 1 }
+//! "#;
+//! let experiment = LabExperiment::parse("mine", text, &zonda_stack::no_files).expect("the file is right");
+//! let measurements = experiment.points.iter().map(|point| point.measure(&experiment.metrics, experiment.seeds));
+//! let outcome = Outcome { measurements: measurements.collect() };
+//! let row = &Row::all(&experiment, &outcome)[0];
+//! assert!(row.met, "{row:?}");
+//! ```
+#![forbid(unsafe_code)]
+
+mod catalogue;
+mod compare;
+mod csv;
+mod estimate;
+mod expand;
+mod lab_file;
+pub mod limits;
+mod metric;
+mod outcome;
+mod page;
+mod papers;
+mod plan;
+mod point;
+mod spec;
+mod steady;
+
+pub use catalogue::{builtin, builtin_ids, builtin_text};
+pub use compare::Row;
+pub use csv::csv;
+pub use estimate::Estimate;
+pub use lab_file::{Basis, LabError, LabExperiment, XAxis};
+pub use metric::Metric;
+pub use outcome::Outcome;
+pub use page::{PageFile, site};
+pub use papers::{PAPERS, Paper};
+pub use plan::{PlotPlan, PublishedCurve, ResultPlan};
+pub use point::{Measurement, Point, PointError};
+pub use spec::{AcrossSpec, ContradictionSpec, KindSpec, ScaleSpec, TakeSpec};
+pub use steady::WarmUp;

@@ -1,0 +1,96 @@
+//! What an experiment measured, and what its results come to.
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{Reduce, ResultPlan, Selector};
+use crate::spec::TakeSpec;
+use crate::{Estimate, LabExperiment, Measurement};
+
+/// The measurements of all points of an experiment, in their order.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct Outcome {
+    /// Curve by curve, each at all values of x, as [`LabExperiment::points`].
+    pub measurements: Vec<Measurement>,
+}
+
+/// Which of the seeds a number is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    Mean,
+    Seed(usize),
+}
+
+impl Outcome {
+    /// A metric of a curve at the value of x with this place.
+    #[must_use]
+    pub fn estimate(&self, experiment: &LabExperiment, metric: usize, series: usize, x: usize) -> Option<Estimate> {
+        self.measurements.get(place(experiment, series, x))?.estimate(metric)
+    }
+
+    /// What a result comes to; `None` if what it is made of was not measured. The mean is that of the means of the
+    /// points, and the spread is over what each seed alone comes to.
+    #[must_use]
+    pub fn result(&self, experiment: &LabExperiment, plan: &ResultPlan) -> Option<Estimate> {
+        let mean = self.number(experiment, plan, Over::Mean)?;
+        let of_seeds = (0..experiment.seeds as usize).map(|seed| self.number(experiment, plan, Over::Seed(seed)));
+        let spread = Estimate::of(&of_seeds.collect::<Option<Vec<f64>>>()?)?;
+        Some(Estimate { mean, low: spread.low.min(mean), high: spread.high.max(mean) })
+    }
+
+    fn number(&self, experiment: &LabExperiment, plan: &ResultPlan, over: Over) -> Option<f64> {
+        let Some(take) = plan.take else {
+            let of = self.selected(experiment, &plan.of, over)?;
+            let by = match &plan.over {
+                Some(selector) => self.selected(experiment, selector, over)?,
+                None => 1.0,
+            };
+            return Some(of / by).filter(|number| number.is_finite());
+        };
+        let mut curve = self.curve(experiment, &plan.of, over)?;
+        if let Some(selector) = &plan.over {
+            for (value, by) in curve.iter_mut().zip(self.curve(experiment, selector, over)?) {
+                *value /= by;
+            }
+        }
+        taken(take, &curve, experiment)
+    }
+
+    fn selected(&self, experiment: &LabExperiment, selector: &Selector, over: Over) -> Option<f64> {
+        match selector.reduce {
+            Reduce::At(x) => self.value(experiment, selector, x, over),
+            Reduce::Take(take) => taken(take, &self.curve(experiment, selector, over)?, experiment),
+            Reduce::Whole => None,
+        }
+    }
+
+    fn curve(&self, experiment: &LabExperiment, selector: &Selector, over: Over) -> Option<Vec<f64>> {
+        let count = experiment.x.as_ref().map_or(1, |x| x.values.len());
+        (0..count).map(|x| self.value(experiment, selector, x, over)).collect()
+    }
+
+    fn value(&self, experiment: &LabExperiment, selector: &Selector, x: usize, over: Over) -> Option<f64> {
+        let measurement = self.measurements.get(place(experiment, selector.series, x))?;
+        match over {
+            Over::Mean => measurement.estimate(selector.metric).map(|estimate| estimate.mean),
+            Over::Seed(seed) => measurement.values.get(selector.metric)?.as_ref()?.get(seed).copied(),
+        }
+    }
+}
+
+fn place(experiment: &LabExperiment, series: usize, x: usize) -> usize {
+    series * experiment.x.as_ref().map_or(1, |x| x.values.len()) + x
+}
+
+fn taken(take: TakeSpec, curve: &[f64], experiment: &LabExperiment) -> Option<f64> {
+    let most = curve.iter().copied().reduce(f64::max)?;
+    let taken = match take {
+        TakeSpec::Max => most,
+        TakeSpec::Min => curve.iter().copied().reduce(f64::min)?,
+        TakeSpec::Mean => curve.iter().sum::<f64>() / curve.len() as f64,
+        TakeSpec::Saturates(share) => {
+            let first = curve.iter().position(|value| *value >= share * most)?;
+            experiment.x.as_ref()?.values[first]
+        }
+    };
+    taken.is_finite().then_some(taken)
+}

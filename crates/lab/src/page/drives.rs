@@ -1,0 +1,119 @@
+//! The drives: which of their numbers were fitted, to what, and how.
+
+use std::collections::BTreeMap;
+
+use toml::{Table, Value};
+use zonda_plot::text::{counted, escape};
+use zonda_ssd::profile::{Profile, Source, SourceKind};
+use zonda_stack::Drive;
+
+use super::entry::Site;
+use super::experiment::drive_anchor;
+use super::words;
+
+/// The drives by name. One that an experiment changes is described as it was before.
+fn drives<'a>(site: &'a Site<'_>) -> BTreeMap<&'a str, &'a Drive> {
+    let points = site.entries.iter().flat_map(|entry| &entry.experiment.points);
+    let mut drives = BTreeMap::new();
+    for drive in points.map(|point| point.experiment().drive()) {
+        drives.entry(drive.profile().name.as_str()).or_insert(drive);
+    }
+    drives
+}
+
+/// What is said of all drives.
+pub(super) fn html(site: &Site<'_>) -> String {
+    let each: String = drives(site).into_values().map(|drive| one(site, drive)).collect();
+    format!(
+        "<p>A drive is a profile: a file of numbers such as the time of a read or the size of the write buffer, each with its \
+         source. Most are given by a data sheet or a paper, computed from published results, or plain assumptions. Few were fitted: \
+         chosen by running the model until it came near certain results. The tables show every fitted number.</p>\n{each}"
+    )
+}
+
+fn one(site: &Site<'_>, drive: &Drive) -> String {
+    let profile = drive.profile();
+    let table: Table = drive.profile_text().parse().unwrap_or_default();
+    let keys = profile.fitted_numbers();
+    let rows: String = keys.iter().filter_map(|key| row(site, profile, &table, key)).collect();
+    let fitted = match rows.as_str() {
+        "" => "<p class=\"none\">No number of it was fitted.</p>\n".to_owned(),
+        rows => format!(
+            "<table class=\"fitted\"><thead><tr><th scope=\"col\">{}</th><th scope=\"col\">Value</th>\
+             <th scope=\"col\">To meet</th><th scope=\"col\">How</th></tr></thead>\n<tbody>\n{rows}</tbody></table>\n",
+            counted(keys.len() as u64, "fitted number")
+        ),
+    };
+    let used = profile.results_used().len();
+    let used = if used == 0 {
+        String::new()
+    } else {
+        format!(" Its numbers rest on {}.", counted(used as u64, "published result"))
+    };
+    format!(
+        "<section class=\"drive\" id=\"{}\">\n<h3>{} <code>{}</code></h3>\n<p>{}{used}</p>\n{fitted}</section>\n",
+        drive_anchor(&profile.name),
+        escape(&profile.title),
+        escape(&profile.name),
+        words::line(&profile.description),
+    )
+}
+
+/// A fitted number, the results that it was fitted to, and how.
+fn row(site: &Site<'_>, profile: &Profile, table: &Table, key: &str) -> Option<String> {
+    let source = profile.sources.of(key).filter(|source| source.kind() == SourceKind::Fitted)?;
+    let value = value_at(table, key).map_or_else(String::new, |value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    });
+    Some(format!(
+        "<tr><th scope=\"row\"><code>{}</code></th><td data-name=\"Value\">{}</td><td data-name=\"To meet\">{}</td>\
+         <td data-name=\"How\">{}</td></tr>\n",
+        breakable(key),
+        escape(&value),
+        results(site, source),
+        words::line(source.words())
+    ))
+}
+
+/// The results of a source, as links where they are on these pages.
+fn results(site: &Site<'_>, source: &Source) -> String {
+    let each = source.results().iter().map(|id| match site.result(id) {
+        Some((entry, row)) => format!(
+            "<li><a href=\"{}\">{}</a> <small>{}</small></li>",
+            entry.result_link(row),
+            escape(&words::capitalized(&row.title)),
+            escape(entry.place())
+        ),
+        None => format!("<li><code>{}</code></li>", breakable(id)),
+    });
+    format!("<ul>{}</ul>", each.collect::<String>())
+}
+
+/// A long key may be broken behind its dots and hyphens.
+fn breakable(key: &str) -> String {
+    escape(key).replace('.', ".<wbr>").replace('-', "-<wbr>")
+}
+
+/// The value at a dotted key, which goes into lists by position.
+fn value_at<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
+    let mut parts = key.split('.');
+    let first = table.get(parts.next()?)?;
+    parts.try_fold(first, |value, part| match value {
+        Value::Table(table) => table.get(part),
+        Value::Array(items) => items.get(part.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_goes_into_tables_and_lists() {
+        let table: Table = "[flash]\nread = [{ time = { base = \"1 us\" } }]\n".parse().expect("it is TOML");
+        assert_eq!(value_at(&table, "flash.read.0.time.base").and_then(Value::as_str), Some("1 us"));
+        assert_eq!(value_at(&table, "flash.read.1.time.base"), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! The index: key figures, all results at a glance and in full, papers, drives, and how the numbers are made.
+
+use std::collections::BTreeSet;
+
+use zonda_plot::text::{count, counted, escape, list};
+
+use super::entry::{Entry, Found, Group, Site};
+use super::names::link;
+use super::{drives, made, overview, page, paper, results};
+use crate::{Basis, KindSpec, PAPERS, builtin_ids, builtin_text};
+
+const TITLE: &str = "Published measurements of zoned drives, repeated on the model";
+
+/// The page.
+pub(super) fn html(site: &Site<'_>) -> String {
+    let published = site.published();
+    let device: Vec<Found<'_>> =
+        published.iter().copied().filter(|(_, row)| row.kind == KindSpec::Device.name()).collect();
+    let mut main = format!(
+        "<header>\n<p class=\"kind\">zonda lab</p>\n<h1>{TITLE}</h1>\n\
+         <p class=\"lead\">Others have measured zoned SSDs and published numbers; here the same loads run on models of these \
+         drives, and every number that comes out is held against the published one.</p>\n</header>\n{}{}",
+        cards(site, &device),
+        unmeasured(site),
+    );
+    if !device.is_empty() {
+        main += &section("glance", "All results at a glance", &overview::html(site, &device));
+    }
+    let papers: String = site.groups.iter().filter_map(|group| paper_item(site, group)).collect();
+    if !papers.is_empty() {
+        main += &section("papers", "Papers", &format!("<ul class=\"papers\">\n{papers}</ul>\n"));
+    }
+    let own: String =
+        site.groups.iter().filter(|group| group.paper.is_none()).map(|group| own_item(site, group)).collect();
+    if !own.is_empty() {
+        main += &section("own", "Your experiments", &format!("<ul class=\"papers\">\n{own}</ul>\n"));
+    }
+    if published.iter().any(|(_, row)| !row.met) {
+        main += &section("missed", "What is missed, and why", &results::misses(&published));
+    }
+    if !published.is_empty() {
+        let groups = site.groups.iter();
+        let by_paper = groups.filter_map(|group| Some((group.paper?.name, site.results(group).collect())));
+        main += &section("results", "All results", &results::of_all(by_paper));
+    }
+    main += &section("drives", "The drives", &drives::html(site));
+    main += &section("made", "How these numbers are made", &made::html());
+    page(TITLE, &main)
+}
+
+fn section(id: &str, title: &str, html: &str) -> String {
+    format!("<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{title}</h2>\n{html}</section>\n")
+}
+
+/// The key figures.
+fn cards(site: &Site<'_>, device: &[Found<'_>]) -> String {
+    let card = |name: &str, value: &str, note: &str| {
+        format!("<div class=\"card\"><dt>{name}</dt><dd><b>{value}</b><small>{note}</small></dd></div>\n")
+    };
+    let met_of = |basis: Option<Basis>| {
+        let of_basis = device.iter().filter(|(_, row)| basis.is_none_or(|basis| row.basis == basis));
+        let (met, all) = of_basis.fold((0, 0), |(met, all), (_, row)| (met + u64::from(row.met), all + 1));
+        format!("{met} of {all}")
+    };
+    let of_papers: Vec<&Entry<'_>> = site.entries.iter().filter(|entry| entry.paper.is_some()).collect();
+    let points: usize = of_papers.iter().map(|entry| entry.experiment.points.len()).sum();
+    let runs: usize =
+        of_papers.iter().map(|entry| entry.experiment.points.len() * entry.experiment.seeds as usize).sum();
+    let drives: BTreeSet<&str> = of_papers.iter().flat_map(|entry| entry.experiment.profiles()).collect();
+    let names: Vec<String> = drives.iter().map(|name| escape(name)).collect();
+    let places =
+        format!("{} of load and drive, {} in all", counted(points as u64, "point"), counted(runs as u64, "run"));
+    [
+        "<dl class=\"cards\">\n".to_owned(),
+        card("Device results met", &met_of(None), "within the error that is allowed for each"),
+        card("Predicted, met", &met_of(Some(Basis::Predicted)), "no number of the model rests on them"),
+        card("Derived, met", &met_of(Some(Basis::Derived)), "a number of the model was computed from them"),
+        card("Fitted, met", &met_of(Some(Basis::Fitted)), "a number of the model was chosen to meet them"),
+        card("Experiments", &count(of_papers.len() as u64), &places),
+        card("Drives", &count(drives.len() as u64), &list(&names)),
+        "</dl>\n".to_owned(),
+    ]
+    .concat()
+}
+
+/// Experiments that come with zonda and are not on these pages.
+fn unmeasured(site: &Site<'_>) -> String {
+    let is_here = |id: &&str| site.entries.iter().any(|entry| entry.experiment.id == **id);
+    let missing: Vec<&str> = builtin_ids().filter(|id| !is_here(id)).collect();
+    let results: usize = missing.iter().filter_map(|id| builtin_text(id)).map(device_results).sum();
+    match missing.len() {
+        0 => String::new(),
+        experiments => format!(
+            "<p class=\"flag\"><b>Not all is here.</b> Not measured yet: {} with {}. <code>zonda lab run --all</code> measures \
+             what is missing.</p>\n",
+            counted(experiments as u64, "experiment"),
+            counted(results as u64, "device result")
+        ),
+    }
+}
+
+/// How many results about the drive are in the file of an experiment.
+fn device_results(text: &str) -> usize {
+    let table: toml::Table = text.parse().unwrap_or_default();
+    let results = table.get("result").and_then(toml::Value::as_array).into_iter().flatten();
+    let kind = |result: &toml::Value| result.get("kind").and_then(toml::Value::as_str).map(str::to_owned);
+    results.filter(|result| kind(result).is_none_or(|kind| kind == KindSpec::Device.name())).count()
+}
+
+fn paper_item(site: &Site<'_>, group: &Group) -> Option<String> {
+    let paper = PAPERS.iter().find(|paper| group.paper.is_some_and(|its| its.key == paper.key))?;
+    let (met, all) = site.results(group).fold((0, 0), |(met, all), (_, row)| (met + usize::from(row.met), all + 1));
+    Some(format!(
+        "<li><h3><a href=\"{}\">{}</a></h3>\n<p class=\"score\">{} in {}: {met} met</p>\n<p>{}</p>\n\
+         <p class=\"reference\">{}.{}</p></li>\n",
+        link(&group.page),
+        escape(paper.name),
+        counted(all, "result"),
+        counted(group.entries.len() as u64, "experiment"),
+        escape(paper.about),
+        escape(paper.reference),
+        paper::reference_link(paper),
+    ))
+}
+
+fn own_item(site: &Site<'_>, group: &Group) -> String {
+    let items = site.of(group).map(|entry| {
+        let (address, title) = (link(&entry.page), escape(&entry.experiment.title));
+        format!("<li><h3><a href=\"{address}\">{title}</a></h3>\n<p class=\"score\">{}</p></li>\n", paper::score(entry))
+    });
+    items.collect()
+}

@@ -1,0 +1,130 @@
+//! Tables of results: published against ours. On a phone, each row becomes a block of lines.
+
+use super::entry::Found;
+use super::names::result_anchor;
+use super::words;
+use crate::{KindSpec, Row};
+use zonda_plot::text::{NOTHING, escape};
+
+/// The head of every table.
+const HEAD: &str = "<thead><tr><th scope=\"col\">Result</th><th scope=\"col\">Published</th><th scope=\"col\">Model</th>\
+                    <th scope=\"col\">Error</th><th scope=\"col\">Allowed</th><th scope=\"col\" class=\"words\">Met?</th>\
+                    <th scope=\"col\" class=\"words\">Model's number is</th>";
+
+/// Why a number that is not met is not met.
+pub(super) fn reason(row: &Row) -> String {
+    if row.note.trim().is_empty() { "No reason is known.".to_owned() } else { words::line(&row.note) }
+}
+
+/// A title in words, with what the result is about where that is not the drive.
+pub(super) fn title(row: &Row) -> String {
+    let about = match row.kind {
+        kind if kind == KindSpec::Device.name() => "",
+        kind if kind == KindSpec::Shape.name() => " <small>an order or a trend, not a number of the drive</small>",
+        _ => " <small>what a system gains, not a number of the drive</small>",
+    };
+    format!("{}{about}", escape(&words::capitalized(&row.title)))
+}
+
+/// The cells after the title.
+fn cells(row: &Row) -> String {
+    let ours = row.ours.map_or_else(|| NOTHING.to_owned(), |ours| words::with_unit(&words::rounded(ours), &row.unit));
+    let spread = row.spread.map(words::spread).filter(|spread| !spread.is_empty());
+    let spread = spread.map_or_else(String::new, |spread| format!("<small>{spread}</small>"));
+    let error = row.error.map_or_else(|| NOTHING.to_owned(), words::error);
+    format!(
+        "<td data-name=\"Published\">{}</td><td data-name=\"Model\">{ours}{spread}</td><td data-name=\"Error\">{error}</td>\
+         <td data-name=\"Allowed\">{}</td><td data-name=\"\" class=\"words\">{}</td>\
+         <td data-name=\"\" class=\"words\">{}</td>",
+        words::with_unit(&words::exact(row.published), &row.unit),
+        words::tolerance(row.tolerance),
+        words::verdict(row.met),
+        words::basis(row.basis),
+    )
+}
+
+/// The table of one experiment, with reasons below the numbers that are not met.
+pub(super) fn of_experiment(rows: &[Row]) -> String {
+    let mut body = String::new();
+    for row in rows {
+        body += &format!(
+            "<tr id=\"{}\"><th scope=\"row\">{}</th>{}</tr>\n",
+            result_anchor(&row.id),
+            title(row),
+            cells(row)
+        );
+        if !row.met {
+            body += &format!("<tr class=\"why\"><td colspan=\"7\"><b>Why not:</b> {}</td></tr>\n", reason(row));
+        }
+    }
+    format!("<table class=\"numbers results\">{HEAD}</tr></thead>\n<tbody>\n{body}</tbody></table>\n")
+}
+
+/// The table of many experiments, with a head for each paper, and links to sections and to reasons.
+pub(super) fn of_all<'a>(papers: impl Iterator<Item = (&'a str, Vec<Found<'a>>)>) -> String {
+    let mut bodies = String::new();
+    for (paper, results) in papers.filter(|(_, results)| !results.is_empty()) {
+        let met = results.iter().filter(|(_, row)| row.met).count();
+        bodies += &format!(
+            "<tbody>\n<tr class=\"group\"><th scope=\"rowgroup\" colspan=\"8\">{} <small>{met} of {} met</small></th></tr>\n",
+            escape(paper),
+            results.len()
+        );
+        for (entry, row) in results {
+            let why = match row.met {
+                true => "<td class=\"words none\"></td>".to_owned(),
+                false => {
+                    format!(
+                        "<td data-name=\"Why not\" class=\"words\"><a href=\"#{}\">reason</a></td>",
+                        miss_anchor(row)
+                    )
+                }
+            };
+            bodies += &format!(
+                "<tr><th scope=\"row\"><a href=\"{}\">{}</a> <small>{}</small></th>{}{why}</tr>\n",
+                entry.link(),
+                title(row),
+                escape(entry.place()),
+                cells(row)
+            );
+        }
+        bodies += "</tbody>\n";
+    }
+    format!(
+        "<table class=\"numbers results\">{HEAD}<th scope=\"col\" class=\"words\">Why not</th></tr></thead>\n{bodies}</table>\n"
+    )
+}
+
+/// The results that are not met, each with its reason.
+pub(super) fn misses(results: &[Found<'_>]) -> String {
+    let mut items = String::new();
+    for (entry, row) in results.iter().filter(|(_, row)| !row.met) {
+        let ours = match (row.ours, row.error) {
+            (Some(ours), Some(error)) => format!(
+                "Model: {} ({}), an error of {}; {} is allowed.",
+                words::with_unit(&words::rounded(ours), &row.unit),
+                row.basis.name(),
+                words::error(error),
+                words::tolerance(row.tolerance)
+            ),
+            _ => "Model: nothing.".to_owned(),
+        };
+        items += &format!(
+            "<li id=\"{}\"><h3><a href=\"{}\">{}</a> <small>{}, {}</small></h3>\n\
+             <p>Published: {}. {ours}</p>\n<p>{}</p></li>\n",
+            miss_anchor(row),
+            entry.result_link(row),
+            title(row),
+            escape(entry.paper.map_or("your experiment", |paper| paper.name)),
+            escape(entry.place()),
+            words::with_unit(&words::exact(row.published), &row.unit),
+            reason(row)
+        );
+    }
+    format!("<ul class=\"misses\">\n{items}</ul>\n")
+}
+
+/// The `id` of a reason.
+fn miss_anchor(row: &Row) -> String {
+    format!("missed-{}", super::names::anchor(&row.id))
+}

@@ -1,0 +1,59 @@
+//! The papers whose measurements are repeated.
+
+/// A publication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paper {
+    /// A word, as it stands in experiments.
+    pub key: &'static str,
+    /// What people call it.
+    pub name: &'static str,
+    /// Authors, title, where and when.
+    pub reference: &'static str,
+    /// Where to find it.
+    pub link: &'static str,
+    /// What was measured on which drive, in a sentence or two.
+    pub about: &'static str,
+}
+
+/// All of them, in the order of the page.
+pub const PAPERS: [Paper; 5] = [
+    Paper {
+        key: "ezns",
+        name: "eZNS",
+        reference: "J. Min, C. Zhao, M. Liu, A. Krishnamurthy: eZNS: Elastic Zoned Namespace for Enhanced Performance \
+                    Isolation and Device Utilization. ACM Transactions on Storage 20(3), 2024",
+        link: "https://doi.org/10.1145/3653716",
+        about: "A drive with 40,704 zones of 96 MiB, each on one of 128 dies, and a conventional drive of the same hardware.",
+    },
+    Paper {
+        key: "study",
+        name: "ZNS study",
+        reference: "N. Tehrany, A. Trivedi: Understanding NVMe Zoned Namespace (ZNS) Flash SSD Storage Devices. \
+                    arXiv:2206.01547, 2022",
+        link: "https://arxiv.org/abs/2206.01547",
+        about: "A Western Digital ZN540, a Samsung flash drive and an Optane drive.",
+    },
+    Paper {
+        key: "zapraid",
+        name: "ZapRAID",
+        reference: "Q. Wang, P. P. C. Lee: ZapRAID: Toward High-Performance RAID for ZNS SSDs via Zone Append. APSys 2023",
+        link: "https://doi.org/10.1145/3609510.3609810",
+        about: "A Western Digital ZN540 with 4 KiB blocks and 64 bytes of metadata beside each.",
+    },
+    Paper {
+        key: "silent",
+        name: "SilentZNS",
+        reference: "T. Bagashvili, T. I. Papon, S. Sarkar, M. Athanassoulis: Eliminating the Hidden Cost of Zone Management in \
+                    ZNS SSDs (SilentZNS). PVLDB",
+        link: "",
+        about: "Two emulated drives: one after the ZN540, one with 16 LUNs for studies of zone geometry.",
+    },
+    Paper {
+        key: "bae",
+        name: "Bae et al.",
+        reference: "H. Bae, J. Kim, M. Kwon, M. Jung: What You Can't Forget: Exploiting Parallelism for Zoned Namespaces. \
+                    HotStorage 2022",
+        link: "https://doi.org/10.1145/3538643.3539744",
+        about: "Two drives of the same controller and flash: zones of 96 MB on one die, and zones of 2.18 GB over all dies.",
+    },
+];

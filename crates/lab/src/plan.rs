@@ -1,0 +1,246 @@
+//! Plots, published curves and results, checked against the metrics, curves and values that there are.
+
+use toml::Value;
+use zonda_config::{ConfigError, Spanned, did_you_mean_help};
+
+use crate::Metric;
+use crate::expand::notation;
+use crate::lab_file::XAxis;
+use crate::spec::{AcrossSpec, KindSpec, PlotSpec, PublishedSpec, ResultSpec, ScaleSpec, SelectorSpec, TakeSpec};
+
+/// What names in a file can be about.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub(crate) x: Option<&'a XAxis>,
+    pub(crate) series: &'a [String],
+    pub(crate) metrics: &'a [Metric],
+}
+
+/// A figure of the page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlotPlan {
+    /// In words.
+    pub title: String,
+    /// Places of its metrics.
+    pub metrics: Vec<usize>,
+    /// What the horizontal axis has.
+    pub across: AcrossSpec,
+    /// How the vertical axis is divided.
+    pub scale: ScaleSpec,
+    /// Places of its curves.
+    pub series: Vec<usize>,
+    /// A sentence below.
+    pub note: String,
+}
+
+/// Points of a curve as they were published.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublishedCurve {
+    /// Place of the metric.
+    pub metric: usize,
+    /// Place of the curve.
+    pub series: usize,
+    /// Values of x, not all of which need be among those that are run, and what was published there.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A published number, and how it is got from the runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResultPlan {
+    /// Stable over time.
+    pub id: String,
+    /// What it is, in words.
+    pub title: String,
+    /// Of both numbers.
+    pub unit: String,
+    /// What was published.
+    pub published: f64,
+    /// The relative error within which it is met.
+    pub tolerance: f64,
+    /// What it is about.
+    pub kind: KindSpec,
+    /// Why it is not met, if it is not.
+    pub miss: Option<String>,
+    pub(crate) of: Selector,
+    pub(crate) over: Option<Selector>,
+    pub(crate) take: Option<TakeSpec>,
+}
+
+/// A number of the measured curves, or a whole curve.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Selector {
+    pub(crate) metric: usize,
+    pub(crate) series: usize,
+    pub(crate) reduce: Reduce,
+}
+
+/// How a curve is read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Reduce {
+    /// At one value of x, by its place.
+    At(usize),
+    /// As one number.
+    Take(TakeSpec),
+    /// Point by point.
+    Whole,
+}
+
+impl PlotPlan {
+    pub(crate) fn new(spec: &PlotSpec, parts: Parts<'_>) -> Result<PlotPlan, ConfigError> {
+        let at_metrics = |error: ConfigError| error.within(spec.metrics.span());
+        let metrics: Vec<usize> = spec
+            .metrics
+            .get_ref()
+            .iter()
+            .map(|name| parts.metric(name))
+            .collect::<Result<_, _>>()
+            .map_err(at_metrics)?;
+        if metrics.is_empty() {
+            return Err(ConfigError::at(&spec.metrics, "a plot needs a metric"));
+        }
+        let unit = |metric: &usize| parts.metrics[*metric].unit.as_str();
+        if let Some(other) = metrics.iter().find(|metric| unit(metric) != unit(&metrics[0])) {
+            let message = format!("{} and {} cannot be on one axis", unit(&metrics[0]), unit(other));
+            return Err(ConfigError::at(&spec.metrics, message).help("draw them in two plots, or in one unit"));
+        }
+        let series = match &spec.series {
+            None => (0..parts.series.len()).collect(),
+            Some(names) => {
+                let found = names.get_ref().iter().map(|name| parts.one_series(name)).collect::<Result<_, _>>();
+                found.map_err(|error: ConfigError| error.within(names.span()))?
+            }
+        };
+        let (title, note) = (spec.title.clone(), spec.note.clone());
+        Ok(PlotPlan { title, metrics, across: spec.across, scale: spec.scale, series, note })
+    }
+}
+
+impl PublishedCurve {
+    pub(crate) fn new(spec: &Spanned<PublishedSpec>, parts: Parts<'_>) -> Result<PublishedCurve, ConfigError> {
+        let place = spec;
+        let spec = spec.get_ref();
+        let metric = parts.metric(spec.metric.get_ref()).map_err(|error| error.within(spec.metric.span()))?;
+        let series = parts.series_or_only(spec.series.as_ref(), place)?;
+        let mut points = Vec::with_capacity(spec.points.get_ref().len());
+        for (at, value) in spec.points.get_ref() {
+            let number = match (parts.x, at) {
+                (Some(x), at) if x.scale == ScaleSpec::Names => x.place(at).map(|place| place as f64),
+                (_, Value::Integer(number)) => Some(*number as f64),
+                (_, Value::Float(number)) => Some(*number),
+                _ => None,
+            };
+            let Some(number) = number else {
+                let message = format!("{} is no value of x", notation(at));
+                return Err(ConfigError::at(&spec.points, message));
+            };
+            points.push((number, *value));
+        }
+        Ok(PublishedCurve { metric, series, points })
+    }
+}
+
+impl ResultPlan {
+    pub(crate) fn new(place: &Spanned<ResultSpec>, parts: Parts<'_>) -> Result<ResultPlan, ConfigError> {
+        let spec = place.get_ref();
+        if !(spec.published.is_finite() && spec.published != 0.0 && spec.tolerance.is_finite() && spec.tolerance >= 0.0)
+        {
+            let error = ConfigError::at(place, format!("{}: no error can be told from these numbers", spec.id));
+            return Err(error.help("published must not be zero, and tolerance not negative"));
+        }
+        let of = Selector::new(&spec.of, parts)?;
+        let over = spec.over.as_ref().map(|over| Selector::new(over, parts)).transpose()?;
+        let whole = [Some(&of), over.as_ref()].into_iter().flatten().filter(|one| one.reduce == Reduce::Whole).count();
+        let selectors = 1 + usize::from(over.is_some());
+        let is_fine = match spec.take {
+            Some(_) => whole == selectors,
+            None => whole == 0,
+        };
+        if !is_fine {
+            let error = ConfigError::at(place, format!("{} is a curve, not a number", spec.id));
+            return Err(error.help(
+                "say where: at = VALUE-OF-X; or how: take = \"max\", \"min\", \"mean\" or { saturates = 0.95 }, in \"of\" and \
+                 \"over\", or beside them for their ratio point by point",
+            ));
+        }
+        Ok(ResultPlan {
+            id: spec.id.clone(),
+            title: spec.title.clone(),
+            unit: spec.unit.clone(),
+            published: spec.published,
+            tolerance: spec.tolerance,
+            kind: spec.kind,
+            miss: spec.miss.clone(),
+            of,
+            over,
+            take: spec.take.as_ref().map(|take| *take.get_ref()),
+        })
+    }
+}
+
+impl Selector {
+    fn new(place: &Spanned<SelectorSpec>, parts: Parts<'_>) -> Result<Selector, ConfigError> {
+        let spec = place.get_ref();
+        let metric = parts.metric(spec.metric.get_ref()).map_err(|error| error.within(spec.metric.span()))?;
+        let series = parts.series_or_only(spec.series.as_ref(), place)?;
+        let reduce = match (&spec.at, &spec.take, parts.x) {
+            (Some(_), Some(take), _) => {
+                return Err(ConfigError::at(take, "\"at\" and \"take\" exclude each other").help("leave one of them"));
+            }
+            (Some(at), None, Some(x)) => {
+                let Some(place) = x.place(at.get_ref()) else {
+                    let message = format!("{} is not among the values of x", notation(at.get_ref()));
+                    return Err(ConfigError::at(at, message).help(format!("they are {}", x.labels.join(", "))));
+                };
+                Reduce::At(place)
+            }
+            (Some(at), None, None) => return Err(ConfigError::at(at, "there is no [x]")),
+            (None, _, None) => Reduce::At(0),
+            (None, Some(take), Some(_)) => Reduce::Take(*take.get_ref()),
+            (None, None, Some(_)) => Reduce::Whole,
+        };
+        Ok(Selector { metric, series, reduce })
+    }
+}
+
+impl Parts<'_> {
+    fn metric(&self, name: &str) -> Result<usize, ConfigError> {
+        let found = self.metrics.iter().position(|metric| metric.name == name);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = self.metrics.iter().map(|metric| metric.name.as_str()).collect();
+            ConfigError::new(format!("there is no metric \"{name}\"")).help(did_you_mean_help(name, &names))
+        })
+    }
+
+    fn one_series(&self, name: &str) -> Result<usize, ConfigError> {
+        let found = self.series.iter().position(|known| known == name);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = self.series.iter().map(String::as_str).collect();
+            ConfigError::new(format!("there is no series \"{name}\"")).help(did_you_mean_help(name, &names))
+        })
+    }
+
+    fn series_or_only<T>(&self, name: Option<&Spanned<String>>, place: &Spanned<T>) -> Result<usize, ConfigError> {
+        match name {
+            Some(name) => self.one_series(name.get_ref()).map_err(|error| error.within(name.span())),
+            None if self.series.len() == 1 => Ok(0),
+            None => {
+                let error = ConfigError::at(place, "this does not say which series it is about");
+                Err(error.help(format!("add series = one of {}", self.series.join(", "))))
+            }
+        }
+    }
+}
+
+impl XAxis {
+    /// The place of a value.
+    pub(crate) fn place(&self, value: &Value) -> Option<usize> {
+        let label = notation(value);
+        let number = match value {
+            Value::Integer(number) => Some(*number as f64),
+            Value::Float(number) => Some(*number),
+            _ => None,
+        };
+        let same_number = |place: &usize| self.scale != ScaleSpec::Names && Some(self.values[*place]) == number;
+        (0..self.labels.len()).find(|place| self.labels[*place] == label || same_number(place))
+    }
+}

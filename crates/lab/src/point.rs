@@ -1,0 +1,154 @@
+//! One point of an experiment: a drive and a load, run until it is steady, with several seeds.
+
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+use zonda_config::TimeSpan;
+use zonda_stack::{Experiment, ExperimentResult, StackError};
+
+use crate::expand::RawPoint;
+use crate::limits::{PILOT_SAMPLES, STRETCH_MAX};
+use crate::steady::{WarmUp, warm_up};
+use crate::{Estimate, Metric};
+
+/// One point, checked.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Which curve.
+    pub series: usize,
+    /// Which value of x.
+    pub x: usize,
+    table: Table,
+    time_ns: Option<u64>,
+    /// The run as the file has it.
+    plain: Experiment,
+    profiles: Vec<(String, String)>,
+}
+
+/// What the runs of a point measured.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct Measurement {
+    /// Metric by metric; each with a value for each seed, or nothing where there is none.
+    pub values: Vec<Option<Vec<f64>>>,
+    /// How long the rule said that the warm-up is; zero for runs that end by themselves, which are measured whole.
+    pub warm_up_ns: u64,
+    /// How long each run was, warm-up included; zero for runs that end by themselves.
+    pub time_ns: u64,
+    /// Whether the rule found a steady state, or the run ends by itself.
+    pub is_steady: bool,
+    /// Commands that failed, in all runs.
+    pub errors: u64,
+}
+
+impl Point {
+    /// # Errors
+    /// What the job file of this point is refused for. Its places are in [`Point::text`].
+    pub(crate) fn new(raw: RawPoint, read_file: &dyn Fn(&str) -> Result<String, String>) -> Result<Point, PointError> {
+        let text = toml::to_string(&raw.table).expect("a table that was read can be written");
+        let read = std::cell::RefCell::new(Vec::new());
+        let remember = |path: &str| {
+            let found = read_file(path)?;
+            read.borrow_mut().push((path.to_owned(), found.clone()));
+            Ok(found)
+        };
+        let plain = Experiment::parse(&text, &remember)
+            .map_err(|error| PointError { error: Box::new(error), text: text.clone() })?;
+        let time = raw.table["run"].get("time").and_then(Value::as_str).and_then(|time| time.parse::<TimeSpan>().ok());
+        let profiles = read.into_inner();
+        Ok(Point { series: raw.series, x: raw.x, table: raw.table, time_ns: time.map(|time| time.0), plain, profiles })
+    }
+
+    /// The job file of this point, which `zonda bench` runs as it is.
+    #[must_use]
+    pub fn text(&self) -> String {
+        toml::to_string(&self.table).expect("a table that was read can be written")
+    }
+
+    /// The drive and the load.
+    #[must_use]
+    pub fn experiment(&self) -> &Experiment {
+        &self.plain
+    }
+
+    /// Runs it with seeds from 1 to `seeds`. The first run, which is in no figure, tells how long the warm-up is; if it
+    /// was too short for that, it is repeated twice as long.
+    #[must_use]
+    pub fn measure(&self, metrics: &[Metric], seeds: u32) -> Measurement {
+        let Some(time_ns) = self.time_ns else {
+            return self.measured(metrics, seeds, self.plain.clone(), (0, 0, true));
+        };
+        let mut stretched_ns = time_ns;
+        let mut warm = WarmUp::NotSeen;
+        let mut factor = 1;
+        while factor <= STRETCH_MAX {
+            stretched_ns = time_ns * factor;
+            let pilot = self.with_times(stretched_ns, 0, stretched_ns / PILOT_SAMPLES).with_seed(1);
+            warm = warm_up(&pilot.run(&mut |_| {}).run);
+            if warm != WarmUp::NotSeen {
+                break;
+            }
+            factor *= 2;
+        }
+        let (ramp_ns, is_steady) = match warm {
+            WarmUp::Over { after_ns } => (after_ns, true),
+            WarmUp::NotSeen => (stretched_ns / 2, false),
+        };
+        let experiment = self.with_times(stretched_ns, ramp_ns, stretched_ns);
+        self.measured(metrics, seeds, experiment, (ramp_ns, stretched_ns, is_steady))
+    }
+
+    fn measured(
+        &self,
+        metrics: &[Metric],
+        seeds: u32,
+        experiment: Experiment,
+        (warm_up_ns, time_ns, is_steady): (u64, u64, bool),
+    ) -> Measurement {
+        let mut values: Vec<Option<Vec<f64>>> = vec![Some(Vec::with_capacity(seeds as usize)); metrics.len()];
+        let mut errors = 0;
+        let mut experiment = experiment;
+        for seed in 1..=u64::from(seeds) {
+            experiment = experiment.with_seed(seed);
+            let result: ExperimentResult = experiment.run(&mut |_| {});
+            errors += result.run.jobs.iter().map(|job| job.error_count()).sum::<u64>();
+            for (metric, values) in metrics.iter().zip(&mut values) {
+                match metric.value(&result) {
+                    Some(value) => values.iter_mut().for_each(|values| values.push(value)),
+                    None => *values = None,
+                }
+            }
+        }
+        Measurement { values, warm_up_ns, time_ns, is_steady, errors }
+    }
+
+    /// The same run of another length.
+    fn with_times(&self, time_ns: u64, ramp_ns: u64, sample_ns: u64) -> Experiment {
+        let mut table = self.table.clone();
+        let run = table.get_mut("run").and_then(Value::as_table_mut).expect("every point has a run");
+        for (key, value_ns) in [("time", time_ns), ("ramp", ramp_ns), ("sample", sample_ns.max(1))] {
+            run.insert(key.to_owned(), Value::String(TimeSpan(value_ns).to_string()));
+        }
+        let text = toml::to_string(&table).expect("a table that was read can be written");
+        let read = |path: &str| {
+            let known = self.profiles.iter().find(|(known, _)| known == path);
+            known.map(|(_, text)| text.clone()).ok_or_else(|| "it was not read before".to_owned())
+        };
+        Experiment::parse(&text, &read).expect("only times differ from what was checked")
+    }
+}
+
+impl Measurement {
+    /// A metric over the seeds.
+    #[must_use]
+    pub fn estimate(&self, metric: usize) -> Option<Estimate> {
+        Estimate::of(self.values.get(metric)?.as_ref()?)
+    }
+}
+
+/// Why a point cannot be run.
+#[derive(Clone, Debug)]
+pub struct PointError {
+    /// What is wrong, with a place in [`PointError::text`].
+    pub error: Box<StackError>,
+    /// The job file of the point: the experiment with the values of x and of the curve filled in.
+    pub text: String,
+}

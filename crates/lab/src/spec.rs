@@ -1,0 +1,236 @@
+//! What stands in the file of an experiment, as serde fills it. `docs/guide/experiments.md` is the reference.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::{Table, Value};
+use zonda_config::Spanned;
+
+/// The whole file: the drive and the load of a job file, and what is varied, measured and compared.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FileSpec {
+    pub(crate) title: String,
+    /// The key of a paper, for an experiment that repeats one of its.
+    pub(crate) paper: Option<Spanned<String>>,
+    /// Where in the paper: a table or figure.
+    pub(crate) place: Option<String>,
+    /// What is done, and what there is to see.
+    #[serde(default)]
+    pub(crate) about: String,
+    #[serde(default)]
+    pub(crate) statistics: StatisticsSpec,
+    pub(crate) drive: Option<Table>,
+    #[serde(default)]
+    pub(crate) run: Table,
+    #[serde(default)]
+    pub(crate) job: Vec<Table>,
+    pub(crate) x: Option<Spanned<XSpec>>,
+    #[serde(default)]
+    pub(crate) series: Vec<Spanned<SeriesSpec>>,
+    #[serde(default)]
+    pub(crate) metric: Vec<Spanned<MetricSpec>>,
+    #[serde(default)]
+    pub(crate) plot: Vec<Spanned<PlotSpec>>,
+    #[serde(default)]
+    pub(crate) published: Vec<Spanned<PublishedSpec>>,
+    #[serde(default)]
+    pub(crate) result: Vec<Spanned<ResultSpec>>,
+    #[serde(default)]
+    pub(crate) contradiction: Vec<ContradictionSpec>,
+}
+
+/// `[statistics]`: how often each point is run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct StatisticsSpec {
+    pub(crate) seeds: Spanned<u32>,
+}
+
+/// `[x]`: what is varied along the horizontal axis.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct XSpec {
+    pub(crate) title: String,
+    #[serde(default)]
+    pub(crate) unit: String,
+    pub(crate) values: Vec<Spanned<Value>>,
+    #[serde(default)]
+    pub(crate) scale: ScaleSpec,
+    /// Keys that get the value; in a text, `{}` stands for it.
+    #[serde(default)]
+    pub(crate) set: BTreeMap<Spanned<String>, Value>,
+    /// Keys that get the first, second, ... item of a list at the first, second, ... value.
+    #[serde(default)]
+    pub(crate) each: BTreeMap<Spanned<String>, Spanned<Vec<Value>>>,
+}
+
+/// How an axis is divided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScaleSpec {
+    /// Equal steps.
+    #[default]
+    Linear,
+    /// Powers of ten.
+    Log,
+    /// Powers of two.
+    Log2,
+    /// One place for each value, in their order.
+    Names,
+}
+
+/// `[[series]]`: one curve.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SeriesSpec {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) set: BTreeMap<Spanned<String>, Value>,
+    /// As of [`XSpec`], for this curve alone.
+    #[serde(default)]
+    pub(crate) each: BTreeMap<Spanned<String>, Spanned<Vec<Value>>>,
+}
+
+/// `[[metric]]`: a figure of each run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MetricSpec {
+    pub(crate) name: String,
+    /// In words; default the name.
+    pub(crate) title: Option<String>,
+    pub(crate) unit: Spanned<String>,
+    pub(crate) of: Spanned<Terms>,
+    pub(crate) over: Option<Spanned<Terms>>,
+}
+
+/// One term or several, which are added.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Terms {
+    One(String),
+    Several(Vec<String>),
+}
+
+/// `[[plot]]`: a figure of the page.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PlotSpec {
+    pub(crate) title: String,
+    pub(crate) metrics: Spanned<Vec<String>>,
+    #[serde(default)]
+    pub(crate) across: AcrossSpec,
+    #[serde(default)]
+    pub(crate) scale: ScaleSpec,
+    /// Curves that this plot shows; default all.
+    pub(crate) series: Option<Spanned<Vec<String>>>,
+    /// A sentence below.
+    #[serde(default)]
+    pub(crate) note: String,
+}
+
+/// What a plot has along its horizontal axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AcrossSpec {
+    /// What is varied.
+    #[default]
+    X,
+    /// The metrics, in their order: percentiles, say.
+    Metrics,
+}
+
+/// `[[published]]`: points of a curve that the paper gives.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PublishedSpec {
+    pub(crate) metric: Spanned<String>,
+    pub(crate) series: Option<Spanned<String>>,
+    /// Pairs of a value of x and what was published there.
+    pub(crate) points: Spanned<Vec<(Value, f64)>>,
+}
+
+/// `[[result]]`: a published number, and how it is got from the runs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResultSpec {
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) unit: String,
+    pub(crate) published: f64,
+    pub(crate) tolerance: f64,
+    #[serde(default)]
+    pub(crate) kind: KindSpec,
+    pub(crate) of: Spanned<SelectorSpec>,
+    pub(crate) over: Option<Spanned<SelectorSpec>>,
+    /// With two curves: how their ratio, taken point by point, becomes one number.
+    pub(crate) take: Option<Spanned<TakeSpec>>,
+    /// Why it is not met.
+    pub(crate) miss: Option<String>,
+}
+
+/// What a result is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KindSpec {
+    /// A property of the drive, which the model alone must show.
+    #[default]
+    Device,
+    /// What a system gains over its baseline.
+    System,
+    /// An order or a trend.
+    Shape,
+}
+
+/// One number, or a curve: which metric, of which series, where.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SelectorSpec {
+    pub(crate) metric: Spanned<String>,
+    pub(crate) series: Option<Spanned<String>>,
+    pub(crate) at: Option<Spanned<Value>>,
+    pub(crate) take: Option<Spanned<TakeSpec>>,
+}
+
+/// How a curve becomes one number.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TakeSpec {
+    /// Its highest value.
+    Max,
+    /// Its lowest value.
+    Min,
+    /// The mean of its values.
+    Mean,
+    /// The first value of x at which it reaches this share of its highest value.
+    Saturates(f64),
+}
+
+/// `[[contradiction]]`: published numbers that cannot hold together.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContradictionSpec {
+    /// Ids of results, or places in papers.
+    pub between: Vec<String>,
+    /// Why they cannot hold together.
+    pub because: String,
+    /// Which one the profile follows.
+    pub follows: String,
+    /// What the other one would need.
+    pub other_needs: String,
+}
+
+impl Default for StatisticsSpec {
+    fn default() -> StatisticsSpec {
+        StatisticsSpec { seeds: zonda_config::unplaced(crate::limits::SEEDS_DEFAULT) }
+    }
+}
+
+impl Terms {
+    pub(crate) fn all(&self) -> &[String] {
+        match self {
+            Terms::One(term) => std::slice::from_ref(term),
+            Terms::Several(terms) => terms,
+        }
+    }
+}
