@@ -58,6 +58,7 @@ mod compare;
 mod csv;
 mod estimate;
 mod expand;
+pub mod fit;
 mod lab_file;
 pub mod limits;
 mod metric;

@@ -5,6 +5,7 @@ mod bench;
 mod bench_target;
 mod drive;
 mod examples;
+mod fit;
 mod images;
 mod lab;
 mod readme;

@@ -1,7 +1,8 @@
-//! `zonda drive`: profiles and all that stands in one; images, made, shown and checked.
+//! `zonda drive`: profiles and all that stands in one; fitted ones; images, made, shown and checked.
 
 pub(crate) mod create;
 mod derived;
+mod fit;
 mod image;
 mod values;
 
@@ -52,6 +53,9 @@ pub(crate) enum DriveCommand {
         #[arg(long, short)]
         quiet: bool,
     },
+    /// Fits numbers of a profile to what was measured on a real drive
+    #[command(long_about = fit::LONG_ABOUT, after_long_help = fit::EXAMPLES)]
+    Fit(fit::FitArgs),
     /// Shows an image, or every number of a profile and where it comes from
     ///
     /// A profile is a TOML file with a source for each number; docs/guide/drives.md explains the keys. Any of them can be
@@ -72,6 +76,7 @@ pub(crate) fn run(command: &DriveCommand) -> Result<(), Failure> {
         DriveCommand::Profiles { json } => profiles(*json),
         DriveCommand::Create(args) => create::run(args),
         DriveCommand::Check { directory, json, quiet } => image::check(directory, *json, *quiet),
+        DriveCommand::Fit(args) => fit::run(args),
         DriveCommand::Show { profile, json } if Path::new(profile).is_dir() => image::show(Path::new(profile), *json),
         DriveCommand::Show { profile, json } => show(profile, *json),
     }

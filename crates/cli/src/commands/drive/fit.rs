@@ -1,0 +1,270 @@
+//! `zonda drive fit`: a profile of the drive on the desk, from what was measured on it.
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use clap::Args;
+use serde::Serialize;
+use zonda_lab::Measurement;
+use zonda_lab::fit::{FitPlan, FitReport, FittedMeasurement, FittedParameter, Progress as Tried, Task};
+use zonda_stack::find_profile;
+
+use crate::errors::Failure;
+use crate::output::{Screen, print, print_json};
+use crate::progress::Progress;
+use crate::table::Table;
+use crate::{files, units};
+
+pub(super) const LONG_ABOUT: &str = "Fits numbers of a profile to what was measured on a real drive.
+
+The file names the numbers that may change, and has each measurement with the load that gave it. The loads are run on the \
+profile again and again, with other numbers, until the model meets the measurements as well as it can; the fitted profile \
+goes to --out. Start from the built-in profile that is most like the drive. docs/guide/fit-a-drive.md explains the file, and \
+which measurement tells which number.
+
+The same program and files give the same fit. Exit code 0 even if some measurements are not met: the table says so.";
+
+pub(super) const EXAMPLES: &str = "Examples:
+  zonda drive fit tiny --to examples/fit/measurements.toml
+  zonda drive fit zn540 --to mine.toml --out my-drive.toml
+  zonda drive fit zn540 --to mine.toml --json | jq '.parameters[] | {key, after, uncertainty}'";
+
+/// Threads where the machine does not tell how many processors it has.
+const THREADS_DEFAULT: usize = 1;
+/// Uncertainty from which on a number is not settled at all.
+const UNSETTLED: f64 = 1.0;
+
+#[derive(Debug, Args)]
+pub(crate) struct FitArgs {
+    /// The profile to start from: a built-in one, or the path of a file that ends in .toml
+    #[arg(value_name = "PROFILE")]
+    profile: String,
+    /// What was measured; `-` for the standard input
+    #[arg(long, value_name = "MEASUREMENTS.toml")]
+    to: String,
+    /// Writes the fitted profile here; without it, none is written
+    #[arg(long, value_name = "FILE.toml")]
+    out: Option<PathBuf>,
+    /// Runs at a time; default one for each processor
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+    /// Gives up after so many tries; default 20 for each parameter and one more
+    #[arg(long, value_name = "N")]
+    tries: Option<NonZero<u32>>,
+    /// Prints one JSON object, and nothing else
+    #[arg(long)]
+    json: bool,
+    /// Shows no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Sheet<'a> {
+    profile: &'a str,
+    to: &'a str,
+    #[serde(flatten)]
+    report: &'a FitReport,
+    /// The text of the fitted profile.
+    fitted_profile: &'a str,
+}
+
+pub(super) fn run(args: &FitArgs) -> Result<(), Failure> {
+    let found = find_profile(&args.profile, &files::profile_reader("-"))
+        .map_err(|error| Failure::input(error.message, error.help.unwrap_or_default()))?;
+    found.parse().map_err(|error| Failure::in_experiment(&error, &args.profile, &found.text))?;
+    let text = files::read_text(&args.to)?;
+    let in_file = |error| Failure::in_file(&error, files::shown(&args.to), &text);
+    let plan = FitPlan::parse(&found.text, &text).map_err(in_file)?;
+    let tries_max = tries(args, &plan)?;
+    let mut bar = Progress::new(args.quiet);
+    let mut run = |tasks: &[Task], tried: Tried| {
+        bar.show(Some(f64::from(tried.tries) / f64::from(tried.tries_max)), || in_words(tried));
+        measure(tasks, args.threads)
+    };
+    let report = plan.fit(tries_max, &mut run).map_err(in_file)?;
+    bar.finish();
+    let fitted = plan.fitted_text(&report, &file_name(&args.to));
+    if let Some(out) = &args.out {
+        write(out, &fitted)?;
+    }
+    if args.json {
+        let (profile, to) = (args.profile.as_str(), args.to.as_str());
+        return print_json(&Sheet { profile, to, report: &report, fitted_profile: &fitted });
+    }
+    let mut shown = text_of(&report, Screen::of_stdout());
+    shown += &match &args.out {
+        Some(out) => format!("\nThe profile {} is in {}.\n", plan.fitted_name(), out.display()),
+        None => format!("\nNothing was written: --out {}.toml writes the fitted profile.\n", plan.fitted_name()),
+    };
+    print(&shown)
+}
+
+fn tries(args: &FitArgs, plan: &FitPlan) -> Result<u32, Failure> {
+    let Some(tries) = args.tries else { return Ok(plan.tries_default()) };
+    let least = plan.tries_min();
+    if tries.get() >= least {
+        return Ok(tries.get());
+    }
+    let parameters = units::counted(plan.parameter_count() as u64, "parameter");
+    Err(Failure::input(
+        format!("--tries {tries} is too few for {parameters}"),
+        format!("write {least} or more, or leave it out for {}", plan.tries_default()),
+    ))
+}
+
+fn in_words(tried: Tried) -> String {
+    let misfit = match (tried.misfit, tried.misfit_before) {
+        (Some(misfit), Some(before)) => format!(": misfit {misfit:.2} tolerances, {before:.2} at the start"),
+        _ => String::new(),
+    };
+    format!("try {} of at most {}{misfit}", tried.tries, tried.tries_max)
+}
+
+/// Runs the tasks on threads; what comes of it does not depend on how many.
+fn measure(tasks: &[Task], threads: Option<NonZero<usize>>) -> Vec<Measurement> {
+    let threads = threads.or_else(|| thread::available_parallelism().ok()).map_or(THREADS_DEFAULT, NonZero::get);
+    let next = AtomicUsize::new(0);
+    let measured: Mutex<Vec<Option<Measurement>>> = Mutex::new(vec![None; tasks.len()]);
+    thread::scope(|scope| {
+        for _ in 0..threads.min(tasks.len()) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(task) = tasks.get(index) else { break };
+                    let measurement = task.measure();
+                    measured.lock().expect("no thread panics with the lock")[index] = Some(measurement);
+                }
+            });
+        }
+    });
+    let measured = measured.into_inner().expect("no thread panicked");
+    measured.into_iter().map(|measurement| measurement.expect("every task was run")).collect()
+}
+
+/// What a file is called in the sources of a profile.
+fn file_name(path: &str) -> String {
+    let path = files::shown(path);
+    Path::new(path).file_name().map_or_else(|| path.to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let Some(name) = path.file_name() else {
+        return Err(Failure::input(format!("{} is not the name of a file", path.display()), "write one after --out"));
+    };
+    files::write(directory, &name.to_string_lossy(), text)
+}
+
+fn text_of(report: &FitReport, screen: Screen) -> String {
+    let mut text = format!("{}\n{}", screen.bold("Measurements"), measurements(&report.measurements, screen));
+    text += &format!("\n{}\n{}", screen.bold("Parameters"), parameters(&report.parameters, screen));
+    text.push('\n');
+    let met = report.measurements.iter().filter(|measurement| measurement.met).count();
+    text += &format!(
+        "{met} of {} met; misfit {:.2} tolerances, {:.2} before. {} tries, {}.\n",
+        units::counted(report.measurements.len() as u64, "measurement"),
+        report.misfit_after,
+        report.misfit_before,
+        report.tries,
+        units::counted(report.runs, "run"),
+    );
+    for warning in warnings(report) {
+        text += &screen.paragraph(&format!("warning: {warning}"), 0);
+    }
+    text
+}
+
+fn measurements(all: &[FittedMeasurement], screen: Screen) -> String {
+    let mut table =
+        Table::new(&["measurement", "unit", ">measured", ">before", ">after", ">error", ">in tolerances", "met"]);
+    for measurement in all {
+        table.row(&[
+            measurement.name.clone(),
+            measurement.unit.clone(),
+            number(measurement.measured),
+            number(measurement.before),
+            number(measurement.after),
+            format!("{:+.1}%", measurement.residual * 100.0),
+            format!("{:+.1}", measurement.residual_in_tolerances),
+            if measurement.met { "yes" } else { "NO" }.to_owned(),
+        ]);
+    }
+    table.render(screen, 2)
+}
+
+fn parameters(all: &[FittedParameter], screen: Screen) -> String {
+    let mut table = Table::new(&["parameter", ">before", ">after", ">+-", "range", "moves most, by 1%"]);
+    for parameter in all {
+        let effects = parameter.moves.iter().map(|effect| format!("{} {:+.2}%", effect.measurement, effect.elasticity));
+        table.row(&[
+            parameter.key.clone(),
+            parameter.before.clone(),
+            parameter.after.clone(),
+            match parameter.uncertainty {
+                Some(uncertainty) if uncertainty < UNSETTLED => units::percent(uncertainty),
+                _ => "?".to_owned(),
+            },
+            format!(
+                "{} to {}{}",
+                parameter.low,
+                parameter.high,
+                parameter.at_edge.map_or_else(String::new, |edge| format!(" (at its {edge} edge)"))
+            ),
+            if parameter.is_idle { "nothing".to_owned() } else { effects.collect::<Vec<_>>().join("\n") },
+        ]);
+    }
+    table.render(screen, 2)
+}
+
+/// What a user must know before he believes the numbers.
+fn warnings(report: &FitReport) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if report.is_cut_short {
+        warnings.push("the tries were used up before the search came to its end: allow more with --tries".to_owned());
+    }
+    for parameter in &report.parameters {
+        let key = &parameter.key;
+        if parameter.is_idle {
+            warnings.push(format!(
+                "no measurement depends on {key}: it is as it was. Measure something that it limits, or do not name it"
+            ));
+        } else if let Some(edge) = parameter.at_edge {
+            warnings.push(format!(
+                "{key} is at the {edge} edge of its range: widen the range, or look for what else explains the measurements"
+            ));
+        } else if parameter.uncertainty.is_none_or(|uncertainty| uncertainty >= UNSETTLED)
+            && !report.alike.iter().any(|pair| pair.keys.contains(key))
+        {
+            warnings.push(format!("the measurements do not settle {key}: others make up for any change of it"));
+        }
+    }
+    for pair in &report.alike {
+        let [one, other] = &pair.keys;
+        let how = if pair.is_opposite { "lowering" } else { "raising" };
+        warnings.push(format!(
+            "{one} and {other} cannot be told apart: to these measurements, raising one is like {how} the other. Fit one of \
+             them, or measure where they differ"
+        ));
+    }
+    for measurement in &report.measurements {
+        if !measurement.is_steady {
+            warnings.push(format!("\"{}\" saw no steady state: give its run a longer time", measurement.name));
+        }
+        if measurement.errors > 0 {
+            let errors = units::counted(measurement.errors, "command");
+            warnings.push(format!("{errors} failed in the model's runs of \"{}\"", measurement.name));
+        }
+    }
+    warnings
+}
+
+/// A number in four significant digits, without those that say nothing.
+fn number(value: f64) -> String {
+    let rounded: f64 = format!("{value:.3e}").parse().expect("what was written as a number can be read");
+    rounded.to_string()
+}

@@ -1,0 +1,64 @@
+//! What stands in a file of measurements, as serde fills it. `docs/guide/fit-a-drive.md` is the reference.
+
+use serde::Deserialize;
+use toml::{Table, Value};
+use zonda_config::Spanned;
+
+use super::limits::{SEEDS_DEFAULT, TOLERANCE_DEFAULT};
+use crate::spec::Terms;
+
+/// The whole file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileSpec {
+    pub(super) fit: FitSpec,
+    #[serde(default)]
+    pub(super) measurement: Vec<MeasurementSpec>,
+}
+
+/// `[fit]`: what may change, and how often each measurement is run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FitSpec {
+    #[serde(default = "seeds_default")]
+    pub(super) seeds: Spanned<u32>,
+    pub(super) parameters: Spanned<Vec<ParameterSpec>>,
+}
+
+/// A number of the profile that may change, and within which bounds.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ParameterSpec {
+    pub(super) key: Spanned<String>,
+    pub(super) low: Option<Spanned<Value>>,
+    pub(super) high: Option<Spanned<Value>>,
+}
+
+/// `[[measurement]]`: a number of the real drive, and the load that gave it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MeasurementSpec {
+    pub(super) name: Spanned<String>,
+    pub(super) value: Spanned<f64>,
+    pub(super) unit: Spanned<String>,
+    pub(super) of: Spanned<Terms>,
+    pub(super) over: Option<Spanned<Terms>>,
+    /// Relative uncertainty.
+    #[serde(default = "tolerance_default")]
+    pub(super) tolerance: Spanned<f64>,
+    #[serde(default)]
+    pub(super) run: Table,
+    #[serde(default)]
+    pub(super) job: Vec<Table>,
+    /// Keys of the profile that this load needs to be otherwise.
+    #[serde(default)]
+    pub(super) drive_set: Table,
+}
+
+fn seeds_default() -> Spanned<u32> {
+    zonda_config::unplaced(SEEDS_DEFAULT)
+}
+
+fn tolerance_default() -> Spanned<f64> {
+    zonda_config::unplaced(TOLERANCE_DEFAULT)
+}
