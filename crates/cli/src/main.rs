@@ -9,6 +9,7 @@ mod errors;
 mod figures;
 mod files;
 mod output;
+mod parallel;
 mod progress;
 mod report;
 mod results;

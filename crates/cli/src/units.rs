@@ -31,6 +31,12 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
+/// A number in four significant digits, without those that say nothing: `0.543`, `64.2`, `2278`.
+pub(crate) fn significant(value: f64) -> String {
+    let rounded: f64 = format!("{value:.3e}").parse().expect("what was written as a number can be read");
+    rounded.to_string()
+}
+
 /// A count with a comma between thousands.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -73,6 +79,12 @@ mod tests {
     fn counts_are_grouped_by_thousands() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!((counted(1, "zone"), counted(0, "zone")), ("1 zone".to_owned(), "0 zones".to_owned()));
+    }
+
+    #[test]
+    fn four_digits_are_significant_and_zeros_at_the_end_are_not() {
+        let shown = [0.543_04, 64.18, 2.0, 2_278.4, 12_345.0, 0.0].map(significant);
+        assert_eq!(shown, ["0.543", "64.18", "2", "2278", "12350", "0"]);
     }
 
     #[test]

@@ -23,12 +23,12 @@ pub struct Row {
     pub tolerance: f64,
     /// Whether it is.
     pub met: bool,
-    /// Whether a number of the drive's profile was fitted to this result or derived from it; else it is a prediction.
+    /// Whether a number of the drive's profile was fitted to this result or derived from it, or a number of the load chosen
+    /// near it; else it is a prediction. Which of these, [`Row::basis`] tells.
     pub fitted: bool,
     /// Why it is not met; empty if it is.
     pub note: String,
-    /// Which of the two, or that it is a prediction.
-    #[serde(skip)]
+    /// Which of these, or that it is a prediction.
     pub basis: Basis,
     /// In words.
     #[serde(skip)]
@@ -49,7 +49,8 @@ impl Row {
         let ours = spread.map(|estimate| estimate.mean);
         let error = ours.map(|ours| (ours - plan.published) / plan.published);
         let met = error.is_some_and(|error| error.abs() <= plan.tolerance);
-        let basis = experiment.basis(&plan.id);
+        let chosen = if plan.load_chosen { Basis::Chosen } else { Basis::Predicted };
+        let basis = experiment.basis(&plan.id).max(chosen);
         let note = match (met, ours) {
             (true, _) => String::new(),
             (false, None) => "the runs came to nothing".to_owned(),

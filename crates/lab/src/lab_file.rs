@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
 use zonda_config::{ConfigError, Spanned, did_you_mean_help, parse_with};
 use zonda_ssd::profile::SourceKind;
 use zonda_stack::StackError;
@@ -158,10 +159,13 @@ impl LabExperiment {
 }
 
 /// Whether the numbers of a drive rest on a result, so that meeting it proves little.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Basis {
     /// None does: the model predicts it.
     Predicted,
+    /// None does, but a number of the load that nobody published was chosen near it.
+    Chosen,
     /// A number was computed from it, without running the model.
     Derived,
     /// A number was chosen by running the model until it met it.
@@ -174,6 +178,7 @@ impl Basis {
     pub fn name(self) -> &'static str {
         match self {
             Basis::Predicted => "predicted",
+            Basis::Chosen => "load chosen",
             Basis::Derived => "derived",
             Basis::Fitted => "fitted",
         }
@@ -196,6 +201,10 @@ impl XAxis {
                 return Err(error.help("write numbers; names need scale = \"names\""));
             };
             values.push(number);
+        }
+        if let Some(twice) = (1..values.len()).find(|place| values[..*place].contains(&values[*place])) {
+            let error = ConfigError::at(&spec.values[twice], "this value of x is there twice");
+            return Err(error.help("leave it there once: each point is run with several seeds anyway"));
         }
         if values.is_empty() {
             return Err(ConfigError::new("[x] has no values").help("write values = [1, 2, 4], say"));

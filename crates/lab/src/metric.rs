@@ -156,7 +156,7 @@ impl Metric {
         })
     }
 
-    /// Its value in a run; `None` where a job did not run, or completed nothing that has a latency.
+    /// Its value in a run; `None` where a job did not run, or completed nothing of the kind while it was measured.
     #[must_use]
     pub fn value(&self, result: &ExperimentResult) -> Option<f64> {
         let of = sum(&self.of, result)?;
@@ -178,7 +178,7 @@ impl Source {
         match self {
             Source::Drive(figure) => Some(figure.value(result)),
             Source::Job { job, kind, figure } if job == "*" => {
-                result.run.jobs.iter().map(|job| figure.of_job(job, *kind)).sum()
+                result.run.jobs.iter().filter_map(|job| figure.of_job(job, *kind)).reduce(|sum, value| sum + value)
             }
             Source::Job { job, kind, figure } => {
                 figure.of_job(result.run.jobs.iter().find(|candidate| candidate.name == *job)?, *kind)
@@ -219,7 +219,8 @@ impl Figure {
         }
         let kinds: Vec<&KindResult> =
             job.kinds.iter().filter(|figures| kind.is_none_or(|kind| kind == figures.kind)).collect();
-        let added = |of: fn(&KindResult) -> f64| Some(kinds.iter().map(|figures| of(figures)).sum());
+        let added =
+            |of: fn(&KindResult) -> f64| kinds.iter().map(|figures| of(figures)).reduce(|sum, value| sum + value);
         // The latency of several kinds together is not kept.
         let latency = || match kinds[..] {
             [figures] => Some(figures.latency),

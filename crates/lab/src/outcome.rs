@@ -88,8 +88,9 @@ fn taken(take: TakeSpec, curve: &[f64], experiment: &LabExperiment) -> Option<f6
         TakeSpec::Min => curve.iter().copied().reduce(f64::min)?,
         TakeSpec::Mean => curve.iter().sum::<f64>() / curve.len() as f64,
         TakeSpec::Saturates(share) => {
-            let first = curve.iter().position(|value| *value >= share * most)?;
-            experiment.x.as_ref()?.values[first]
+            let x = &experiment.x.as_ref()?.values;
+            let reached = x.iter().zip(curve).filter(|(_, value)| **value >= share * most);
+            reached.map(|(x, _)| *x).min_by(f64::total_cmp)?
         }
     };
     taken.is_finite().then_some(taken)

@@ -59,6 +59,8 @@ pub struct ResultPlan {
     pub tolerance: f64,
     /// What it is about.
     pub kind: KindSpec,
+    /// Whether a number of the load that nobody published was chosen near this result.
+    pub load_chosen: bool,
     /// Why it is not met, if it is not.
     pub miss: Option<String>,
     pub(crate) of: Selector,
@@ -133,6 +135,15 @@ impl PublishedCurve {
                 let message = format!("{} is no value of x", notation(at));
                 return Err(ConfigError::at(&spec.points, message));
             };
+            if let Some(x) = parts.x
+                && !x.reaches(number)
+            {
+                let message = format!("{} is beyond the values of x", notation(at));
+                return Err(ConfigError::at(&spec.points, message).help(format!("they are {}", x.labels.join(", "))));
+            }
+            if !value.is_finite() {
+                return Err(ConfigError::at(&spec.points, format!("{value} cannot be drawn")));
+            }
             points.push((number, *value));
         }
         Ok(PublishedCurve { metric, series, points })
@@ -145,7 +156,10 @@ impl ResultPlan {
         if !(spec.published.is_finite() && spec.published != 0.0 && spec.tolerance.is_finite() && spec.tolerance >= 0.0)
         {
             let error = ConfigError::at(place, format!("{}: no error can be told from these numbers", spec.id));
-            return Err(error.help("published must not be zero, and tolerance not negative"));
+            return Err(error.help("write a published number that is not zero, and a tolerance that is not negative"));
+        }
+        if spec.id.trim().is_empty() {
+            return Err(ConfigError::at(place, "this result has no id").help("write id = \"a-word-for-it\""));
         }
         let of = Selector::new(&spec.of, parts)?;
         let over = spec.over.as_ref().map(|over| Selector::new(over, parts)).transpose()?;
@@ -162,6 +176,8 @@ impl ResultPlan {
                  \"over\", or beside them for their ratio point by point",
             ));
         }
+        let take = spec.take.as_ref().map(|take| *take.get_ref());
+        check_unit(place, &of, take, parts)?;
         Ok(ResultPlan {
             id: spec.id.clone(),
             title: spec.title.clone(),
@@ -169,10 +185,11 @@ impl ResultPlan {
             published: spec.published,
             tolerance: spec.tolerance,
             kind: spec.kind,
+            load_chosen: spec.load_chosen,
             miss: spec.miss.clone(),
             of,
             over,
-            take: spec.take.as_ref().map(|take| *take.get_ref()),
+            take,
         })
     }
 }
@@ -200,6 +217,34 @@ impl Selector {
         };
         Ok(Selector { metric, series, reduce })
     }
+}
+
+/// A result is in the unit of what it is made of: that of the metric, that of x where it is a value of x, none if it is a
+/// ratio.
+fn check_unit(
+    place: &Spanned<ResultSpec>,
+    of: &Selector,
+    take: Option<TakeSpec>,
+    parts: Parts<'_>,
+) -> Result<(), ConfigError> {
+    const NONE: [&str; 4] = ["", "ratio", "fraction", "times"];
+    let unit = place.get_ref().unit.as_str();
+    let is_place = [take, if let Reduce::Take(take) = of.reduce { Some(take) } else { None }]
+        .iter()
+        .any(|take| matches!(take, Some(TakeSpec::Saturates(_))));
+    let expected = match (is_place, &place.get_ref().over) {
+        (true, _) => parts.x.map_or("", |x| x.unit.as_str()),
+        (false, Some(_)) => "ratio",
+        (false, None) => parts.metrics[of.metric].unit.as_str(),
+    };
+    // What x counts may be said more exactly.
+    let fits =
+        unit == expected || (NONE.contains(&unit) && NONE.contains(&expected)) || (is_place && expected.is_empty());
+    if fits {
+        return Ok(());
+    }
+    let message = format!("{} is in \"{unit}\", and what it is made of in \"{expected}\"", place.get_ref().id);
+    Err(ConfigError::at(place, message).help("give both the same unit"))
 }
 
 impl Parts<'_> {
@@ -232,6 +277,13 @@ impl Parts<'_> {
 }
 
 impl XAxis {
+    /// Whether a number is between the least and the greatest value.
+    fn reaches(&self, number: f64) -> bool {
+        let least = self.values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        (least..=most).contains(&number)
+    }
+
     /// The place of a value.
     pub(crate) fn place(&self, value: &Value) -> Option<usize> {
         let label = notation(value);

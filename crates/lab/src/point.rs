@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 use zonda_config::TimeSpan;
 use zonda_stack::{Experiment, ExperimentResult, StackError};
+use zonda_workload::JobResult;
 
 use crate::expand::RawPoint;
 use crate::limits::{PILOT_SAMPLES, STRETCH_MAX};
@@ -37,6 +38,8 @@ pub struct Measurement {
     pub is_steady: bool,
     /// Commands that failed, in all runs.
     pub errors: u64,
+    /// The job that gave up or failed altogether in a run, with what it says.
+    pub failure: Option<String>,
 }
 
 impl Point {
@@ -104,12 +107,13 @@ impl Point {
         (warm_up_ns, time_ns, is_steady): (u64, u64, bool),
     ) -> Measurement {
         let mut values: Vec<Option<Vec<f64>>> = vec![Some(Vec::with_capacity(seeds as usize)); metrics.len()];
-        let mut errors = 0;
+        let (mut errors, mut failure) = (0, None);
         let mut experiment = experiment;
         for seed in 1..=u64::from(seeds) {
             experiment = experiment.with_seed(seed);
             let result: ExperimentResult = experiment.run(&mut |_| {});
-            errors += result.run.jobs.iter().map(|job| job.error_count()).sum::<u64>();
+            errors += result.run.jobs.iter().map(JobResult::error_count).sum::<u64>();
+            failure = failure.or_else(|| result.run.jobs.iter().find(|job| job.has_failed()).map(in_words));
             for (metric, values) in metrics.iter().zip(&mut values) {
                 match metric.value(&result) {
                     Some(value) => values.iter_mut().for_each(|values| values.push(value)),
@@ -117,7 +121,7 @@ impl Point {
                 }
             }
         }
-        Measurement { values, warm_up_ns, time_ns, is_steady, errors }
+        Measurement { values, warm_up_ns, time_ns, is_steady, errors, failure }
     }
 
     /// The same run of another length.
@@ -134,6 +138,12 @@ impl Point {
         };
         Experiment::parse(&text, &read).expect("only times differ from what was checked")
     }
+}
+
+/// Why a job failed.
+fn in_words(job: &JobResult) -> String {
+    let failed = job.errors.iter().map(|error| format!("{} {} failed with: {}", error.count, error.kind, error.status));
+    format!("job {}: {}", job.name, failed.collect::<Vec<_>>().join("; "))
 }
 
 impl Measurement {

@@ -165,6 +165,9 @@ pub(crate) struct ResultSpec {
     pub(crate) over: Option<Spanned<SelectorSpec>>,
     /// With two curves: how their ratio, taken point by point, becomes one number.
     pub(crate) take: Option<Spanned<TakeSpec>>,
+    /// Whether a number of the load that the paper does not give was chosen near this result.
+    #[serde(default)]
+    pub(crate) load_chosen: bool,
     /// Why it is not met.
     pub(crate) miss: Option<String>,
 }

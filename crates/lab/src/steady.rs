@@ -27,12 +27,16 @@ pub enum WarmUp {
     NotSeen,
 }
 
-/// Applies the rule to the series of a run, from the start of its last job on.
+/// Applies the rule to the series of a run, from the start of its last job to the first end of a job after that: so each
+/// job has something left to be measured.
 #[must_use]
 pub(crate) fn warm_up(run: &RunResult) -> WarmUp {
     let begin_ns = run.jobs.iter().map(|job| job.started_ns).max().unwrap_or(0);
+    let ends_ns = run.jobs.iter().map(|job| job.ended_ns).filter(|ended_ns| *ended_ns > begin_ns);
+    let end_ns = ends_ns.min().unwrap_or(begin_ns);
     let first = run.series.iter().position(|sample| sample.start_ns >= begin_ns).unwrap_or(run.series.len());
-    let samples = &run.series[first..];
+    let count = run.series[first..].iter().take_while(|sample| sample.start_ns < end_ns).count();
+    let samples = &run.series[first..first + count];
     let operations = |sample: &Sample| {
         sample.jobs.iter().map(|job| job.operations).sum::<u64>() as f64 / sample.length_ns.max(1) as f64
     };

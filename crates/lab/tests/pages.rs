@@ -94,6 +94,7 @@ fn small(id: &str) -> (LabExperiment, Outcome) {
         time_ns: 5_000_000,
         is_steady: place != 5,
         errors: if place == 4 { 3 } else { 0 },
+        failure: None,
     };
     let measurements = rates.into_iter().enumerate().map(measurement).collect();
     (experiment, Outcome { measurements })
@@ -114,6 +115,7 @@ fn everything() -> Vec<(LabExperiment, Outcome)> {
             time_ns: 1_000_000,
             is_steady: place % 7 != 5,
             errors: (place % 13 == 4).into(),
+            failure: None,
         };
         let measurements = (0..experiment.points.len()).map(measurement).collect();
         (experiment, Outcome { measurements })

@@ -106,6 +106,12 @@ impl Parameter {
     }
 
     fn check_bounds(&self, spec: &ParameterSpec) -> Result<(), ConfigError> {
+        if self.low >= self.high {
+            let place = spec.high.as_ref().or(spec.low.as_ref());
+            let error = ConfigError::new(format!("\"{}\" has no room between low and high", self.key));
+            let error = error.within(place.map_or_else(|| spec.key.span(), Spanned::span));
+            return Err(error.help("make low smaller than high"));
+        }
         let outside = [(&spec.low, self.start < self.low), (&spec.high, self.start > self.high)];
         for (bound, is_outside) in outside {
             if let (Some(bound), true) = (bound, is_outside) {
@@ -114,12 +120,6 @@ impl Parameter {
                     ConfigError::at(bound, message).help("widen the range, or change the number in the profile")
                 );
             }
-        }
-        if self.low >= self.high {
-            let place = spec.high.as_ref().or(spec.low.as_ref());
-            let error = ConfigError::new(format!("\"{}\" has no room between low and high", self.key));
-            let error = error.within(place.map_or_else(|| spec.key.span(), Spanned::span));
-            return Err(error.help("make low smaller than high"));
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ pub(super) fn html(site: &Site<'_>) -> String {
     let mut main = format!(
         "<header>\n<p class=\"kind\">zonda lab</p>\n<h1>{TITLE}</h1>\n\
          <p class=\"lead\">Others have measured zoned SSDs and published numbers; here the same loads run on models of these \
-         drives, and every number that comes out is held against the published one.</p>\n</header>\n{}{}",
+         drives, and what comes out is held against what was published.</p>\n</header>\n{}{}",
         cards(site, &device),
         unmeasured(site),
     );
@@ -74,6 +74,7 @@ fn cards(site: &Site<'_>, device: &[Found<'_>]) -> String {
         "<dl class=\"cards\">\n".to_owned(),
         card("Device results met", &met_of(None), "within the error that is allowed for each"),
         card("Predicted, met", &met_of(Some(Basis::Predicted)), "no number of the model rests on them"),
+        card("Load chosen, met", &met_of(Some(Basis::Chosen)), "a number of the load was chosen near them"),
         card("Derived, met", &met_of(Some(Basis::Derived)), "a number of the model was computed from them"),
         card("Fitted, met", &met_of(Some(Basis::Fitted)), "a number of the model was chosen to meet them"),
         card("Experiments", &count(of_papers.len() as u64), &places),
@@ -126,7 +127,11 @@ fn paper_item(site: &Site<'_>, group: &Group) -> Option<String> {
 fn own_item(site: &Site<'_>, group: &Group) -> String {
     let items = site.of(group).map(|entry| {
         let (address, title) = (link(&entry.page), escape(&entry.experiment.title));
-        format!("<li><h3><a href=\"{address}\">{title}</a></h3>\n<p class=\"score\">{}</p></li>\n", paper::score(entry))
+        let file = escape(&format!("{}.toml", entry.experiment.id));
+        format!(
+            "<li><h3><a href=\"{address}\">{title}</a></h3>\n<p class=\"score\">{file}: {}</p></li>\n",
+            paper::score(entry)
+        )
     });
     items.collect()
 }

@@ -143,6 +143,10 @@ fn legend(device: &[Found<'_>], beyond: usize) -> String {
     let meaning = [
         (Basis::Predicted, "No number of the drive's model rests on this result: the model predicts it."),
         (
+            Basis::Chosen,
+            "No number of the drive's model rests on it, but one of the load, which the paper does not give, was chosen near it.",
+        ),
+        (
             Basis::Derived,
             "A number of the drive's model was computed from this result. The model was not run for that.",
         ),

@@ -84,8 +84,18 @@ pub(super) fn verdict(met: bool) -> &'static str {
 
 /// The corners of the marker of each basis, in a unit of which it is about two wide, as an SVG element.
 pub(super) fn marker(basis: Basis, x: f64, y: f64, radius: f64) -> String {
-    let class = basis.name();
+    let class = match basis {
+        Basis::Chosen => "chosen",
+        basis => basis.name(),
+    };
     match basis {
+        Basis::Chosen => {
+            let half = radius * 1.2;
+            let (left, right, top, bottom) = (x - half, x + half, y - half, y + half);
+            format!(
+                "<path class=\"{class}\" d=\"M{x:.1} {top:.1}L{right:.1} {y:.1}L{x:.1} {bottom:.1}L{left:.1} {y:.1}Z\"/>"
+            )
+        }
         Basis::Predicted => format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\"/>"),
         Basis::Derived => {
             let half = radius * 0.86;

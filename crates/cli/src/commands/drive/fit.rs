@@ -2,18 +2,15 @@
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use clap::Args;
 use serde::Serialize;
-use zonda_lab::Measurement;
 use zonda_lab::fit::{FitPlan, FitReport, FittedMeasurement, FittedParameter, Progress as Tried, Task};
 use zonda_stack::find_profile;
 
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
+use crate::parallel::in_parallel;
 use crate::progress::Progress;
 use crate::table::Table;
 use crate::{files, units};
@@ -32,8 +29,6 @@ pub(super) const EXAMPLES: &str = "Examples:
   zonda drive fit zn540 --to mine.toml --out my-drive.toml
   zonda drive fit zn540 --to mine.toml --json | jq '.parameters[] | {key, after, uncertainty}'";
 
-/// Threads where the machine does not tell how many processors it has.
-const THREADS_DEFAULT: usize = 1;
 /// Uncertainty from which on a number is not settled at all.
 const UNSETTLED: f64 = 1.0;
 
@@ -81,10 +76,13 @@ pub(super) fn run(args: &FitArgs) -> Result<(), Failure> {
     let in_file = |error| Failure::in_file(&error, files::shown(&args.to), &text);
     let plan = FitPlan::parse(&found.text, &text).map_err(in_file)?;
     let tries_max = tries(args, &plan)?;
+    if let Some(out) = &args.out {
+        is_free(out)?;
+    }
     let mut bar = Progress::new(args.quiet);
     let mut run = |tasks: &[Task], tried: Tried| {
         bar.show(Some(f64::from(tried.tries) / f64::from(tried.tries_max)), || in_words(tried));
-        measure(tasks, args.threads)
+        in_parallel(tasks, args.threads, Task::measure, |_, _| {})
     };
     let report = plan.fit(tries_max, &mut run).map_err(in_file)?;
     bar.finish();
@@ -102,6 +100,27 @@ pub(super) fn run(args: &FitArgs) -> Result<(), Failure> {
         None => format!("\nNothing was written: --out {}.toml writes the fitted profile.\n", plan.fitted_name()),
     };
     print(&shown)
+}
+
+/// What a person has written is not written over; that is told before the fit, not after.
+fn is_free(out: &Path) -> Result<(), Failure> {
+    let shown = out.display();
+    if out.extension().is_none_or(|extension| extension != "toml") {
+        return Err(Failure::input(format!("{shown} is not the name of a profile"), "write a name that ends in .toml"));
+    }
+    if out.exists() {
+        return Err(Failure::input(
+            format!("{shown} is there already"),
+            "write another name after --out, or remove it",
+        ));
+    }
+    match out.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() && !directory.is_dir() => {
+            let message = format!("there is no directory {}", directory.display());
+            Err(Failure::input(message, "make it, or write another name after --out"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn tries(args: &FitArgs, plan: &FitPlan) -> Result<u32, Failure> {
@@ -123,27 +142,6 @@ fn in_words(tried: Tried) -> String {
         _ => String::new(),
     };
     format!("try {} of at most {}{misfit}", tried.tries, tried.tries_max)
-}
-
-/// Runs the tasks on threads; what comes of it does not depend on how many.
-fn measure(tasks: &[Task], threads: Option<NonZero<usize>>) -> Vec<Measurement> {
-    let threads = threads.or_else(|| thread::available_parallelism().ok()).map_or(THREADS_DEFAULT, NonZero::get);
-    let next = AtomicUsize::new(0);
-    let measured: Mutex<Vec<Option<Measurement>>> = Mutex::new(vec![None; tasks.len()]);
-    thread::scope(|scope| {
-        for _ in 0..threads.min(tasks.len()) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(task) = tasks.get(index) else { break };
-                    let measurement = task.measure();
-                    measured.lock().expect("no thread panics with the lock")[index] = Some(measurement);
-                }
-            });
-        }
-    });
-    let measured = measured.into_inner().expect("no thread panicked");
-    measured.into_iter().map(|measurement| measurement.expect("every task was run")).collect()
 }
 
 /// What a file is called in the sources of a profile.
@@ -186,9 +184,9 @@ fn measurements(all: &[FittedMeasurement], screen: Screen) -> String {
         table.row(&[
             measurement.name.clone(),
             measurement.unit.clone(),
-            number(measurement.measured),
-            number(measurement.before),
-            number(measurement.after),
+            units::significant(measurement.measured),
+            units::significant(measurement.before),
+            units::significant(measurement.after),
             format!("{:+.1}%", measurement.residual * 100.0),
             format!("{:+.1}", measurement.residual_in_tolerances),
             if measurement.met { "yes" } else { "NO" }.to_owned(),
@@ -261,10 +259,4 @@ fn warnings(report: &FitReport) -> Vec<String> {
         }
     }
     warnings
-}
-
-/// A number in four significant digits, without those that say nothing.
-fn number(value: f64) -> String {
-    let rounded: f64 = format!("{value:.3e}").parse().expect("what was written as a number can be read");
-    rounded.to_string()
 }

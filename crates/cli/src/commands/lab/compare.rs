@@ -6,6 +6,7 @@ use super::{CompareArgs, pick};
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::table::Table;
+use crate::units::significant;
 
 pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let experiments = if args.what.is_empty() { pick::all() } else { pick::picked(&args.what)? };
@@ -28,8 +29,8 @@ pub(super) fn table(rows: &[Row], screen: Screen) -> String {
         table.row(&[
             row.id.clone(),
             row.unit.clone(),
-            number(row.published),
-            row.ours.map_or_else(|| "-".to_owned(), number),
+            significant(row.published),
+            row.ours.map_or_else(|| "-".to_owned(), significant),
             row.error.map_or_else(|| "-".to_owned(), |error| format!("{:+.1}%", error * 100.0)),
             format!("{:.0}%", row.tolerance * 100.0),
             if row.met { "yes" } else { "NO" }.to_owned(),
@@ -60,14 +61,4 @@ pub(super) fn summary(rows: &[Row]) -> String {
         }
     }
     format!("{}\n", parts.join("; "))
-}
-
-/// A number in four significant digits, without those that say nothing.
-pub(super) fn number(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return value.to_string();
-    }
-    let decimals = (3 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
-    let text = format!("{value:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }

@@ -49,7 +49,7 @@ pub(crate) enum LabCommand {
     Compare(CompareArgs),
     /// Prints the file of an experiment, to be copied and changed
     Show {
-        /// The experiment
+        /// The experiment, or a published result
         #[arg(value_name = "ID")]
         id: String,
     },

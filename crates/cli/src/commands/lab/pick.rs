@@ -29,8 +29,14 @@ pub(super) fn picked(words: &[String]) -> Result<Vec<LabExperiment>, Failure> {
     let mut picked: Vec<LabExperiment> = Vec::new();
     for word in words {
         for experiment in named(word)? {
-            if !picked.iter().any(|earlier| earlier.id == experiment.id) {
-                picked.push(experiment);
+            match picked.iter().find(|earlier| earlier.id == experiment.id) {
+                None => picked.push(experiment),
+                Some(earlier) if earlier.text == experiment.text => {}
+                Some(_) => {
+                    let message = format!("two files are called {}.toml", experiment.id);
+                    let help = "give one of them another name: their measurements would be in one place";
+                    return Err(Failure::input(message, help));
+                }
             }
         }
     }
@@ -76,7 +82,7 @@ fn from_file(path: &str) -> Result<LabExperiment, Failure> {
     LabExperiment::parse(&id, &text, &files::profile_reader(path)).map_err(|error| match error {
         LabError::File(error) => Failure::in_file(&error, path, &text),
         LabError::Point { point, error } => {
-            let shown = format!("{path}, {point}");
+            let shown = format!("{path} as a job file at {point}");
             Failure::in_experiment(&error.error, &shown, &error.text)
         }
     })

@@ -22,7 +22,8 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let rows: Vec<Row> = pairs.flat_map(|(experiment, outcome)| Row::all(experiment, outcome)).collect();
     measured.write_pages(&args.how.out)?;
     if args.json {
-        return print_json(&rows);
+        print_json(&rows)?;
+        return if failures(&measured).is_empty() { Ok(()) } else { Err(Failure::Run) };
     }
     let screen = Screen::of_stdout();
     let mut text = String::new();
@@ -34,6 +35,10 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     if !rows.is_empty() {
         text += &format!("{}\n{}", compare::table(&rows, screen), compare::summary(&rows));
     }
+    let failures = failures(&measured);
+    for failure in &failures {
+        text += &screen.paragraph(&format!("Failed: {failure}"), 0);
+    }
     text += &format!(
         "{} in {seconds:.1} s{}\nLook at {}\n",
         units::counted(measured.experiments.len() as u64, "experiment"),
@@ -43,7 +48,20 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         },
         args.how.out.join("index.html").display(),
     );
-    print(&text)
+    print(&text)?;
+    if failures.is_empty() { Ok(()) } else { Err(Failure::Run) }
+}
+
+/// Points at which a job failed, the first of each experiment.
+fn failures(measured: &pick::Measured) -> Vec<String> {
+    let pairs = measured.experiments.iter().zip(&measured.outcomes);
+    let first = pairs.filter_map(|(experiment, outcome)| {
+        let failures = || outcome.measurements.iter().filter_map(|measurement| measurement.failure.as_ref());
+        let first = failures().next()?;
+        let (points, all) = (failures().count(), experiment.points.len());
+        Some(format!("{} at {points} of its {all} points; at the first, {first}", experiment.id))
+    });
+    first.collect()
 }
 
 /// What was measured at each point.
@@ -76,7 +94,7 @@ fn points(experiment: &LabExperiment, outcome: &Outcome, screen: Screen) -> Stri
         let mut spread: f64 = 0.0;
         for metric in 0..experiment.metrics.len() {
             let estimate = measurement.estimate(metric);
-            cells.push(estimate.map_or_else(|| "-".to_owned(), |estimate| compare::number(estimate.mean)));
+            cells.push(estimate.map_or_else(|| "-".to_owned(), |estimate| units::significant(estimate.mean)));
             if let Some(estimate) = estimate.filter(|estimate| estimate.mean != 0.0) {
                 spread = spread.max((estimate.high - estimate.low) / estimate.mean.abs());
             }

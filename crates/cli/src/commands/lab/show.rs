@@ -65,8 +65,13 @@ pub(super) fn list(json: bool) -> Result<(), Failure> {
 }
 
 pub(super) fn file(id: &str) -> Result<(), Failure> {
-    match builtin_text(id) {
-        Some(text) => print(text),
+    if let Some(text) = builtin_text(id) {
+        return print(text);
+    }
+    // The id of a published result stands for the experiment that it is of.
+    let of_result = pick::all().into_iter().find(|experiment| experiment.results.iter().any(|result| result.id == id));
+    match of_result {
+        Some(experiment) => print(&experiment.text),
         None => Err(Failure::input(format!("there is no experiment \"{id}\""), pick::nearest_id(id))),
     }
 }
