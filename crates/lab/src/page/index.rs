@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use zonda_plot::text::{count, counted, escape, list};
+use zonda_plot::text::{count, counted, escape};
 
 use super::entry::{Entry, Found, Group, Site};
 use super::names::link;
@@ -67,9 +67,12 @@ fn cards(site: &Site<'_>, device: &[Found<'_>]) -> String {
     let runs: usize =
         of_papers.iter().map(|entry| entry.experiment.points.len() * entry.experiment.seeds as usize).sum();
     let drives: BTreeSet<&str> = of_papers.iter().flat_map(|entry| entry.experiment.profiles()).collect();
-    let names: Vec<String> = drives.iter().map(|name| escape(name)).collect();
-    let places =
-        format!("{} of load and drive, {} in all", counted(points as u64, "point"), counted(runs as u64, "run"));
+    let places = format!(
+        "on {}; {} of load and drive, {} in all",
+        counted(drives.len() as u64, "drive"),
+        counted(points as u64, "point"),
+        counted(runs as u64, "run")
+    );
     [
         "<dl class=\"cards\">\n".to_owned(),
         card("Device results met", &met_of(None), "within the error that is allowed for each"),
@@ -78,7 +81,6 @@ fn cards(site: &Site<'_>, device: &[Found<'_>]) -> String {
         card("Derived, met", &met_of(Some(Basis::Derived)), "a number of the model was computed from them"),
         card("Fitted, met", &met_of(Some(Basis::Fitted)), "a number of the model was chosen to meet them"),
         card("Experiments", &count(of_papers.len() as u64), &places),
-        card("Drives", &count(drives.len() as u64), &list(&names)),
         "</dl>\n".to_owned(),
     ]
     .concat()
