@@ -114,8 +114,8 @@ fn stripes_are_held_against_the_drive_and_the_request() {
         "write a smaller block_size, or use more zones",
     );
     assert_eq!(
-        mistake(&job("operation = \"read\"\nblock_size = \"2 MiB\"\nstripe = \"4 KiB\"")).0,
-        "this splits a request into 512 commands"
+        mistake(&job("operation = \"read\"\nblock_size = \"4 MiB\"\nstripe = \"4 KiB\"")).0,
+        "this splits a request into 1024 commands"
     );
     assert_eq!(
         mistake(&job("operation = \"read\"\nblock_size = \"8 KiB\"\nstripe = \"4 KiB\"\nzone_order = \"random\"")).1,
