@@ -1,5 +1,6 @@
 //! Numbers for people.
 
+pub(crate) use zonda_plot::text::{count, counted, significant};
 use zonda_zoned::Duration;
 
 /// Bytes in three significant digits: `412 B`, `4.00 KiB`, `1.05 GiB`.
@@ -31,25 +32,6 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
-/// A number in four significant digits, without those that say nothing: `0.543`, `64.2`, `2278`.
-pub(crate) fn significant(value: f64) -> String {
-    let rounded: f64 = format!("{value:.3e}").parse().expect("what was written as a number can be read");
-    rounded.to_string()
-}
-
-/// A count with a comma between thousands.
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
 /// A share in percent.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
@@ -58,11 +40,6 @@ pub(crate) fn percent(share: f64) -> String {
 /// Nanoseconds as a time.
 pub(crate) fn time(nanoseconds: u64) -> String {
     Duration(nanoseconds).to_string()
-}
-
-/// A count and its noun: `1 zone`, `2 zones`.
-pub(crate) fn counted(number: u64, noun: &str) -> String {
-    format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -79,12 +56,6 @@ mod tests {
     fn counts_are_grouped_by_thousands() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!((counted(1, "zone"), counted(0, "zone")), ("1 zone".to_owned(), "0 zones".to_owned()));
-    }
-
-    #[test]
-    fn four_digits_are_significant_and_zeros_at_the_end_are_not() {
-        let shown = [0.543_04, 64.18, 2.0, 2_278.4, 12_346.0, 0.0].map(significant);
-        assert_eq!(shown, ["0.543", "64.18", "2", "2278", "12350", "0"]);
     }
 
     #[test]

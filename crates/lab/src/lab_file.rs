@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use zonda_config::{ConfigError, Spanned, did_you_mean_help, parse_with};
 use zonda_ssd::profile::SourceKind;
-use zonda_stack::StackError;
 
 use crate::expand::{expand, notation};
-use crate::limits::{METRICS_MAX, POINTS_MAX, SEEDS_MAX};
+use crate::limits::{METRICS_MAX, POINTS_MAX};
 use crate::plan::{PlotPlan, PublishedCurve, ResultPlan};
 use crate::point::{Point, PointError};
-use crate::spec::{ContradictionSpec, FileSpec, ScaleSpec};
+use crate::spec::{ContradictionSpec, FileSpec, ScaleSpec, checked_seeds};
 use crate::{Metric, papers};
 
 /// An experiment that has been checked and can be run, point by point.
@@ -98,11 +97,7 @@ impl LabExperiment {
                             may vary things in [x] and [[series]]";
         let spec: FileSpec = parse_with(text, must_contain)?;
         let paper = spec.paper.as_ref().map(known_paper).transpose()?;
-        let seeds = *spec.statistics.seeds.get_ref();
-        if !(1..=SEEDS_MAX).contains(&seeds) {
-            let error = ConfigError::at(&spec.statistics.seeds, format!("{seeds} seeds are not possible"));
-            return Err(error.help(format!("write a number from 1 to {SEEDS_MAX}")).into());
-        }
+        let seeds = checked_seeds(&spec.statistics.seeds)?;
         let x = spec.x.as_ref().map(|x| XAxis::new(x.get_ref())).transpose()?;
         let metrics = metrics_of(&spec)?;
         let mut series: Vec<String> = spec.series.iter().map(|series| series.get_ref().name.clone()).collect();
@@ -119,7 +114,7 @@ impl LabExperiment {
         let published =
             spec.published.iter().map(|curve| PublishedCurve::new(curve, parts)).collect::<Result<_, _>>()?;
         let results = spec.result.iter().map(|result| ResultPlan::new(result, parts)).collect::<Result<_, _>>()?;
-        let points = points_of(&spec, x.as_ref(), &series, &metrics, read_file)?;
+        let points = points_of(&spec, x.as_ref(), &series, read_file)?;
         Ok(LabExperiment {
             id: id.to_owned(),
             title: spec.title,
@@ -149,12 +144,13 @@ impl LabExperiment {
     #[must_use]
     pub fn basis(&self, id: &str) -> Basis {
         let sources = self.points.iter().flat_map(|point| point.experiment().drive().profile().sources.iter());
-        let kinds = sources.filter(|(_, source)| source.results().iter().any(|of| of == id)).map(|(_, s)| s.kind());
-        kinds.fold(Basis::Predicted, |basis, kind| match kind {
+        let of_result = sources.filter(|(_, source)| source.results().iter().any(|of| of == id));
+        let bases = of_result.map(|(_, source)| match source.kind() {
             SourceKind::Fitted => Basis::Fitted,
-            SourceKind::Derived => basis.max(Basis::Derived),
-            SourceKind::Given | SourceKind::Assumed => basis,
-        })
+            SourceKind::Derived => Basis::Derived,
+            SourceKind::Given | SourceKind::Assumed => Basis::Predicted,
+        });
+        bases.max().unwrap_or(Basis::Predicted)
     }
 }
 
@@ -253,7 +249,6 @@ fn points_of(
     spec: &FileSpec,
     x: Option<&XAxis>,
     series: &[String],
-    metrics: &[Metric],
     read_file: &dyn Fn(&str) -> Result<String, String>,
 ) -> Result<Vec<Point>, LabError> {
     let raw = expand(spec)?;
@@ -261,8 +256,7 @@ fn points_of(
         let error = ConfigError::new(format!("this experiment has {} points", raw.len()));
         return Err(error.help(format!("at most {POINTS_MAX} are possible")).into());
     }
-    debug_assert!(!metrics.is_empty(), "an experiment measures something");
-    raw.into_iter()
+    raw.iter()
         .map(|raw| {
             let name = point_name(x, series, raw.series, raw.x);
             Point::new(raw, read_file).map_err(|error| LabError::Point { point: name, error })
@@ -281,10 +275,4 @@ pub(crate) fn point_name(x: Option<&XAxis>, series: &[String], of_series: usize,
         parts.push(format!("{} {}{unit}", x.title, x.labels[at]));
     }
     if parts.is_empty() { "its only point".to_owned() } else { parts.join(", ") }
-}
-
-impl From<StackError> for LabError {
-    fn from(error: StackError) -> LabError {
-        LabError::File(error.error)
-    }
 }

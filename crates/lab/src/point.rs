@@ -1,7 +1,6 @@
 //! One point of an experiment: a drive and a load, run until it is steady, with several seeds.
 
 use serde::{Deserialize, Serialize};
-use toml::{Table, Value};
 use zonda_config::TimeSpan;
 use zonda_stack::{Experiment, ExperimentResult, StackError};
 use zonda_workload::JobResult;
@@ -18,11 +17,8 @@ pub struct Point {
     pub series: usize,
     /// Which value of x.
     pub x: usize,
-    table: Table,
-    time_ns: Option<u64>,
-    /// The run as the file has it.
-    plain: Experiment,
-    profiles: Vec<(String, String)>,
+    text: String,
+    experiment: Experiment,
 }
 
 /// What the runs of a point measured.
@@ -45,39 +41,32 @@ pub struct Measurement {
 impl Point {
     /// # Errors
     /// What the job file of this point is refused for. Its places are in [`Point::text`].
-    pub(crate) fn new(raw: RawPoint, read_file: &dyn Fn(&str) -> Result<String, String>) -> Result<Point, PointError> {
+    pub(crate) fn new(raw: &RawPoint, read_file: &dyn Fn(&str) -> Result<String, String>) -> Result<Point, PointError> {
         let text = toml::to_string(&raw.table).expect("a table that was read can be written");
-        let read = std::cell::RefCell::new(Vec::new());
-        let remember = |path: &str| {
-            let found = read_file(path)?;
-            read.borrow_mut().push((path.to_owned(), found.clone()));
-            Ok(found)
-        };
-        let plain = Experiment::parse(&text, &remember)
-            .map_err(|error| PointError { error: Box::new(error), text: text.clone() })?;
-        let time = raw.table["run"].get("time").and_then(Value::as_str).and_then(|time| time.parse::<TimeSpan>().ok());
-        let profiles = read.into_inner();
-        Ok(Point { series: raw.series, x: raw.x, table: raw.table, time_ns: time.map(|time| time.0), plain, profiles })
+        match Experiment::parse(&text, read_file) {
+            Ok(experiment) => Ok(Point { series: raw.series, x: raw.x, text, experiment }),
+            Err(error) => Err(PointError { error: Box::new(error), text }),
+        }
     }
 
     /// The job file of this point, which `zonda bench` runs as it is.
     #[must_use]
-    pub fn text(&self) -> String {
-        toml::to_string(&self.table).expect("a table that was read can be written")
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// The drive and the load.
     #[must_use]
     pub fn experiment(&self) -> &Experiment {
-        &self.plain
+        &self.experiment
     }
 
     /// Runs it with seeds from 1 to `seeds`. The first run, which is in no figure, tells how long the warm-up is; if it
     /// was too short for that, it is repeated twice as long.
     #[must_use]
     pub fn measure(&self, metrics: &[Metric], seeds: u32) -> Measurement {
-        let Some(time_ns) = self.time_ns else {
-            return self.measured(metrics, seeds, self.plain.clone(), (0, 0, true));
+        let Some(TimeSpan(time_ns)) = self.experiment.time() else {
+            return measured(metrics, seeds, self.experiment.clone(), (0, 0, true));
         };
         let mut stretched_ns = time_ns;
         let mut warm = WarmUp::NotSeen;
@@ -96,48 +85,38 @@ impl Point {
             WarmUp::NotSeen => (stretched_ns / 2, false),
         };
         let experiment = self.with_times(stretched_ns, ramp_ns, stretched_ns);
-        self.measured(metrics, seeds, experiment, (ramp_ns, stretched_ns, is_steady))
-    }
-
-    fn measured(
-        &self,
-        metrics: &[Metric],
-        seeds: u32,
-        experiment: Experiment,
-        (warm_up_ns, time_ns, is_steady): (u64, u64, bool),
-    ) -> Measurement {
-        let mut values: Vec<Option<Vec<f64>>> = vec![Some(Vec::with_capacity(seeds as usize)); metrics.len()];
-        let (mut errors, mut failure) = (0, None);
-        let mut experiment = experiment;
-        for seed in 1..=u64::from(seeds) {
-            experiment = experiment.with_seed(seed);
-            let result: ExperimentResult = experiment.run(&mut |_| {});
-            errors += result.run.jobs.iter().map(JobResult::error_count).sum::<u64>();
-            failure = failure.or_else(|| result.run.jobs.iter().find(|job| job.has_failed()).map(in_words));
-            for (metric, values) in metrics.iter().zip(&mut values) {
-                match metric.value(&result) {
-                    Some(value) => values.iter_mut().for_each(|values| values.push(value)),
-                    None => *values = None,
-                }
-            }
-        }
-        Measurement { values, warm_up_ns, time_ns, is_steady, errors, failure }
+        measured(metrics, seeds, experiment, (ramp_ns, stretched_ns, is_steady))
     }
 
     /// The same run of another length.
     fn with_times(&self, time_ns: u64, ramp_ns: u64, sample_ns: u64) -> Experiment {
-        let mut table = self.table.clone();
-        let run = table.get_mut("run").and_then(Value::as_table_mut).expect("every point has a run");
-        for (key, value_ns) in [("time", time_ns), ("ramp", ramp_ns), ("sample", sample_ns.max(1))] {
-            run.insert(key.to_owned(), Value::String(TimeSpan(value_ns).to_string()));
-        }
-        let text = toml::to_string(&table).expect("a table that was read can be written");
-        let read = |path: &str| {
-            let known = self.profiles.iter().find(|(known, _)| known == path);
-            known.map(|(_, text)| text.clone()).ok_or_else(|| "it was not read before".to_owned())
-        };
-        Experiment::parse(&text, &read).expect("only times differ from what was checked")
+        self.experiment.clone().with_times(TimeSpan(time_ns), TimeSpan(ramp_ns), TimeSpan(sample_ns.max(1)))
     }
+}
+
+/// What an experiment measures with each seed, and how it was run.
+fn measured(
+    metrics: &[Metric],
+    seeds: u32,
+    experiment: Experiment,
+    (warm_up_ns, time_ns, is_steady): (u64, u64, bool),
+) -> Measurement {
+    let mut values: Vec<Option<Vec<f64>>> = vec![Some(Vec::with_capacity(seeds as usize)); metrics.len()];
+    let (mut errors, mut failure) = (0, None);
+    let mut experiment = experiment;
+    for seed in 1..=u64::from(seeds) {
+        experiment = experiment.with_seed(seed);
+        let result: ExperimentResult = experiment.run(&mut |_| {});
+        errors += result.run.jobs.iter().map(JobResult::error_count).sum::<u64>();
+        failure = failure.or_else(|| result.run.jobs.iter().find(|job| job.has_failed()).map(in_words));
+        for (metric, values) in metrics.iter().zip(&mut values) {
+            match metric.value(&result) {
+                Some(value) => values.iter_mut().for_each(|values| values.push(value)),
+                None => *values = None,
+            }
+        }
+    }
+    Measurement { values, warm_up_ns, time_ns, is_steady, errors, failure }
 }
 
 /// Why a job failed.

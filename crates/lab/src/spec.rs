@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::{Table, Value};
-use zonda_config::Spanned;
+use zonda_config::{ConfigError, Spanned};
+
+use crate::limits::{SEEDS_DEFAULT, SEEDS_MAX};
 
 /// The whole file: the drive and the load of a job file, and what is varied, measured and compared.
 #[derive(Clone, Debug, Deserialize)]
@@ -225,8 +227,18 @@ pub struct ContradictionSpec {
 
 impl Default for StatisticsSpec {
     fn default() -> StatisticsSpec {
-        StatisticsSpec { seeds: zonda_config::unplaced(crate::limits::SEEDS_DEFAULT) }
+        StatisticsSpec { seeds: zonda_config::unplaced(SEEDS_DEFAULT) }
     }
+}
+
+/// How many seeds, if that many are possible.
+pub(crate) fn checked_seeds(seeds: &Spanned<u32>) -> Result<u32, ConfigError> {
+    let count = *seeds.get_ref();
+    if !(1..=SEEDS_MAX).contains(&count) {
+        let error = ConfigError::at(seeds, format!("{count} seeds are not possible"));
+        return Err(error.help(format!("write a number from 1 to {SEEDS_MAX}")));
+    }
+    Ok(count)
 }
 
 impl Terms {

@@ -60,6 +60,13 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// A number in four significant digits, without those that say nothing: `0.543`, `64.2`, `2278`.
+#[must_use]
+pub fn significant(value: f64) -> String {
+    let rounded: f64 = format!("{value:.3e}").parse().expect("what was written as a number can be read");
+    rounded.to_string()
+}
+
 /// A size in binary units: `4.00 KiB`, `1,077 MiB`.
 #[must_use]
 pub fn bytes(bytes: u64) -> String {
@@ -127,6 +134,12 @@ mod tests {
     fn nothing_that_html_reads_as_markup_is_left() {
         assert_eq!(escape("<b a='1' c=\"2\">&amp;"), "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp;amp;");
         assert_eq!(escape("a\0b\u{1b}\n\tc"), "a\u{fffd}b\u{fffd}\n\tc");
+    }
+
+    #[test]
+    fn four_digits_are_significant_and_zeros_at_the_end_are_not() {
+        let shown = [0.543_04, 64.18, 2.0, 2_278.4, 12_346.0, 0.0].map(significant);
+        assert_eq!(shown, ["0.543", "64.18", "2", "2278", "12350", "0"]);
     }
 
     #[test]

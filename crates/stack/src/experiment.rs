@@ -1,7 +1,7 @@
 //! A whole file: a drive and what is done to it.
 
 use serde::Deserialize;
-use zonda_config::{ConfigError, Spanned, parse_with};
+use zonda_config::{ConfigError, Spanned, TimeSpan, parse_with, unplaced};
 use zonda_workload::{JobSpec, Plan, Progress, RunSpec, Runner};
 use zonda_zoned::{Instant, NamespaceId, Prng, ZoneType};
 
@@ -60,6 +60,25 @@ impl Experiment {
         self.run.seed = seed;
         self.plan = Plan::new(&self.run, &self.jobs, self.drive.geometry()).expect("only the seed is another");
         self
+    }
+
+    /// The same experiment of another length: `time`, `ramp` and `sample` of `[run]`.
+    ///
+    /// # Panics
+    /// When the ramp is not shorter than the time, or the series would have more samples than there can be.
+    #[must_use]
+    pub fn with_times(mut self, time: TimeSpan, ramp: TimeSpan, sample: TimeSpan) -> Experiment {
+        self.run.time = Some(unplaced(time));
+        self.run.ramp = Some(unplaced(ramp));
+        self.run.sample = Some(unplaced(sample));
+        self.plan = Plan::new(&self.run, &self.jobs, self.drive.geometry()).expect("only times are others");
+        self
+    }
+
+    /// When the run ends; `None` if its jobs end by themselves.
+    #[must_use]
+    pub fn time(&self) -> Option<TimeSpan> {
+        self.run.time.as_ref().map(|time| *time.get_ref())
     }
 
     /// The drive.

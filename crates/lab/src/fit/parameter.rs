@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use toml::Value;
 use zonda_config::{ByteSize, ConfigError, Rate, Spanned, TimeSpan, did_you_mean};
+use zonda_plot::text::significant;
 
 use super::limits::{RANGE_FACTOR, SIZE_GRAIN_BYTES};
 use super::place::Leaf;
@@ -181,11 +182,6 @@ impl Parameter {
         let (unit, scale) = &self.unit;
         format!("{} {unit}", significant(number / scale)).trim_end().to_owned()
     }
-}
-
-/// A number in four significant digits, without those that say nothing.
-fn significant(number: f64) -> f64 {
-    format!("{number:.3e}").parse().expect("what was written as a number can be read")
 }
 
 /// Whether it could be a number at all; what it may be is looked at later.

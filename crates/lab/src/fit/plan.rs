@@ -9,9 +9,8 @@ use super::parameter::Parameter;
 use super::place;
 use super::spec::{FileSpec, MeasurementSpec};
 use crate::expand::RawPoint;
-use crate::limits::SEEDS_MAX;
 use crate::point::{Point, PointError};
-use crate::spec::MetricSpec;
+use crate::spec::{MetricSpec, checked_seeds};
 use crate::{Measurement, Metric};
 
 /// What the candidate of a try is called in the job files of its points.
@@ -77,11 +76,7 @@ impl FitPlan {
         let must_contain = "a file of measurements has a table [fit] that names the parameters, and a [[measurement]] for \
                             each number of the real drive";
         let spec: FileSpec = parse_with(text, must_contain)?;
-        let seeds = *spec.fit.seeds.get_ref();
-        if !(1..=SEEDS_MAX).contains(&seeds) {
-            let error = ConfigError::at(&spec.fit.seeds, format!("{seeds} seeds are not possible"));
-            return Err(error.help(format!("write a number from 1 to {SEEDS_MAX}")));
-        }
+        let seeds = checked_seeds(&spec.fit.seeds)?;
         let parameters = parameters_of(&spec, profile_text)?;
         let mut plan = FitPlan {
             profile_text: profile_text.to_owned(),
@@ -201,7 +196,7 @@ impl Load {
         table.insert("drive".to_owned(), Value::Table(drive));
         table.insert("run".to_owned(), Value::Table(self.run.clone()));
         table.insert("job".to_owned(), Value::Array(self.job.iter().cloned().map(Value::Table).collect()));
-        Point::new(RawPoint { series: 0, x: 0, table }, &|_| Ok(profile_text.to_owned()))
+        Point::new(&RawPoint { series: 0, x: 0, table }, &|_| Ok(profile_text.to_owned()))
     }
 }
 

@@ -3,10 +3,9 @@
 use zonda_plot::{Axis, Chart, Form, LOOKS, Look, OTHERS, Point, Series};
 
 use super::axes::{spelled, x_axis, y_axis};
-use super::entry::Entry;
 use super::names::{anchor, plot_file};
 use super::words::{exact, rounded};
-use crate::{AcrossSpec, LabExperiment, Outcome, PlotPlan, ScaleSpec};
+use crate::{AcrossSpec, LabExperiment, Outcome, Paper, PlotPlan, ScaleSpec};
 
 /// Series of bars that are still wide enough beside each other.
 const BARS_MAX: usize = 4;
@@ -14,11 +13,10 @@ const BARS_MAX: usize = 4;
 const SPREAD_MIN: f64 = 0.012;
 
 /// Every plot of an experiment, and the name of its file.
-pub(super) fn of(entry: &Entry<'_>) -> Vec<(Chart, String)> {
-    let experiment = entry.experiment;
-    let file = |number| plot_file(&experiment.id, entry.paper.map(|paper| paper.key), number);
+pub(super) fn of(experiment: &LabExperiment, outcome: &Outcome, paper: Option<&Paper>) -> Vec<(Chart, String)> {
+    let file = |number| plot_file(&experiment.id, paper.map(|paper| paper.key), number);
     let numbered = experiment.plots.iter().zip(1..);
-    numbered.map(|(plan, number)| (chart(experiment, entry.outcome, plan, number), file(number))).collect()
+    numbered.map(|(plan, number)| (chart(experiment, outcome, plan, number), file(number))).collect()
 }
 
 /// What stands along the horizontal axis, and so what is a series.

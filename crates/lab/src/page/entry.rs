@@ -1,7 +1,10 @@
 //! The experiments of the pages: which page each is on, and what its results are.
 
+use zonda_plot::Chart;
+
 use crate::{LabExperiment, Outcome, PAPERS, Paper, Row};
 
+use super::charts;
 use super::names::{anchor, link, result_anchor};
 
 /// An experiment, what it measured, and where it is shown.
@@ -9,6 +12,8 @@ pub(super) struct Entry<'a> {
     pub(super) experiment: &'a LabExperiment,
     pub(super) outcome: &'a Outcome,
     pub(super) rows: Vec<Row>,
+    /// Its plots, and the names of their files.
+    pub(super) charts: Vec<(Chart, String)>,
     /// Its paper, if it is on a page of one.
     pub(super) paper: Option<&'static Paper>,
     /// The file of the page that it is on.
@@ -80,7 +85,8 @@ impl<'a> Entry<'a> {
         };
         let paper = PAPERS.iter().find(is_of);
         let page = paper.map_or_else(|| own_page(&experiment.id), paper_page);
-        Entry { experiment, outcome, rows: Row::all(experiment, outcome), paper, page }
+        let (rows, charts) = (Row::all(experiment, outcome), charts::of(experiment, outcome, paper));
+        Entry { experiment, outcome, rows, charts, paper, page }
     }
 
     /// Its section on its page.

@@ -4,7 +4,7 @@ use zonda_plot::text::{counted, escape, list};
 
 use super::entry::{Entry, Site};
 use super::names::{anchor, link};
-use super::{charts, results, words};
+use super::{results, words};
 use crate::lab_file::point_name;
 use crate::{ContradictionSpec, LabExperiment, Measurement};
 
@@ -16,7 +16,8 @@ pub(super) fn section(site: &Site<'_>, entry: &Entry<'_>) -> String {
     let experiment = entry.experiment;
     let place = entry.paper.and(experiment.place.as_deref());
     let place = place.map_or_else(String::new, |place| format!("<span class=\"place\">{}</span> ", escape(place)));
-    let figures: String = charts::of(entry)
+    let figures: String = entry
+        .charts
         .iter()
         .map(|(chart, file)| {
             let link = entry.file_link(file);

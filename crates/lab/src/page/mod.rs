@@ -45,7 +45,7 @@ pub fn site(entries: &[(LabExperiment, Outcome)]) -> Vec<PageFile> {
     }
     for entry in &site.entries {
         let folder = &entry.experiment.id;
-        for (chart, name) in charts::of(entry) {
+        for (chart, name) in &entry.charts {
             files.push(PageFile { path: format!("{folder}/{name}"), text: chart.svg() });
         }
         let text = entry.experiment.text.clone();

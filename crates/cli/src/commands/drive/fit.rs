@@ -152,9 +152,7 @@ fn file_name(path: &str) -> String {
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let directory = path.parent().unwrap_or(Path::new(""));
-    let Some(name) = path.file_name() else {
-        return Err(Failure::input(format!("{} is not the name of a file", path.display()), "write one after --out"));
-    };
+    let name = path.file_name().expect("a path with an extension has a name");
     files::write(directory, &name.to_string_lossy(), text)
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Measured {
     pub(super) outcomes: Vec<Outcome>,
     /// How many of them were not measured now, but before.
     pub(super) kept: usize,
+    /// Absent if nothing can be kept.
+    maker: Option<Maker>,
 }
 
 /// All experiments that come with zonda.
@@ -118,15 +120,14 @@ pub(super) fn measured(experiments: Vec<LabExperiment>, how: &HowArgs) -> Result
             }
         });
     }
-    Ok(Measured { experiments, outcomes, kept })
+    Ok(Measured { experiments, outcomes, kept, maker })
 }
 
 impl Measured {
     /// Writes the pages of these experiments, and of all that were measured before in the same place and are still true.
     pub(super) fn write_pages(&self, out: &Path) -> Result<(), Failure> {
-        let maker = Maker::this();
         let kept = |experiment: LabExperiment| {
-            let outcome = maker.as_ref()?.load(&out.join(&experiment.id), &experiment)?;
+            let outcome = self.maker.as_ref()?.load(&out.join(&experiment.id), &experiment)?;
             Some((experiment, outcome))
         };
         let now = |id: &str| {
@@ -134,8 +135,10 @@ impl Measured {
             Some((self.experiments[place].clone(), self.outcomes[place].clone()))
         };
         let mut entries: Vec<(LabExperiment, Outcome)> = Vec::new();
-        for experiment in all() {
-            entries.extend(now(&experiment.id).or_else(|| kept(experiment)));
+        // Reading the file of an experiment that was never measured here would be for nothing.
+        let before = |id: &str| if out.join(id).is_dir() { kept(builtin(id)?) } else { None };
+        for id in builtin_ids() {
+            entries.extend(now(id).or_else(|| before(id)));
         }
         let mut own: BTreeSet<String> = own_ids(out);
         own.extend(self.experiments.iter().map(|experiment| experiment.id.clone()));

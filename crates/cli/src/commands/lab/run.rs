@@ -21,9 +21,11 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let pairs = measured.experiments.iter().zip(&measured.outcomes);
     let rows: Vec<Row> = pairs.flat_map(|(experiment, outcome)| Row::all(experiment, outcome)).collect();
     measured.write_pages(&args.how.out)?;
+    let failures = failures(&measured);
+    let verdict = if failures.is_empty() { Ok(()) } else { Err(Failure::Run) };
     if args.json {
         print_json(&rows)?;
-        return if failures(&measured).is_empty() { Ok(()) } else { Err(Failure::Run) };
+        return verdict;
     }
     let screen = Screen::of_stdout();
     let mut text = String::new();
@@ -35,7 +37,6 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     if !rows.is_empty() {
         text += &format!("{}\n{}", compare::table(&rows, screen), compare::summary(&rows));
     }
-    let failures = failures(&measured);
     for failure in &failures {
         text += &screen.paragraph(&format!("Failed: {failure}"), 0);
     }
@@ -49,7 +50,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         args.how.out.join("index.html").display(),
     );
     print(&text)?;
-    if failures.is_empty() { Ok(()) } else { Err(Failure::Run) }
+    verdict
 }
 
 /// Points at which a job failed, the first of each experiment.
