@@ -48,7 +48,7 @@ impl Row {
         let spread = outcome.result(experiment, plan);
         let ours = spread.map(|estimate| estimate.mean);
         let error = ours.map(|ours| (ours - plan.published) / plan.published);
-        let met = error.is_some_and(|error| error.abs() <= plan.tolerance);
+        let met = error.is_some_and(|error| error <= plan.tolerance && (plan.at_most || error >= -plan.tolerance));
         let chosen = if plan.load_chosen { Basis::Chosen } else { Basis::Predicted };
         let basis = experiment.basis(&plan.id).max(chosen);
         let note = match (met, ours) {

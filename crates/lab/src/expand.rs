@@ -35,9 +35,16 @@ pub(crate) fn expand(spec: &FileSpec) -> Result<Vec<RawPoint>, ConfigError> {
             return Err(ConfigError::at(list, message).help("write one item for each of the values"));
         }
     }
+    check_exceptions(spec)?;
     let mut points = Vec::new();
     for series in 0..spec.series.len().max(1) {
         for place in 0..values {
+            if let (Some(series), Some(x)) = (spec.series.get(series), x) {
+                let except = &series.get_ref().except;
+                if except.iter().any(|value| value.get_ref() == x.values[place].get_ref()) {
+                    continue;
+                }
+            }
             let mut table = base.clone();
             if let Some(series) = spec.series.get(series) {
                 for (key, value) in &series.get_ref().set {
@@ -61,6 +68,21 @@ pub(crate) fn expand(spec: &FileSpec) -> Result<Vec<RawPoint>, ConfigError> {
         }
     }
     Ok(points)
+}
+
+/// A curve leaves out values that x has.
+fn check_exceptions(spec: &FileSpec) -> Result<(), ConfigError> {
+    let x: &[Spanned<Value>] = spec.x.as_ref().map_or(&[], |x| &x.get_ref().values);
+    let known: Vec<&Value> = x.iter().map(Spanned::get_ref).collect();
+    for value in spec.series.iter().flat_map(|series| &series.get_ref().except) {
+        if !known.contains(&value.get_ref()) {
+            let error = ConfigError::at(value, "this is not a value of x");
+            let names: Vec<String> = known.iter().map(|value| notation(value)).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            return Err(error.help(did_you_mean_help(&notation(value.get_ref()), &names)));
+        }
+    }
+    Ok(())
 }
 
 fn base_of(spec: &FileSpec) -> Result<Table, ConfigError> {

@@ -92,7 +92,7 @@ const DRIVE_FIGURES: [(&str, DriveFigure); 4] = [
     ("erases", DriveFigure::Erases),
 ];
 
-const UNITS: [(&str, Dimension, f64); 19] = [
+const UNITS: [(&str, Dimension, f64); 21] = [
     ("ns", Dimension::Time, 1.0),
     ("us", Dimension::Time, 1e3),
     ("ms", Dimension::Time, 1e6),
@@ -105,6 +105,8 @@ const UNITS: [(&str, Dimension, f64); 19] = [
     ("IOPS", Dimension::Operations, 1.0),
     ("kIOPS", Dimension::Operations, 1e3),
     ("B", Dimension::Bytes, 1.0),
+    ("4 KiB pages", Dimension::Bytes, 4096.0),
+    ("16 KiB pages", Dimension::Bytes, 16384.0),
     ("MiB", Dimension::Bytes, 1024.0 * 1024.0),
     ("GiB", Dimension::Bytes, 1024.0 * 1024.0 * 1024.0),
     ("", Dimension::Number, 1.0),

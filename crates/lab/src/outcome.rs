@@ -24,7 +24,7 @@ impl Outcome {
     /// A metric of a curve at the value of x with this place.
     #[must_use]
     pub fn estimate(&self, experiment: &LabExperiment, metric: usize, series: usize, x: usize) -> Option<Estimate> {
-        self.measurements.get(place(experiment, series, x))?.estimate(metric)
+        self.measurements.get(place(experiment, series, x)?)?.estimate(metric)
     }
 
     /// What a result comes to; `None` if what it is made of was not measured. The mean is that of the means of the
@@ -48,8 +48,10 @@ impl Outcome {
         };
         let mut curve = self.curve(experiment, &plan.of, over)?;
         if let Some(selector) = &plan.over {
-            for (value, by) in curve.iter_mut().zip(self.curve(experiment, selector, over)?) {
-                *value /= by;
+            let by = self.curve(experiment, selector, over)?;
+            curve.retain(|(x, _)| by.iter().any(|(other, _)| other == x));
+            for (x, value) in &mut curve {
+                *value /= by.iter().find(|(other, _)| other == x)?.1;
             }
         }
         taken(take, &curve, experiment)
@@ -63,13 +65,14 @@ impl Outcome {
         }
     }
 
-    fn curve(&self, experiment: &LabExperiment, selector: &Selector, over: Over) -> Option<Vec<f64>> {
-        let count = experiment.x.as_ref().map_or(1, |x| x.values.len());
-        (0..count).map(|x| self.value(experiment, selector, x, over)).collect()
+    /// The places of x that the curve has, and its values there.
+    fn curve(&self, experiment: &LabExperiment, selector: &Selector, over: Over) -> Option<Vec<(usize, f64)>> {
+        let of_curve = experiment.points.iter().filter(|point| point.series == selector.series);
+        of_curve.map(|point| Some((point.x, self.value(experiment, selector, point.x, over)?))).collect()
     }
 
     fn value(&self, experiment: &LabExperiment, selector: &Selector, x: usize, over: Over) -> Option<f64> {
-        let measurement = self.measurements.get(place(experiment, selector.series, x))?;
+        let measurement = self.measurements.get(place(experiment, selector.series, x)?)?;
         match over {
             Over::Mean => measurement.estimate(selector.metric).map(|estimate| estimate.mean),
             Over::Seed(seed) => measurement.values.get(selector.metric)?.as_ref()?.get(seed).copied(),
@@ -77,20 +80,22 @@ impl Outcome {
     }
 }
 
-fn place(experiment: &LabExperiment, series: usize, x: usize) -> usize {
-    series * experiment.x.as_ref().map_or(1, |x| x.values.len()) + x
+/// Where the point of a curve at a value of x is; `None` if the curve leaves that value out.
+fn place(experiment: &LabExperiment, series: usize, x: usize) -> Option<usize> {
+    experiment.points.binary_search_by_key(&(series, x), |point| (point.series, point.x)).ok()
 }
 
-fn taken(take: TakeSpec, curve: &[f64], experiment: &LabExperiment) -> Option<f64> {
-    let most = curve.iter().copied().reduce(f64::max)?;
+fn taken(take: TakeSpec, curve: &[(usize, f64)], experiment: &LabExperiment) -> Option<f64> {
+    let values = || curve.iter().map(|(_, value)| *value);
+    let most = values().reduce(f64::max)?;
     let taken = match take {
         TakeSpec::Max => most,
-        TakeSpec::Min => curve.iter().copied().reduce(f64::min)?,
-        TakeSpec::Mean => curve.iter().sum::<f64>() / curve.len() as f64,
+        TakeSpec::Min => values().reduce(f64::min)?,
+        TakeSpec::Mean => values().sum::<f64>() / curve.len() as f64,
         TakeSpec::Saturates(share) => {
             let x = &experiment.x.as_ref()?.values;
-            let reached = x.iter().zip(curve).filter(|(_, value)| **value >= share * most);
-            reached.map(|(x, _)| *x).min_by(f64::total_cmp)?
+            let reached = curve.iter().filter(|(_, value)| *value >= share * most);
+            reached.map(|(place, _)| x[*place]).min_by(f64::total_cmp)?
         }
     };
     taken.is_finite().then_some(taken)

@@ -61,6 +61,8 @@ pub struct ResultPlan {
     pub kind: KindSpec,
     /// Whether a number of the load that nobody published was chosen near this result.
     pub load_chosen: bool,
+    /// Whether what was published is a bound: ours is met below it as well.
+    pub at_most: bool,
     /// Why it is not met, if it is not.
     pub miss: Option<String>,
     pub(crate) of: Selector,
@@ -186,6 +188,7 @@ impl ResultPlan {
             tolerance: spec.tolerance,
             kind: spec.kind,
             load_chosen: spec.load_chosen,
+            at_most: spec.at_most,
             miss: spec.miss.clone(),
             of,
             over,

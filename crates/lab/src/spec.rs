@@ -92,6 +92,9 @@ pub(crate) struct SeriesSpec {
     /// As of [`XSpec`], for this curve alone.
     #[serde(default)]
     pub(crate) each: BTreeMap<Spanned<String>, Spanned<Vec<Value>>>,
+    /// Values of x at which this curve has no point: what it sets cannot be there.
+    #[serde(default)]
+    pub(crate) except: Vec<Spanned<Value>>,
 }
 
 /// `[[metric]]`: a figure of each run.
@@ -170,6 +173,9 @@ pub(crate) struct ResultSpec {
     /// Whether a number of the load that the paper does not give was chosen near this result.
     #[serde(default)]
     pub(crate) load_chosen: bool,
+    /// Whether what was published is a bound: ours is met below it as well.
+    #[serde(default)]
+    pub(crate) at_most: bool,
     /// Why it is not met.
     pub(crate) miss: Option<String>,
 }

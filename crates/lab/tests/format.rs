@@ -165,3 +165,10 @@ fn the_examples_of_the_guide_are_right() {
     let experiment = LabExperiment::parse("guide", whole, &zonda_stack::no_files);
     assert_eq!(experiment.expect("the example is right").points.len(), 8);
 }
+
+#[test]
+fn a_curve_leaves_out_only_values_that_x_has() {
+    let (message, place, help) = refusal("name = \"small\"\n", "name = \"small\"\nexcept = [3]\n");
+    assert_eq!((message.as_str(), place.as_str()), ("this is not a value of x", "3"));
+    assert!(help.contains('1') && help.contains('2'), "{help}");
+}

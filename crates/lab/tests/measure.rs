@@ -133,3 +133,31 @@ fn what_completes_before_the_steady_state_is_left_out() {
         assert_eq!(measurement.errors, 0);
     }
 }
+
+/// The sweep with a curve that leaves some depths out.
+fn with_gaps() -> (LabExperiment, Outcome) {
+    let text = SWEEP.replace("name = \"beside a writer\"\n", "name = \"beside a writer\"\nexcept = [2, 32]\n");
+    let text = text.replace("published = 100\ntolerance = 0.1\n", "published = 100\ntolerance = 0.1\nat_most = true\n");
+    let experiment = LabExperiment::parse("sweep", &text, &zonda_stack::no_files).expect("the file is right");
+    let measurements = experiment.points.iter().map(|point| point.measure(&experiment.metrics, experiment.seeds));
+    let outcome = Outcome { measurements: measurements.collect() };
+    (experiment, outcome)
+}
+
+#[test]
+fn a_curve_may_leave_values_of_x_out_and_is_compared_where_both_have_points() {
+    let ((whole, all), (experiment, outcome)) = (measured(), with_gaps());
+    assert_eq!((whole.points.len(), experiment.points.len()), (12, 10));
+    let beside = |of: &LabExperiment, outcome: &Outcome, x| outcome.estimate(of, 0, 1, x).map(|rate| rate.mean);
+    let left: Vec<Option<f64>> = (0..6).map(|x| beside(&experiment, &outcome, x)).collect();
+    assert_eq!((left[1], left[5]), (None, None), "there is no point there");
+    for x in [0, 2, 3, 4] {
+        assert_eq!(left[x], beside(&whole, &all, x), "the others are where they were");
+    }
+    let alone = |x| outcome.estimate(&experiment, 0, 0, x).expect("readers read").mean;
+    let ratios = [0, 2, 3, 4].map(|x| alone(x) / left[x].expect("it was measured"));
+    let mean = ratios.iter().sum::<f64>() / 4.0;
+    let row = &Row::all(&experiment, &outcome)[2];
+    assert!((row.ours.expect("both curves are there") - mean).abs() < 1e-12, "{row:?}");
+    assert!(row.met, "the published number is a bound, and ours is below it");
+}

@@ -3,8 +3,9 @@
 use serde::Deserialize;
 use zonda_config::{ConfigError, Spanned, TimeSpan, parse_with, unplaced};
 use zonda_workload::{JobSpec, Plan, Progress, RunSpec, Runner};
-use zonda_zoned::{Instant, NamespaceId, Prng, ZoneType};
+use zonda_zoned::{Duration, Instant, NamespaceId, Prng, ZoneType};
 
+use crate::drive_series::DriveSeries;
 use crate::{Drive, DriveSpec, DriveSummary, ExperimentResult, StackError};
 
 /// Version of the layout of [`ExperimentResult`].
@@ -101,20 +102,29 @@ impl Experiment {
         let drive = self.drive.power_on(&prng, &prefill);
         let mut drive = drive.expect("the zones to be partly written were counted when the file was read");
         let runner = Runner::new(self.plan.clone(), self.drive.keeps(), NamespaceId::FIRST);
+        let mut drive_series = DriveSeries::new();
         if !self.drive.has_layers() {
             // The type of the drive is known here, so that its calls are compiled into the loop.
-            let run = runner.run(&mut drive, Instant::ZERO, progress);
+            let run = runner.run_observed(&mut drive, Instant::ZERO, &mut |told, drive| {
+                drive_series.observe(told.elapsed, drive);
+                progress(told);
+            });
             return ExperimentResult {
                 format: RESULT_FORMAT,
+                drive_series: drive_series.end(Duration(run.drained_ns), &drive),
                 run,
                 drive: DriveSummary::of(&drive),
                 layers: Vec::new(),
             };
         }
         let mut stack = self.drive.stack(drive, &prng);
-        let run = runner.run(&mut stack, Instant::ZERO, progress);
+        let run = runner.run_observed(&mut stack, Instant::ZERO, &mut |told, stack| {
+            drive_series.observe(told.elapsed, stack.drive());
+            progress(told);
+        });
         ExperimentResult {
             format: RESULT_FORMAT,
+            drive_series: drive_series.end(Duration(run.drained_ns), stack.drive()),
             run,
             drive: DriveSummary::of(stack.drive()),
             layers: stack.layer_results(),

@@ -36,6 +36,7 @@
 
 mod build;
 mod drive;
+mod drive_series;
 mod error;
 mod experiment;
 mod layer;
@@ -44,6 +45,7 @@ mod set;
 
 pub use build::Stack;
 pub use drive::{Drive, DriveSpec, FoundProfile, PayloadSpec, find_profile, no_files};
+pub use drive_series::DriveSample;
 pub use error::{ErrorSource, StackError};
 pub use experiment::Experiment;
 pub use layer::{FaultSpec, LayerKind, LayerSpec, WhenSpec};
@@ -61,6 +63,8 @@ pub mod limits {
     pub const MAPPED_BLOCKS_MAX: u64 = 1 << 28;
     /// Events that a trace layer can keep: with as many layers as are allowed, some hundred megabytes.
     pub const TRACE_EVENTS_MAX: u32 = 1 << 18;
+    /// Samples of a drive in one result; a longer run keeps every second, every fourth, ...
+    pub const DRIVE_SAMPLES_MAX: usize = 512;
     /// Names in a dotted key of a profile.
     pub const KEY_NAMES_MAX: usize = 8;
 }

@@ -6,6 +6,8 @@ use zonda_ssd::{Counters, Ssd, Utilisation, Wear};
 use zonda_workload::RunResult;
 use zonda_zoned::{ZoneIndex, ZoneState, ZonedDevice};
 
+use crate::DriveSample;
+
 /// Everything `zonda bench` knows at the end of a run; this is also its JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExperimentResult {
@@ -13,6 +15,8 @@ pub struct ExperimentResult {
     pub format: u32,
     /// The jobs' figures and the time series.
     pub run: RunResult,
+    /// The drive's counters as they went, from the start of the run to the last completion.
+    pub drive_series: Vec<DriveSample>,
     /// The drive at the end.
     pub drive: DriveSummary,
     /// What the layers around it have seen, the innermost first.

@@ -134,6 +134,19 @@ impl Runner {
         start: Instant,
         progress: &mut dyn FnMut(Progress),
     ) -> RunResult {
+        self.run_observed(device, start, &mut |told, _| progress(told))
+    }
+
+    /// As [`Runner::run`], but `observe` is shown the device too, as it stands at the end of each sample interval.
+    ///
+    /// # Panics
+    /// As [`Runner::run`].
+    pub fn run_observed<D: ZonedDevice + ?Sized>(
+        self,
+        device: &mut D,
+        start: Instant,
+        observe: &mut dyn FnMut(Progress, &D),
+    ) -> RunResult {
         self.check_geometry(device);
         let mut run = Run::new(self, start);
         let mut completions = CompletionQueue::new();
@@ -143,7 +156,7 @@ impl Runner {
                 return run.result();
             }
             let wakeup = device.next_wakeup();
-            run.advance(wakeup, progress);
+            run.advance(wakeup, &mut |told| observe(told, device));
             run.fire_timers();
             if wakeup.is_some_and(|wakeup| wakeup <= run.now) {
                 device.poll(run.now, &mut completions);
