@@ -1,8 +1,10 @@
 //! How fast zonda is on this machine, beside named baselines in the same run.
 //!
-//! `model`: requests that the SSD model simulates. `serve`: a drive over NVMe/TCP on loopback. Both without an argument;
-//! `--json` for scripts. The figures and their reading are in `docs/performance.md`.
+//! `model`: requests that the SSD model simulates. `allocation`: how long it takes to allocate a zone. `serve`: a drive over
+//! NVMe/TCP on loopback. All without an argument; `--json` for scripts. The figures and their reading are in
+//! `docs/performance.md`, those of `allocation` in `docs/internals/zone-allocation.md`.
 
+mod allocation;
 mod host;
 mod model;
 mod serve;
@@ -20,6 +22,9 @@ fn main() {
     };
     if wants("model") {
         model::run_all(as_json);
+    }
+    if wants("allocation") {
+        allocation::run_all(as_json);
     }
     if wants("serve") {
         serve::run_all(as_json);

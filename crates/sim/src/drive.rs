@@ -44,7 +44,9 @@ pub(crate) fn profile_of(root: &Prng, geometry: &Geometry) -> String {
     let shape = Shape::draw(&mut root.fork("shape"), geometry);
     write_flash(&mut text, &shape, &mut root.fork("flash")).expect("a string takes what is written to it");
     write_firmware(&mut text, &mut root.fork("firmware")).expect("a string takes what is written to it");
-    write_buffer(&mut text, &shape, geometry, &mut root.fork("buffer")).expect("a string takes what is written to it");
+    let buffer = Buffer::draw(&mut root.fork("buffer"), &shape, geometry);
+    buffer.write(&mut text).expect("a string takes what is written to it");
+    write_zones(&mut text, &shape, &buffer, &mut root.fork("zones")).expect("a string takes what is written to it");
     text + SOURCES
 }
 
@@ -103,6 +105,8 @@ struct Shape {
     read_unit_bytes: u64,
     program_unit_bytes: u64,
     erase_unit_bytes: u64,
+    /// Erase units of a zone on each of its dies.
+    rows: u64,
 }
 
 impl Shape {
@@ -113,12 +117,14 @@ impl Shape {
         let program_unit = read_unit * (1 + prng.below(4));
         // A unit of one program could not be collected with any gain.
         let erase_programs = (1 + prng.below(6)).max(1 + u64::from(geometry.conventional_zone_count.min(1)));
+        let erase_unit = program_unit * erase_programs;
         Shape {
             parallelism,
             dies: parallelism * (1 + prng.below(3)),
             read_unit_bytes: read_unit,
             program_unit_bytes: program_unit,
-            erase_unit_bytes: program_unit * erase_programs,
+            erase_unit_bytes: erase_unit,
+            rows: (capacity / parallelism * u64::from(geometry.block_size_bytes)).div_ceil(erase_unit),
         }
     }
 
@@ -173,24 +179,77 @@ fn write_firmware(text: &mut String, prng: &mut Prng) -> std::fmt::Result {
     writeln!(text, "zone_open_extra = \"{} ns\"\n", one_of(prng, &[0, 10_000]))
 }
 
-fn write_buffer(text: &mut String, shape: &Shape, geometry: &Geometry, prng: &mut Prng) -> std::fmt::Result {
-    let stripe = shape.stripe_bytes();
-    let block = u64::from(geometry.block_size_bytes);
-    let capacity = stripe * one_of(prng, &[1, 1, 1, 2, 3, 16]) + block * prng.below(4);
-    writeln!(text, "[write_buffer]\ncapacity = \"{capacity} B\"")?;
-    if geometry.conventional_zone_count == 0 && prng.chance(1, 2) {
-        writeln!(text, "cap = \"{} B\"", stripe + block * prng.below((capacity - stripe) / block + 1))?;
-        if shape.parallelism == 1 && prng.chance(1, 2) {
-            writeln!(text, "cap_scope = \"die\"")?;
+/// The write buffer, and what is drawn along with it.
+struct Buffer {
+    capacity_bytes: u64,
+    cap_bytes: Option<u64>,
+    is_capped_by_die: bool,
+    admission: &'static str,
+    early_completion: bool,
+    placement: &'static str,
+    over_provisioning_percent: u64,
+    gc_low_units: u64,
+}
+
+impl Buffer {
+    fn draw(prng: &mut Prng, shape: &Shape, geometry: &Geometry) -> Buffer {
+        let stripe = shape.stripe_bytes();
+        let block = u64::from(geometry.block_size_bytes);
+        let capacity_bytes = stripe * one_of(prng, &[1, 1, 1, 2, 3, 16]) + block * prng.below(4);
+        let has_cap = geometry.conventional_zone_count == 0 && prng.chance(1, 2);
+        let cap_bytes = has_cap.then(|| stripe + block * prng.below((capacity_bytes - stripe) / block + 1));
+        Buffer {
+            capacity_bytes,
+            cap_bytes,
+            is_capped_by_die: has_cap && shape.parallelism == 1 && prng.chance(1, 2),
+            admission: ["first-come", "strict", "round-robin"][prng.below(3) as usize],
+            early_completion: prng.chance(2, 3),
+            placement: if prng.chance(1, 2) { "by-index" } else { "round-robin" },
+            over_provisioning_percent: one_of(prng, &[5, 25, 100]),
+            gc_low_units: 2 + prng.below(3),
         }
     }
-    let admission = ["first-come", "strict", "round-robin"][prng.below(3) as usize];
-    writeln!(text, "admission = \"{admission}\"\nearly_completion = {}\n", prng.chance(2, 3))?;
-    let placement = if prng.chance(1, 2) { "by-index" } else { "round-robin" };
-    writeln!(text, "[zones]\nallocation = \"fixed\"")?;
-    writeln!(text, "parallelism = {}\nplacement = \"{placement}\"\n", shape.parallelism)?;
-    let (percent, low) = (one_of(prng, &[5, 25, 100]), 2 + prng.below(3));
-    writeln!(text, "[conventional]\nover_provisioning_percent = {percent}\ngc_low_units = {low}\n")
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(text, "[write_buffer]\ncapacity = \"{} B\"", self.capacity_bytes)?;
+        if let Some(cap) = self.cap_bytes {
+            writeln!(text, "cap = \"{cap} B\"")?;
+        }
+        if self.is_capped_by_die {
+            writeln!(text, "cap_scope = \"die\"")?;
+        }
+        writeln!(text, "admission = \"{}\"\nearly_completion = {}\n", self.admission, self.early_completion)?;
+        writeln!(text, "[conventional]\nover_provisioning_percent = {}", self.over_provisioning_percent)?;
+        writeln!(text, "gc_low_units = {}\n", self.gc_low_units)
+    }
+}
+
+/// Zones of every kind of element that fits, mostly with the spread over LUNs that goes without saying.
+fn write_zones(text: &mut String, shape: &Shape, buffer: &Buffer, prng: &mut Prng) -> std::fmt::Result {
+    let (parallelism, dies, rows) = (shape.parallelism, shape.dies, shape.rows);
+    let mut kinds = vec![("fixed".to_owned(), 1, 1), ("block".to_owned(), 1, 1)];
+    if parallelism == dies {
+        kinds.push(("superblock".to_owned(), dies, 1));
+    }
+    let divisors = |number: u64| (2..=number).filter(move |divisor| number.is_multiple_of(*divisor));
+    kinds.extend(divisors(parallelism).map(|luns| (format!("vchunk-{luns}"), luns, 1)));
+    kinds.extend(divisors(rows).map(|units| (format!("hchunk-{units}"), 1, units)));
+    let (kind, width, height) = prng.pick(&kinds).expect("there is a kind to choose").clone();
+    writeln!(text, "[zones]\nallocation = \"{kind}\"\nparallelism = {parallelism}")?;
+    writeln!(text, "placement = \"{}\"", buffer.placement)?;
+    if kind != "fixed" && prng.chance(1, 2) {
+        let elements = parallelism / width * (rows / height);
+        let sets: Vec<u64> = (1..=dies / parallelism).filter(|runs| dies.is_multiple_of(runs * parallelism)).collect();
+        let eligible = if buffer.is_capped_by_die { parallelism } else { parallelism * one_of(prng, &sets) };
+        writeln!(text, "luns_eligible = {eligible}")?;
+        let least = 1 + prng.below(eligible.min(elements * width));
+        writeln!(text, "luns_min = {least}")?;
+        if prng.chance(1, 2) {
+            let enough = elements.div_ceil(eligible / width);
+            writeln!(text, "elements_per_lun_max = {}", enough + prng.below(elements - enough + 1))?;
+        }
+    }
+    writeln!(text)
 }
 
 /// A law for a service time of about `mean_ns`: constant, uniform, exponential, with two speeds, or with rare long
@@ -230,6 +289,25 @@ mod tests {
             let text = draw_profile(&root, keeps, &Options::default());
             Profile::parse(&text).unwrap_or_else(|error| panic!("seed {seed}: {error:?}\n{text}"));
         }
+    }
+
+    #[test]
+    fn every_kind_of_element_is_drawn_with_and_without_limits_of_its_own() {
+        let mut kinds = std::collections::BTreeMap::new();
+        for seed in 0..1_000 {
+            let text = draw_profile(&Prng::new(seed), PayloadKind::Fingerprints, &Options::default());
+            let zones = Profile::parse(&text).expect("a drawn drive is valid").zones;
+            let kind = zones.allocation.to_string();
+            let kind = kind.split('-').next().expect("a text has a beginning").to_owned();
+            *kinds.entry((kind, zones.luns_eligible.is_some())).or_insert(0) += 1;
+        }
+        for kind in ["superblock", "block", "vchunk", "hchunk"] {
+            for has_limits in [false, true] {
+                let drawn = kinds.get(&(kind.to_owned(), has_limits)).copied().unwrap_or(0);
+                assert!(drawn >= 20, "{kind}, limits {has_limits}: {drawn} of a thousand");
+            }
+        }
+        assert!(kinds[&("fixed".to_owned(), false)] >= 100, "{kinds:?}");
     }
 
     #[test]

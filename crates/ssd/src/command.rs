@@ -269,7 +269,7 @@ impl Ssd {
                 if self.bug != Some(SeededBug::ResetKeepsContents) {
                     contents = self.store.take(zone);
                 }
-                self.forget_zone(zone);
+                self.reset_zone(zone);
             }
             ZoneEffect::Finished { .. } => {
                 pending.kind = Kind::Finish;
@@ -288,7 +288,7 @@ impl Ssd {
                 pending.generation = marks.generation;
                 pending.committed_bytes = run.take_committed_bytes(&view, self.timing.block_bytes);
             }
-            ZoneEffect::Offlined { .. } => self.forget_zone(zone),
+            ZoneEffect::Offlined { .. } => self.retire_zone(zone),
             ZoneEffect::Closed { .. } if !matches!(action, ZoneAction::Close) => {
                 self.counters.zones_closed_by_controller += 1;
             }

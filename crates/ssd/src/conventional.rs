@@ -336,6 +336,11 @@ impl Conventional {
         self.prefill(std::iter::empty());
     }
 
+    /// Erases of the units of a die.
+    pub(crate) fn erases_of_die(&self, die: usize) -> impl Iterator<Item = u32> {
+        self.dies[die].units.iter().map(|unit| unit.erases)
+    }
+
     /// Wear of the erase units of all dies.
     pub(crate) fn wear(&self) -> crate::counters::Wear {
         let erases = || self.dies.iter().flat_map(|die| die.units.iter().map(|unit| unit.erases));

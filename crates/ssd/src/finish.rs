@@ -2,7 +2,7 @@
 
 use zonda_zoned::{PayloadKind, ZoneIndex};
 
-use crate::pending::{Cause, NONE, Padding};
+use crate::pending::{Cause, Kind, NONE, Padding, PendingCommand};
 use crate::ssd::Ssd;
 
 impl Ssd {
@@ -30,22 +30,20 @@ impl Ssd {
         self.empty_zrwa(zone);
         let program_unit = self.timing.program_unit_bytes;
         let written_bytes = self.runs_at(zone).arrived_bytes;
-        let until_bytes = self.allocator.pad_until_bytes(zone, written_bytes).max(written_bytes);
         let generation = self.zone_marks[zone.as_usize()].generation;
         let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is finished has its run");
         run.is_sealed = true;
-        let slots = 0..run.stripe.len() as u16;
+        let slots = 0..run.stripe.slots();
+        let mut ends_bytes: Box<[u64]> = vec![0; usize::from(slots.end)].into();
+        self.allocator.pad_ends(written_bytes, &mut ends_bytes);
         let next_row: Box<[u32]> = slots.clone().map(|slot| run.layout.row_at(written_bytes, slot)).collect();
-        let end_row = slots
-            .clone()
-            .map(|slot| run.layout.bytes_on_slot(until_bytes, slot).div_ceil(program_unit) as u32)
-            .collect();
+        let end_row = ends_bytes.iter().map(|end_bytes| end_bytes.div_ceil(program_unit) as u32).collect();
         let padding = Padding {
             command,
             zone,
             generation,
             from_bytes: written_bytes,
-            until_bytes,
+            ends_bytes,
             next_row,
             end_row,
             in_flight: 1,
@@ -82,12 +80,12 @@ impl Ssd {
         }
         padding.next_row[at] += 1;
         padding.in_flight += 1;
-        let (zone, from_bytes, until_bytes) = (padding.zone, padding.from_bytes, padding.until_bytes);
+        let (zone, from_bytes, end_bytes) = (padding.zone, padding.from_bytes, padding.ends_bytes[at]);
         let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is finished has its run");
         let (row_start, row_end) = (u64::from(row) * program_unit, (u64::from(row) + 1) * program_unit);
         let written = run.layout.bytes_on_slot(from_bytes, slot).max(row_start);
-        let pad_bytes = run.layout.bytes_on_slot(until_bytes, slot).min(row_end).saturating_sub(written);
-        let host_bytes = u64::from(std::mem::take(&mut run.held_bytes[at]));
+        let pad_bytes = end_bytes.min(row_end).saturating_sub(written);
+        let host_bytes = u64::from(std::mem::take(&mut run.slots[at].held_bytes));
         self.buffer.will_return(self.group_of_zone(zone), host_bytes);
         self.program_zone(zone, slot, row, Cause::Padding, host_bytes, pad_bytes, NONE, index);
     }
@@ -108,6 +106,19 @@ impl Ssd {
             let command = padding.command;
             self.paddings.remove(index);
             self.end_part(command);
+        }
+    }
+
+    /// A finish has ended, and a loss of power can no longer take it back: what its zones do not need is free.
+    pub(crate) fn on_finish_completed(&mut self, command: &PendingCommand) {
+        if command.kind != Kind::Finish {
+            return;
+        }
+        for entry in command.undo.iter().flat_map(|undo| &undo.zones) {
+            if self.zone_marks[entry.zone.as_usize()].generation == entry.generation {
+                let arrived_bytes = self.runs_at(entry.zone).arrived_bytes;
+                self.allocator.release_untouched(entry.zone, arrived_bytes);
+            }
         }
     }
 

@@ -3,25 +3,32 @@
 //! Slot `s` is the `s`-th die of the zone's stripe. The bytes of a slot, taken together, are cut into program units
 //! (rows), and into erase units.
 
-use crate::timing::Timing;
+use crate::profile::Profile;
 
-/// The arithmetic of one stripe width.
+/// The arithmetic of a drive's zones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     pub(crate) slots: u64,
     read_unit_bytes: u64,
     program_unit_bytes: u64,
     erase_unit_bytes: u64,
+    zone_capacity_bytes: u64,
 }
 
 impl Layout {
-    pub(crate) fn new(timing: &Timing, slots: usize) -> Layout {
+    pub(crate) fn new(profile: &Profile) -> Layout {
         Layout {
-            slots: slots as u64,
-            read_unit_bytes: timing.read_unit_bytes,
-            program_unit_bytes: timing.program_unit_bytes,
-            erase_unit_bytes: timing.erase_unit_bytes,
+            slots: u64::from(profile.zones.parallelism),
+            read_unit_bytes: profile.flash.read_unit.0,
+            program_unit_bytes: profile.flash.program_unit.0,
+            erase_unit_bytes: profile.flash.erase_unit.0,
+            zone_capacity_bytes: profile.geometry.zone_capacity.0,
         }
+    }
+
+    /// Bytes of a slot when the zone is full.
+    pub(crate) fn slot_capacity_bytes(&self) -> u64 {
+        self.zone_capacity_bytes / self.slots
     }
 
     /// The slot of a page, and the row of the program unit it is in.
@@ -60,7 +67,13 @@ impl Layout {
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout = Layout { slots: 3, read_unit_bytes: 16, program_unit_bytes: 32, erase_unit_bytes: 64 };
+    const LAYOUT: Layout = Layout {
+        slots: 3,
+        read_unit_bytes: 16,
+        program_unit_bytes: 32,
+        erase_unit_bytes: 64,
+        zone_capacity_bytes: 3 * 128,
+    };
 
     #[test]
     fn pages_go_round_the_slots_and_fill_rows() {

@@ -47,10 +47,12 @@ mod conventional;
 mod conventional_io;
 mod counters;
 mod die;
+mod elements;
 mod events;
 mod finish;
 mod firmware;
 mod layout;
+pub mod limits;
 mod map;
 mod media;
 mod pending;
@@ -70,23 +72,3 @@ pub use bug::SeededBug;
 pub use counters::{Counters, Utilisation, Wear};
 pub use media::Media;
 pub use ssd::Ssd;
-
-/// Named bounds of the model.
-pub mod limits {
-    /// Commands under way at once; more are refused with `QueueFull`.
-    pub const COMMANDS_MAX: usize = 65_536;
-    /// Dies of a drive.
-    pub const DIES_MAX: u32 = 4_096;
-    /// The longest time in a profile: an hour. What no flash takes is a slip of the pen.
-    pub const SERVICE_TIME_MAX_NS: u64 = 3600 * 1_000_000_000;
-    /// The least bandwidth of a channel or link. Less is a slip of the pen, and would stretch a run over years.
-    pub const BANDWIDTH_MIN: u64 = 1 << 10;
-    /// Erase units that each die of a conventional drive may keep free.
-    pub const GC_LOW_UNITS_MAX: u32 = 1 << 10;
-    /// Channels of a drive.
-    pub const CHANNELS_MAX: u32 = 256;
-    /// Firmware servers of a drive.
-    pub const SERVERS_MAX: usize = 16;
-
-    const _: () = assert!(CHANNELS_MAX <= DIES_MAX, "a channel has a die");
-}

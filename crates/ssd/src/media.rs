@@ -3,11 +3,11 @@
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{Geometry, PayloadKind};
 
-use crate::allocation::{FixedAllocator, ZoneAllocator};
+use crate::allocation::{ZoneAllocator, allocator_of};
 use crate::bug::SeededBug;
 use crate::conventional::Conventional;
 use crate::counters::Counters;
-use crate::profile::{AllocationKind, Profile};
+use crate::profile::Profile;
 use crate::store::PayloadStore;
 use crate::zone_run::ZoneRun;
 
@@ -29,12 +29,9 @@ impl Media {
     #[must_use]
     pub fn new(profile: &Profile, keeps: PayloadKind) -> Media {
         let geometry: Geometry = profile.geometry();
-        let allocator: Box<dyn ZoneAllocator> = match profile.zones.allocation {
-            AllocationKind::Fixed => Box::new(FixedAllocator::new(profile)),
-        };
         Media {
             runs: (0..geometry.zone_count).map(|_| None).collect(),
-            allocator,
+            allocator: allocator_of(profile),
             conventional: Conventional::new(profile),
             store: PayloadStore::new(keeps, geometry.block_size_bytes, geometry.metadata_bytes, geometry.zone_count),
             zones: ZoneTable::new(geometry),

@@ -214,9 +214,9 @@ pub(crate) struct Padding {
     pub(crate) command: u32,
     pub(crate) zone: ZoneIndex,
     pub(crate) generation: u32,
-    /// Where padding begins and ends in the zone.
+    /// Where padding begins in the zone, and ends in each slot.
     pub(crate) from_bytes: u64,
-    pub(crate) until_bytes: u64,
+    pub(crate) ends_bytes: Box<[u64]>,
     /// Next row of each slot, and the row at which each is done.
     pub(crate) next_row: Box<[u32]>,
     pub(crate) end_row: Box<[u32]>,

@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use zonda_zoned::{Blocks, PayloadKind, Prng, ZoneIndex, ZoneState};
 
 use crate::bug::SeededBug;
-use crate::layout::Layout;
 use crate::media::Media;
 use crate::pending::{Kind, PendingCommand, Undo};
 use crate::ssd::Ssd;
@@ -164,13 +163,22 @@ impl Ssd {
             let written = self.zones.readable_blocks(zone).0 * block_bytes;
             let is_conventional = zone.0 < self.geometry.conventional_zone_count;
             let run = self.runs[zone.as_usize()].take();
-            if is_conventional || written == 0 {
+            if is_conventional {
+                continue;
+            }
+            let is_full = self.zones.zone(zone).state == ZoneState::Full;
+            if written == 0 {
+                if is_full {
+                    self.allocator.release_untouched(zone, 0);
+                }
                 continue;
             }
             let stripe = run.map_or_else(|| self.allocator.allocate(zone), |run| run.stripe);
-            let layout = Layout::new(&self.timing, stripe.len());
             self.allocator.prefill(zone, written);
-            let mut run = ZoneRun::programmed(stripe, layout, written, block_bytes);
+            if is_full {
+                self.allocator.release_untouched(zone, written);
+            }
+            let mut run = ZoneRun::programmed(stripe, self.timing.layout, written, block_bytes);
             run.committed_blocks = self.zones.zone(zone).write_pointer_blocks.0.min(run.committed_blocks);
             run.arrived_bytes = run.committed_blocks * block_bytes;
             self.runs[zone.as_usize()] = Some(Box::new(run));

@@ -45,8 +45,7 @@ impl Ssd {
             if !run.is_on_flash(first_page) {
                 return bytes;
             }
-            let slot = (first_page % run.layout.slots) as usize;
-            let die = run.stripe[slot].0;
+            let die = run.die_of_page(first_page);
             self.add_chain(index, die, (end - at) as u32);
             return without_die;
         }
@@ -60,7 +59,7 @@ impl Ssd {
                 without_die += here;
                 continue;
             }
-            let die = run.stripe[(page % run.layout.slots) as usize].0;
+            let die = run.die_of_page(page);
             self.extend_chain(index, die, here as u32, &mut chains_used);
         }
         self.start_chains(&chains_used);

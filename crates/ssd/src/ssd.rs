@@ -230,7 +230,7 @@ impl Ssd {
         self.zones.degrade(zone, to);
         self.zone_marks[zone.as_usize()].changes += 1;
         match to {
-            ZoneState::Offline => self.forget_zone(zone),
+            ZoneState::Offline => self.retire_zone(zone),
             _ => self.seal_zone(zone),
         }
     }
@@ -258,8 +258,7 @@ impl Ssd {
         let bytes = blocks.0 * self.timing.block_bytes;
         let stripe = self.allocator.allocate(zone);
         self.allocator.prefill(zone, bytes);
-        let layout = crate::layout::Layout::new(&self.timing, stripe.len());
-        let run = ZoneRun::programmed(stripe, layout, bytes, self.timing.block_bytes);
+        let run = ZoneRun::programmed(stripe, self.timing.layout, bytes, self.timing.block_bytes);
         self.runs[zone.as_usize()] = Some(Box::new(run));
         Ok(())
     }
@@ -314,6 +313,7 @@ impl Ssd {
         if let Some(undo) = &command.undo {
             self.overwrites_in_flight -= u32::from(!undo.blocks.is_empty());
         }
+        self.on_finish_completed(&command);
         self.on_write_completed(&command);
         self.done.push(Completion { id: command.id, status: command.status, outcome: command.outcome });
     }

@@ -2,6 +2,7 @@
 
 use zonda_zoned::Duration;
 
+use crate::layout::Layout;
 use crate::pending::Kind;
 use crate::profile::{CapScope, OpcodeSpec, Profile};
 use crate::service_time::{ServiceTime, ServiceTimes};
@@ -13,8 +14,8 @@ pub(crate) struct Timing {
     pub(crate) block_bytes: u64,
     pub(crate) read_unit_bytes: u64,
     pub(crate) program_unit_bytes: u64,
-    pub(crate) erase_unit_bytes: u64,
     pub(crate) zone_capacity_bytes: u64,
+    pub(crate) layout: Layout,
     pub(crate) channels: u32,
     pub(crate) cache_read: bool,
     pub(crate) early_completion: bool,
@@ -81,8 +82,8 @@ impl Timing {
             block_bytes: profile.geometry.block_size.0,
             read_unit_bytes: flash.read_unit.0,
             program_unit_bytes: flash.program_unit.0,
-            erase_unit_bytes: flash.erase_unit.0,
             zone_capacity_bytes: profile.geometry.zone_capacity.0,
+            layout: Layout::new(profile),
             channels: flash.channels,
             cache_read: flash.cache_read,
             early_completion: profile.write_buffer.early_completion,

@@ -2,24 +2,23 @@
 
 use zonda_zoned::{Duration, ZoneIndex};
 
+use crate::allocation::{ElementErase, UnitOfZone};
 use crate::buffer::{Stuck, Waiting};
 use crate::bug::SeededBug;
 use crate::conventional::CONVENTIONAL_GROUP;
 use crate::events::Event;
-use crate::layout::Layout;
 use crate::pending::{Cause, Kind, NONE, PendingCommand, Place, Work};
 use crate::profile::CapScope;
 use crate::ssd::{LinkJob, Ssd};
 use crate::station::serve;
-use crate::zone_run::ZoneRun;
+use crate::zone_run::{SlotRun, ZoneRun};
 
 impl Ssd {
     /// Gives a zone its place at its first write.
     pub(crate) fn ensure_run(&mut self, zone: ZoneIndex) {
         if self.runs[zone.as_usize()].is_none() {
             let stripe = self.allocator.allocate(zone);
-            let layout = Layout::new(&self.timing, stripe.len());
-            self.runs[zone.as_usize()] = Some(Box::new(ZoneRun::new(stripe, layout)));
+            self.runs[zone.as_usize()] = Some(Box::new(ZoneRun::new(stripe, self.timing.layout)));
         }
     }
 
@@ -151,7 +150,7 @@ impl Ssd {
     pub(crate) fn group_of_zone(&self, zone: ZoneIndex) -> u32 {
         match self.timing.cap_scope {
             CapScope::Zone => zone.0,
-            CapScope::Die => self.runs[zone.as_usize()].as_ref().map_or(0, |run| u32::from(run.stripe[0].0)),
+            CapScope::Die => self.runs[zone.as_usize()].as_ref().map_or(0, |run| u32::from(run.first_die().0)),
         }
     }
 
@@ -172,7 +171,7 @@ impl Ssd {
             at += here;
             let (slot, row) = self.runs_at(zone).layout.place_of_page(page);
             let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is written has its run");
-            run.held_bytes[usize::from(slot)] += here as u32;
+            run.slots[usize::from(slot)].held_bytes += here as u32;
             let is_last_of_row = (page / slots + 1).is_multiple_of(units_per_row);
             if at == page_end && is_last_of_row {
                 self.program_held(zone, slot, row, Cause::Host, waiter);
@@ -191,17 +190,17 @@ impl Ssd {
     /// Sends what a slot holds to its die.
     pub(crate) fn program_held(&mut self, zone: ZoneIndex, slot: u16, row: u32, cause: Cause, waiter: u32) {
         let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is written has its run");
-        let host_bytes = u64::from(std::mem::take(&mut run.held_bytes[usize::from(slot)]));
+        let host_bytes = u64::from(std::mem::take(&mut run.slots[usize::from(slot)].held_bytes));
         self.buffer.will_return(self.group_of_zone(zone), host_bytes);
         self.program_zone(zone, slot, row, cause, host_bytes, 0, waiter, NONE);
     }
 
     /// Sends everything a zone holds to its dies, full units or not.
     pub(crate) fn flush_held(&mut self, zone: ZoneIndex, cause: Cause, waiter: u32) {
-        for slot in 0..self.runs_at(zone).stripe.len() {
+        for slot in 0..self.runs_at(zone).stripe.slots() {
             let run = self.runs_at(zone);
-            if run.held_bytes[slot] > 0 || (run.spilled_bytes[slot] > 0 && cause != Cause::Spill) {
-                let slot = slot as u16;
+            let SlotRun { held_bytes, spilled_bytes, .. } = run.slots[usize::from(slot)];
+            if held_bytes > 0 || (spilled_bytes > 0 && cause != Cause::Spill) {
                 let bytes_on_slot = run.layout.bytes_on_slot(run.arrived_bytes, slot);
                 let row = ((bytes_on_slot - 1) / self.timing.program_unit_bytes) as u32;
                 self.program_held(zone, slot, row, cause, waiter);
@@ -225,17 +224,20 @@ impl Ssd {
         let (generation, group) = (self.zone_marks[zone.as_usize()].generation, self.group_of_zone(zone));
         let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is programmed has its run");
         run.unit_is_on_its_way(slot, row);
-        let spilled = &mut run.spilled_bytes[usize::from(slot)];
+        let spilled = &mut run.slots[usize::from(slot)].spilled_bytes;
         let spilled_bytes = if cause == Cause::Spill {
             *spilled += host_bytes as u32;
             0
         } else {
             u64::from(std::mem::take(spilled))
         };
-        let (die, erase_unit) = (run.stripe[usize::from(slot)].0, run.layout.erase_unit_of_row(row));
-        let unit = crate::allocation::UnitOfZone { slot, row: erase_unit };
-        if cause != Cause::Spill && self.allocator.program(zone, unit) {
-            self.add_erase(die, Place::ZoneErase);
+        let unit = UnitOfZone { slot, row: run.layout.erase_unit_of_row(row) };
+        let die = run.stripe.die(unit).0;
+        if cause != Cause::Spill
+            && run.begins(unit)
+            && let Some(erase) = self.allocator.program(zone, unit)
+        {
+            self.erase_element(zone, unit.row, erase);
         }
         if waiter != NONE {
             self.commands[waiter].parts += 1;
@@ -255,6 +257,16 @@ impl Ssd {
         self.add_work(work);
     }
 
+    /// The dies of an element erase it before they are programmed.
+    fn erase_element(&mut self, zone: ZoneIndex, row: u32, erase: ElementErase) {
+        for slot in erase.first_slot..erase.first_slot + erase.slots {
+            let die = self.runs_at(zone).stripe.die(UnitOfZone { slot, row }).0;
+            for _ in 0..erase.units {
+                self.add_erase(die, Place::ZoneErase);
+            }
+        }
+    }
+
     /// The buffer is full of data that wait for more, and more cannot come in: they are programmed to a backup area
     /// (single-level cells, as a rule), and will be programmed again with the rest of their unit. Where only a group is
     /// at its cap, its data alone. Returns whether there was anything.
@@ -262,7 +274,7 @@ impl Ssd {
         let mut spilled = false;
         for zone in (0..self.runs.len() as u32).map(ZoneIndex) {
             let Some(run) = &self.runs[zone.as_usize()] else { continue };
-            let holds = run.held_bytes.iter().any(|bytes| *bytes > 0);
+            let holds = run.held_bytes() > 0;
             if holds && group.is_none_or(|group| self.group_of_zone(zone) == group) {
                 self.flush_held(zone, Cause::Spill, NONE);
                 spilled = true;
@@ -294,13 +306,24 @@ impl Ssd {
         }
     }
 
+    /// The zone was reset: its elements are free.
+    pub(crate) fn reset_zone(&mut self, zone: ZoneIndex) {
+        self.allocator.reset(zone);
+        self.forget_zone(zone);
+    }
+
+    /// The zone went offline: its elements are never used again.
+    pub(crate) fn retire_zone(&mut self, zone: ZoneIndex) {
+        self.allocator.retire(zone);
+        self.forget_zone(zone);
+    }
+
     /// The zone's contents are gone: whatever is still on its way from them goes nowhere.
-    pub(crate) fn forget_zone(&mut self, zone: ZoneIndex) {
+    fn forget_zone(&mut self, zone: ZoneIndex) {
         let group = self.group_of_zone(zone);
         self.zone_marks[zone.as_usize()].generation += 1;
-        self.allocator.reset(zone);
         let Some(run) = self.runs[zone.as_usize()].take() else { return };
-        let held: u64 = run.held_bytes.iter().map(|bytes| u64::from(*bytes)).sum();
+        let held = run.held_bytes();
         self.buffer.will_return(group, held);
         self.buffer.give_back(group, held);
         if let Some(finish) = run.waiting_finish {

@@ -1,6 +1,6 @@
 //! A zone that holds data: where it lies, and which of its bytes are where on their way to flash.
 
-use crate::allocation::Stripe;
+use crate::allocation::{DieIndex, Stripe, UnitOfZone};
 use crate::layout::Layout;
 use zonda_zoned::zones::ZoneView;
 
@@ -11,10 +11,7 @@ pub(crate) struct ZoneRun {
     pub(crate) layout: Layout,
     /// Host bytes that have come over the link.
     pub(crate) arrived_bytes: u64,
-    /// Of each slot, bytes in the buffer that wait for their program unit to fill.
-    pub(crate) held_bytes: Box<[u32]>,
-    /// Of each slot, bytes of that unit that have been spilled, and will be programmed again with the rest of it.
-    pub(crate) spilled_bytes: Box<[u32]>,
+    pub(crate) slots: Box<[SlotRun]>,
     /// Program units between buffer and flash: they are still read from the buffer.
     pub(crate) on_the_way: Vec<(u32, u16)>,
     /// Writes taken and not yet completed.
@@ -29,15 +26,24 @@ pub(crate) struct ZoneRun {
     pub(crate) waiting_finish: Option<u32>,
 }
 
+/// One slot of a zone's stripe.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SlotRun {
+    /// Bytes in the buffer that wait for their program unit to fill.
+    pub(crate) held_bytes: u32,
+    /// Bytes of that unit that have been spilled, and will be programmed again with the rest of it.
+    pub(crate) spilled_bytes: u32,
+    /// Erase units, from the zone's start, that have been programmed since power came on.
+    pub(crate) begun_units: u32,
+}
+
 impl ZoneRun {
     pub(crate) fn new(stripe: Stripe, layout: Layout) -> ZoneRun {
-        let held_bytes: Box<[u32]> = vec![0; stripe.len()].into();
         ZoneRun {
+            slots: vec![SlotRun::default(); usize::from(stripe.slots())].into(),
             stripe,
             layout,
             arrived_bytes: 0,
-            spilled_bytes: held_bytes.clone(),
-            held_bytes,
             on_the_way: Vec::new(),
             writes_in_flight: 0,
             acknowledged_blocks: 0,
@@ -68,7 +74,7 @@ impl ZoneRun {
         if !self.on_the_way.is_empty() && self.on_the_way.contains(&(row, slot)) {
             return false;
         }
-        if self.held_bytes[usize::from(slot)] == 0 {
+        if self.slots[usize::from(slot)].held_bytes == 0 {
             return true;
         }
         // Something of this slot is held: it is of the slot's last row.
@@ -82,6 +88,35 @@ impl ZoneRun {
         blocks * block_bytes
     }
 
+    /// The die of a page.
+    #[inline]
+    pub(crate) fn die_of_page(&self, page: u64) -> u16 {
+        if self.stripe.is_uniform() {
+            return self.stripe.die(UnitOfZone { slot: (page % self.layout.slots) as u16, row: 0 }).0;
+        }
+        let (slot, row) = self.layout.place_of_page(page);
+        self.stripe.die(UnitOfZone { slot, row: self.layout.erase_unit_of_row(row) }).0
+    }
+
+    /// The die of the zone's first byte.
+    pub(crate) fn first_die(&self) -> DieIndex {
+        self.stripe.die(UnitOfZone { slot: 0, row: 0 })
+    }
+
+    /// Whether a program is the first in its erase unit, as far as this run has seen.
+    #[inline]
+    pub(crate) fn begins(&mut self, unit: UnitOfZone) -> bool {
+        let begun = &mut self.slots[usize::from(unit.slot)].begun_units;
+        let is_first = unit.row >= *begun;
+        *begun = (*begun).max(unit.row + 1);
+        is_first
+    }
+
+    /// Bytes of all slots that wait for their program unit to fill.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.slots.iter().map(|slot| u64::from(slot.held_bytes)).sum()
+    }
+
     pub(crate) fn unit_is_on_its_way(&mut self, slot: u16, row: u32) {
         self.on_the_way.push((row, slot));
     }
@@ -92,8 +127,7 @@ impl ZoneRun {
     }
 
     pub(crate) fn check_invariants(&self) {
-        let held: u64 = self.held_bytes.iter().map(|bytes| u64::from(*bytes)).sum();
-        assert!(held <= self.arrived_bytes, "what is held has arrived");
+        assert!(self.held_bytes() <= self.arrived_bytes, "what is held has arrived");
         assert!(self.waiting_finish.is_none() || self.writes_in_flight > 0, "a finish waits for writes only");
     }
 }

@@ -5,7 +5,7 @@
 
 use zonda_config::{ByteSize, TimeSpan};
 use zonda_ssd::Ssd;
-use zonda_ssd::profile::{Profile, builtin_text};
+use zonda_ssd::profile::{AllocationKind, Profile, builtin_text};
 use zonda_zoned::reference::{CommandSource, ReferenceDevice, random_geometry};
 use zonda_zoned::{
     Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation,
@@ -207,7 +207,16 @@ fn profile_of(geometry: &Geometry, prng: &mut Prng) -> Profile {
     profile.zones.parallelism =
         [4, 2, 1].into_iter().find(|width| capacity_blocks.is_multiple_of(*width) && prng.chance(1, 2)).unwrap_or(1)
             as u32;
-    let stripe = profile.flash.program_unit.0 * u64::from(profile.zones.parallelism);
+    let parallelism = profile.zones.parallelism;
+    let chunk = AllocationKind::Vchunk(parallelism);
+    let kinds = [AllocationKind::Fixed, AllocationKind::Block, chunk, AllocationKind::Superblock];
+    let kinds = if parallelism == 4 { &kinds[..] } else { &kinds[..3] };
+    profile.zones.allocation = *prng.pick(kinds).expect("there is a policy to choose");
+    if profile.zones.allocation != AllocationKind::Fixed && prng.chance(1, 2) {
+        profile.zones.luns_eligible = Some(4);
+        profile.zones.luns_min = Some(1);
+    }
+    let stripe = profile.flash.program_unit.0 * u64::from(parallelism);
     profile.write_buffer.capacity = ByteSize(stripe + block * prng.below(8));
     profile.write_buffer.cap = (geometry.conventional_zone_count == 0 && prng.chance(1, 2)).then_some(ByteSize(stripe));
     profile.write_buffer.early_completion = prng.chance(2, 3);

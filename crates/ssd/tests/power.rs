@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use support::{CAPACITY, Rig, conventional_drive, drive_of_constants, kib, wide_drive};
 use zonda_ssd::Ssd;
-use zonda_ssd::profile::Profile;
+use zonda_ssd::profile::{AllocationKind, Profile};
 use zonda_zoned::{Blocks, Lba, Operation, Payload, PayloadKind, Prng, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
 
 /// Marks of a run's `number`-th write: one fingerprint a block.
@@ -198,6 +198,25 @@ fn use_zone(rig: &mut Rig, zone: u32) {
     }
 }
 
+/// The drive with zones of two segments, built of elements of every kind.
+fn with_every_element(profile: &Profile) -> Vec<Profile> {
+    let parallelism = profile.zones.parallelism;
+    let mut profile = profile.clone();
+    profile.flash.erase_unit = kib(1536 / 2 / u64::from(parallelism));
+    let kinds = ["fixed", "superblock", "block", "vchunk-2", "hchunk-2"];
+    let fits = |kind: &&str| parallelism > 1 || !["superblock", "vchunk-2"].contains(kind);
+    let of_kind = |kind: &str| {
+        let mut profile = profile.clone();
+        profile.zones.allocation = AllocationKind::from_text(kind).expect("the name of a policy");
+        profile
+    };
+    let mut profiles: Vec<Profile> = kinds.into_iter().filter(fits).map(of_kind).collect();
+    let mut uneven = of_kind("block");
+    (uneven.zones.luns_eligible, uneven.zones.luns_min) = (Some(4), Some(1));
+    profiles.push(uneven);
+    profiles
+}
+
 /// Cuts a run at each of its events, with several ways to decide what was under way.
 fn cut_everywhere(profile: &Profile, steps: &[Step]) {
     for events in 0.. {
@@ -229,6 +248,9 @@ fn acknowledged_writes_stay_wherever_power_goes() {
     ];
     cut_everywhere(&drive_of_constants(), &steps);
     cut_everywhere(&wide_drive(), &steps);
+    for profile in [with_every_element(&drive_of_constants()), with_every_element(&wide_drive())].concat() {
+        cut_everywhere(&profile, &steps);
+    }
 }
 
 #[test]
@@ -262,13 +284,73 @@ fn finishes_and_resets_happen_wholly_or_not_at_all_wherever_power_goes() {
         Step::Write(0, 9),
     ];
     cut_everywhere(&wide_drive(), &steps);
+    let steps_in_two_segments = [
+        Step::Write(0, 60),
+        Step::Write(0, 60),
+        Step::Write(0, 60),
+        Step::Write(1, 13),
+        Step::Wait(40),
+        Step::Write(0, 30),
+        Step::Finish(0),
+        Step::Wait(9),
+        Step::Finish(1),
+        Step::Wait(12),
+        Step::Reset(0),
+        Step::Write(2, 12),
+        Step::Wait(20),
+        Step::Reset(1),
+        Step::Write(1, 9),
+    ];
+    for mut profile in with_every_element(&wide_drive()) {
+        cut_everywhere(&profile, &steps);
+        // As many elements as zones need: what is freed is used again at once.
+        profile.geometry.zones = 3;
+        cut_everywhere(&profile, &steps_in_two_segments);
+    }
+}
+
+#[test]
+fn a_finish_that_power_loss_takes_back_keeps_its_elements_and_one_that_it_keeps_frees_them() {
+    for profile in with_every_element(&wide_drive()).into_iter().filter(|p| p.zones.allocation != AllocationKind::Fixed)
+    {
+        let mut outcomes = [0, 0];
+        for seed in 0..20 {
+            let mut rig = Rig::with(&profile, PayloadKind::Fingerprints, 1);
+            rig.write_of(0, 0, 5, prints(1, 5));
+            rig.run();
+            rig.finish(0);
+            rig.step();
+            let media = rig.drive.power_loss(&mut Prng::new(seed));
+            let rig = Rig::of(Ssd::power_on(&profile, media, &Prng::new(seed)));
+            rig.drive.check_invariants();
+            let facts = rig.drive.allocation();
+            let owned = facts.allocated + facts.written;
+            match rig.drive.zone(ZoneIndex(0)).state {
+                ZoneState::Full => {
+                    assert_eq!((owned, facts.allocated), (facts.written, 0), "only what is written is kept");
+                    assert!(owned < u64::from(facts.elements_per_zone));
+                    outcomes[0] += 1;
+                }
+                _ => {
+                    assert_eq!(owned, u64::from(facts.elements_per_zone), "the zone can be written on");
+                    outcomes[1] += 1;
+                }
+            }
+        }
+        assert!(outcomes.iter().all(|count| *count >= 3), "{outcomes:?}");
+    }
 }
 
 #[test]
 fn blocks_of_a_random_write_area_stay_wherever_power_goes() {
-    let profile = drive_of_constants();
+    for profile in with_every_element(&drive_of_constants()) {
+        cut_random_write_areas(&profile);
+    }
+}
+
+fn cut_random_write_areas(profile: &Profile) {
     for events in 0..200 {
-        let mut rig = Rig::with(&profile, PayloadKind::Fingerprints, 3);
+        let mut rig = Rig::with(profile, PayloadKind::Fingerprints, 3);
         rig.manage(0, ZoneAction::Open { zrwa: true });
         let mut left = events;
         let mut ids = Vec::new();
@@ -288,7 +370,7 @@ fn blocks_of_a_random_write_area_stay_wherever_power_goes() {
         let acknowledged = (0..4).rev().find(|round| rig.has_ended(ids[[0, 1, 3, 4][*round as usize]]));
         let mut prng = Prng::new(events);
         let media = rig.drive.power_loss(&mut prng);
-        let mut rig = Rig::of(Ssd::power_on(&profile, media, &prng));
+        let mut rig = Rig::of(Ssd::power_on(profile, media, &prng));
         let found = rig.prints(Lba(0), 8);
         for (block, mark) in found.iter().enumerate() {
             let round = (*mark > 0).then(|| mark / 1_000);

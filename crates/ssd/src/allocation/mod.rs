@@ -1,46 +1,80 @@
 //! Which dies and which erase units a zone gets.
 //!
-//! A policy is behind [`ZoneAllocator`], one file each. The rest of the model asks it three things: where a zone lies
-//! (at its first write), whether an erase unit must be erased before it is programmed, and how much of a zone FINISH
-//! has to pad.
+//! A policy is behind [`ZoneAllocator`]: `fixed` in a file of its own, the others are one policy over elements of different
+//! shapes. The rest of the model asks it where a zone lies (at its first write), what must be erased before a program, how
+//! much of a zone FINISH has to pad, and tells it what becomes of zones. `docs/internals/zone-allocation.md` has the rules.
+//!
+//! | file | what |
+//! |---|---|
+//! | `element.rs` | kinds of elements, their shapes and numbers |
+//! | `pool.rs` | all elements of a drive, the free ones by wear, and the exact choice among them |
+//! | `flexible.rs` | the policy over a pool: eligible LUNs, the zones' elements, FINISH and RESET |
+//! | `fixed.rs` | the policy of today's drives |
+//! | `stripe.rs` | where a zone's erase units lie |
+//! | `state.rs` | what an element holds, and how all of them stand |
+//! | `table.rs` | elements over restarts, as bytes |
+//! | `trial.rs` | an allocator in the middle of its life, to be timed |
+//! | `book.rs`, `standing.rs` | elements of a drive whose media are elsewhere, by what happens to its zones |
 
+mod book;
+mod element;
 mod fixed;
+mod flexible;
+mod pool;
+mod standing;
+mod state;
+mod stripe;
+mod table;
+mod trial;
 
 use zonda_zoned::ZoneIndex;
 
+pub use book::ElementBook;
+pub use element::AllocationKind;
+pub(crate) use element::ElementGrid;
 pub use fixed::FixedAllocator;
+pub use flexible::FlexibleAllocator;
+pub use standing::{ElementRecord, ZoneFate, ZoneStanding};
+pub use state::{AllocationFacts, Element, ElementState};
+pub use stripe::{DieIndex, Stripe, UnitOfZone};
+pub use table::{ElementTable, ElementTableError};
+pub use trial::AllocationTrial;
 
 use crate::counters::Wear;
+use crate::profile::Profile;
 
-/// A die of the drive, counted channel first: die `d` is on channel `d % channels`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DieIndex(pub u16);
-
-/// Where a zone lies: data go round these dies, one read unit each.
-pub type Stripe = std::sync::Arc<[DieIndex]>;
-
-/// An erase unit of a zone: its place in the zone's stripe, and its number there.
+/// Erase units to be erased before a program: the same number on each die of these slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnitOfZone {
-    /// Index into the zone's stripe.
-    pub slot: u16,
-    /// Which of the zone's erase units on that die, from the start of the zone.
-    pub row: u32,
+pub struct ElementErase {
+    /// The first slot.
+    pub first_slot: u16,
+    /// Slots side by side.
+    pub slots: u16,
+    /// Erase units on the die of each.
+    pub units: u32,
 }
 
 /// A zone allocation policy.
 pub trait ZoneAllocator: std::fmt::Debug {
-    /// Gives a zone its place. Called at its first write, or its FINISH, after it was empty.
+    /// Gives a zone its place. Called at its first write, or its FINISH, after it was empty. A zone that has elements
+    /// already keeps them, and gets what it lacks.
     fn allocate(&mut self, zone: ZoneIndex) -> Stripe;
 
-    /// A program is about to go to a unit: returns whether the unit has to be erased first, and counts that erase.
-    fn program(&mut self, zone: ZoneIndex, unit: UnitOfZone) -> bool;
+    /// The first program of an erase unit of a zone is about to go out: returns what has to be erased before, and counts
+    /// that erase.
+    fn program(&mut self, zone: ZoneIndex, unit: UnitOfZone) -> Option<ElementErase>;
 
-    /// How far into the zone FINISH pads, in bytes, when `written_bytes` are written.
-    fn pad_until_bytes(&self, zone: ZoneIndex, written_bytes: u64) -> u64;
+    /// How far FINISH pads each slot of a zone of which so many bytes are written, in bytes of the slot.
+    fn pad_ends(&self, written_bytes: u64, ends_bytes: &mut [u64]);
 
-    /// The zone was reset: what was written of it is invalid, to be erased when it is next programmed.
+    /// A zone of which so many bytes are written will never get more before its reset: what holds none of them is free.
+    fn release_untouched(&mut self, zone: ZoneIndex, written_bytes: u64);
+
+    /// The zone was reset: what was written of it is invalid, to be erased when it is next programmed; the rest is free.
     fn reset(&mut self, zone: ZoneIndex);
+
+    /// The zone went offline: what it has is never used again.
+    fn retire(&mut self, zone: ZoneIndex);
 
     /// Marks everything up to `written_bytes` as programmed, without counting: for filling a drive before a study.
     fn prefill(&mut self, zone: ZoneIndex, written_bytes: u64);
@@ -48,6 +82,33 @@ pub trait ZoneAllocator: std::fmt::Debug {
     /// Wear so far.
     fn wear(&self) -> Wear;
 
+    /// Erases of the units of a die.
+    fn erases_of_die(&self, die: DieIndex) -> Vec<u32>;
+
+    /// How things stand.
+    fn facts(&self) -> AllocationFacts;
+
+    /// Wear and state of each element, and whose it is.
+    fn elements(&self) -> ElementTable;
+
+    /// Takes over wear, states and owners. To be done before any zone is used.
+    ///
+    /// # Errors
+    /// A table of another drive, or one that contradicts itself. Nothing is changed then.
+    fn restore(&mut self, table: &ElementTable) -> Result<(), ElementTableError>;
+
+    /// Memory of the policy's tables, in bytes.
+    fn table_bytes(&self) -> u64;
+
     /// Asserts what must always hold.
     fn check_invariants(&self);
+}
+
+/// The policy that a profile asks for.
+#[must_use]
+pub fn allocator_of(profile: &Profile) -> Box<dyn ZoneAllocator> {
+    match profile.zones.allocation {
+        AllocationKind::Fixed => Box::new(FixedAllocator::new(profile)),
+        _ => Box::new(FlexibleAllocator::new(profile)),
+    }
 }

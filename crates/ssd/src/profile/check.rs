@@ -2,8 +2,11 @@
 
 use zonda_config::ByteSize;
 
-use super::{CapScope, FirmwareSpec, Profile};
-use crate::limits::{BANDWIDTH_MIN, CHANNELS_MAX, DIES_MAX, GC_LOW_UNITS_MAX, SERVERS_MAX, SERVICE_TIME_MAX_NS};
+use super::{AllocationKind, CapScope, FirmwareSpec, Profile};
+use crate::allocation::ElementGrid;
+use crate::limits::{
+    BANDWIDTH_MIN, CHANNELS_MAX, DIES_MAX, ELEMENTS_MAX, GC_LOW_UNITS_MAX, SERVERS_MAX, SERVICE_TIME_MAX_NS,
+};
 
 /// A number that cannot be, and what it must be.
 #[derive(Debug)]
@@ -120,6 +123,99 @@ fn check_zones(profile: &Profile) -> Result<(), Mistake> {
         profile.geometry.zone_capacity.0.is_multiple_of(stripe),
         "geometry.zone_capacity",
         &format!("must be a multiple of flash.read_unit times zones.parallelism ({})", ByteSize(stripe)),
+    )?;
+    check_elements(profile)
+}
+
+/// What zones are built of, and the limits on the LUNs that an allocation chooses from.
+fn check_elements(profile: &Profile) -> Result<(), Mistake> {
+    let (zones, dies, kind) = (&profile.zones, profile.dies(), profile.zones.allocation);
+    let units_per_lun =
+        (profile.geometry.zone_capacity.0 / u64::from(zones.parallelism)).div_ceil(profile.flash.erase_unit.0);
+    require(
+        units_per_lun * u64::from(zones.parallelism) <= ELEMENTS_MAX,
+        "flash.erase_unit",
+        &format!("must be larger, or geometry.zone_capacity smaller: a zone has more than {ELEMENTS_MAX} of them"),
+    )?;
+    match kind {
+        AllocationKind::Fixed => {
+            let keys = [
+                ("zones.luns_min", zones.luns_min),
+                ("zones.elements_per_lun_max", zones.elements_per_lun_max),
+                ("zones.luns_eligible", zones.luns_eligible),
+            ];
+            for (key, value) in keys {
+                let remedy = "is for flexible allocation: leave it out where zones.allocation is \"fixed\"";
+                require(value.is_none(), key, remedy)?;
+            }
+            return Ok(());
+        }
+        AllocationKind::Superblock => require(
+            zones.parallelism == dies,
+            "zones.parallelism",
+            &format!("must be the number of dies ({dies}) where zones.allocation is \"superblock\""),
+        )?,
+        AllocationKind::Vchunk(luns) => require(
+            zones.parallelism.is_multiple_of(luns),
+            "zones.allocation",
+            &format!("is \"{kind}\", and {luns} does not divide zones.parallelism ({})", zones.parallelism),
+        )?,
+        AllocationKind::Hchunk(units) => require(
+            units_per_lun.is_multiple_of(u64::from(units)),
+            "zones.allocation",
+            &format!("is \"{kind}\", and {units} does not divide a zone's erase units on each die ({units_per_lun})"),
+        )?,
+        AllocationKind::Block => {}
+    }
+    check_luns(profile)
+}
+
+fn check_luns(profile: &Profile) -> Result<(), Mistake> {
+    let (zones, dies) = (&profile.zones, profile.dies());
+    let width = ElementGrid::new(profile).width;
+    let eligible = zones.luns_eligible.unwrap_or(zones.parallelism);
+    require(
+        eligible >= zones.parallelism && eligible.is_multiple_of(width) && dies.is_multiple_of(eligible),
+        "zones.luns_eligible",
+        &format!(
+            "must be at least zones.parallelism ({}), a multiple of the {width} dies that an element lies across, and a \
+             divisor of the number of dies ({dies})",
+            zones.parallelism
+        ),
+    )?;
+    require(
+        zones.luns_min.is_none_or(|least| (1..=eligible).contains(&least)),
+        "zones.luns_min",
+        &format!("must be at least 1, and at most the dies that an allocation chooses from ({eligible})"),
+    )?;
+    let grid = ElementGrid::new(profile);
+    let elements = grid.elements_per_zone();
+    require(
+        grid.groups_min <= elements,
+        "zones.luns_min",
+        &format!(
+            "must be at most {}: a zone has {elements} elements, each on {width} die{}",
+            elements * width,
+            if width == 1 { "" } else { "s" }
+        ),
+    )?;
+    let groups = grid.groups_eligible;
+    require(
+        u64::from(grid.per_group_max) * u64::from(groups) >= u64::from(elements),
+        "zones.elements_per_lun_max",
+        &format!("must be at least {}: a zone has {elements} elements", elements.div_ceil(groups)),
+    )?;
+    require(
+        grid.elements() <= ELEMENTS_MAX,
+        "zones.allocation",
+        &format!("makes more than {ELEMENTS_MAX} elements of the drive's zones: take larger elements or fewer zones"),
+    )?;
+    let is_on_one_die = zones.parallelism == 1 && eligible == 1;
+    let buffer = &profile.write_buffer;
+    require(
+        buffer.cap.is_none() || buffer.cap_scope == CapScope::Zone || is_on_one_die,
+        "write_buffer.cap_scope",
+        "can be \"die\" only where zones.luns_eligible is 1: a zone must lie on one die",
     )
 }
 

@@ -13,14 +13,15 @@ mod source;
 mod sources;
 mod spec;
 
+pub use crate::allocation::AllocationKind;
 pub use bandwidth::Bandwidth;
 pub use builtin::{builtin_names, builtin_text};
 pub use firmware::{FirmwareSpec, OpcodeSpec, ResetSpec};
 pub use source::{Source, SourceKind};
 pub use sources::Sources;
 pub use spec::{
-    Admission, AllocationKind, BufferSpec, CapScope, ChannelSpec, ConventionalSpec, FlashSpec, GeometrySpec, LinkSpec,
-    Placement, Profile, ZonesSpec, ZrwaSpec,
+    Admission, BufferSpec, CapScope, ChannelSpec, ConventionalSpec, FlashSpec, GeometrySpec, LinkSpec, Placement,
+    Profile, ZonesSpec, ZrwaSpec,
 };
 
 #[cfg(test)]
@@ -123,5 +124,124 @@ pub(crate) mod tests {
         ] {
             assert_eq!(error_of(change, to), expected);
         }
+    }
+
+    /// What a reader says to `tiny` with these lines in `[zones]`; with `parallelism`, instead of its 4.
+    fn zones_error(lines: &str) -> String {
+        let parallelism = if lines.contains("parallelism") { "" } else { "parallelism = 4\n" };
+        error_of("allocation = \"fixed\"\nparallelism = 4\n", &format!("{parallelism}{lines}\n"))
+    }
+
+    #[test]
+    fn every_kind_of_element_is_read_where_it_fits() {
+        let text = builtin_text("tiny").expect("tiny is built in");
+        for (name, kind) in [
+            ("superblock", AllocationKind::Superblock),
+            ("block", AllocationKind::Block),
+            ("vchunk-2", AllocationKind::Vchunk(2)),
+            ("hchunk-1", AllocationKind::Hchunk(1)),
+        ] {
+            let profile = Profile::parse(&text.replace("\"fixed\"", &format!("\"{name}\""))).unwrap();
+            assert_eq!(profile.zones.allocation, kind);
+            assert!(toml::to_string(&profile).unwrap().contains(&format!("allocation = \"{name}\"")));
+        }
+    }
+
+    #[test]
+    fn elements_that_do_not_fit_their_zones_are_refused_by_their_key() {
+        for (lines, expected) in [
+            (
+                "allocation = \"superblock\"\nparallelism = 2",
+                "zones.parallelism must be the number of dies (4) where zones.allocation is \"superblock\"",
+            ),
+            (
+                "allocation = \"vchunk-3\"",
+                "zones.allocation is \"vchunk-3\", and 3 does not divide zones.parallelism (4)",
+            ),
+            (
+                "allocation = \"hchunk-2\"",
+                "zones.allocation is \"hchunk-2\", and 2 does not divide a zone's erase units on each die (1)",
+            ),
+        ] {
+            assert_eq!(zones_error(lines), expected);
+        }
+        let text = builtin_text("tiny").expect("tiny is built in").replace("\"fixed\"", "\"blocks\"");
+        let unknown = Profile::parse(&text).expect_err("no such kind");
+        let help = unknown.help.unwrap_or_default();
+        assert_eq!(unknown.message, "unknown value \"blocks\" for \"allocation\"");
+        assert!(help.contains("block") && help.contains("vchunk-N"), "{help}");
+        let nothing = zones_error("allocation = \"vchunk-0\"");
+        assert!(nothing.contains("\"vchunk-0\"") && nothing.contains("such as \"vchunk-2\""), "{nothing}");
+    }
+
+    #[test]
+    fn limits_on_luns_that_no_zone_could_keep_are_refused_by_their_key() {
+        let eligible = |parallelism: u32, width: u32| {
+            format!(
+                "zones.luns_eligible must be at least zones.parallelism ({parallelism}), a multiple of the {width} dies that \
+                 an element lies across, and a divisor of the number of dies (4)"
+            )
+        };
+        let fixed = |key: &str| {
+            format!("zones.{key} is for flexible allocation: leave it out where zones.allocation is \"fixed\"")
+        };
+        let least = "zones.luns_min must be at least 1, and at most the dies that an allocation chooses from (4)";
+        for (lines, expected) in [
+            ("allocation = \"fixed\"\nluns_min = 4", fixed("luns_min")),
+            ("allocation = \"fixed\"\nelements_per_lun_max = 4", fixed("elements_per_lun_max")),
+            ("allocation = \"fixed\"\nluns_eligible = 4", fixed("luns_eligible")),
+            ("allocation = \"block\"\nluns_eligible = 8", eligible(4, 1)),
+            ("allocation = \"block\"\nluns_eligible = 2", eligible(4, 1)),
+            ("allocation = \"block\"\nluns_eligible = 0", eligible(4, 1)),
+            ("allocation = \"block\"\nparallelism = 1\nluns_eligible = 3", eligible(1, 1)),
+            ("allocation = \"vchunk-2\"\nparallelism = 2\nluns_eligible = 3", eligible(2, 2)),
+            ("allocation = \"block\"\nluns_min = 5", least.to_owned()),
+            ("allocation = \"block\"\nluns_min = 0", least.to_owned()),
+            (
+                "allocation = \"block\"\nparallelism = 2\nluns_eligible = 4\nluns_min = 3",
+                "zones.luns_min must be at most 2: a zone has 2 elements, each on 1 die".to_owned(),
+            ),
+            (
+                "allocation = \"block\"\nelements_per_lun_max = 0",
+                "zones.elements_per_lun_max must be at least 1: a zone has 4 elements".to_owned(),
+            ),
+        ] {
+            assert_eq!(zones_error(lines), expected, "{lines}");
+        }
+    }
+
+    #[test]
+    fn a_cap_by_die_needs_zones_that_lie_on_one_die() {
+        let by_die = "cap = \"512 KiB\"\ncap_scope = \"die\"\n";
+        let text = builtin_text("tiny").unwrap().replace("cap = \"512 KiB\"\n", by_die);
+        let with = |zones: &str| {
+            let zones = format!("parallelism = 1\nallocation = \"block\"\n{zones}\n");
+            Profile::parse(&text.replace("allocation = \"fixed\"\nparallelism = 4\n", &zones))
+        };
+        assert!(with("").is_ok() && with("luns_eligible = 1").is_ok());
+        let error = with("luns_eligible = 2").expect_err("zones on two dies").message;
+        let expected = "can be \"die\" only where zones.luns_eligible is 1: a zone must lie on one die";
+        assert_eq!(error, format!("write_buffer.cap_scope {expected}"));
+    }
+
+    #[test]
+    fn more_elements_than_the_tables_hold_are_refused() {
+        let text = builtin_text("tiny").unwrap();
+        let small_units = text
+            .replace("read_unit = \"16 KiB\"", "read_unit = \"4 KiB\"")
+            .replace("program_unit = \"48 KiB\"", "program_unit = \"4 KiB\"")
+            .replace("erase_unit = \"768 KiB\"", "erase_unit = \"4 KiB\"");
+        let many = small_units.replace("zones = 16", "zones = 200000");
+        assert!(Profile::parse(&many).is_ok(), "fixed allocates the units of zones that are used");
+        let error = Profile::parse(&many.replace("\"fixed\"", "\"block\"")).expect_err("too many").message;
+        let expected = "makes more than 67108864 elements of the drive's zones: take larger elements or fewer zones";
+        assert_eq!(error, format!("zones.allocation {expected}"));
+
+        let large = small_units
+            .replace("zone_size = \"2 MiB\"", "zone_size = \"1 TiB\"")
+            .replace("zone_capacity = \"1536 KiB\"", "zone_capacity = \"1 TiB\"");
+        let error = Profile::parse(&large).expect_err("a zone of a terabyte").message;
+        let expected = "must be larger, or geometry.zone_capacity smaller: a zone has more than 67108864 of them";
+        assert_eq!(error, format!("flash.erase_unit {expected}"));
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use zonda_config::{ByteSize, ConfigError, TimeSpan};
 
 use super::{Bandwidth, FirmwareSpec, Sources, check, locate};
+use crate::allocation::AllocationKind;
 use crate::service_time::{BySize, ServiceTimeSpec};
 
 /// One drive: its namespace, its hardware and its firmware.
@@ -204,24 +205,23 @@ pub struct ZonesSpec {
     /// Which dies, where a zone does not lie on all of them.
     #[serde(default)]
     pub placement: Placement,
-}
-
-/// The zone allocation policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AllocationKind {
-    /// A zone's blocks are its own for ever.
-    Fixed,
+    /// LUNs (dies) that a zone takes elements of, at least. Absent: `parallelism`. Not for `fixed`, nor the next two.
+    pub luns_min: Option<u32>,
+    /// Elements that a zone takes of one LUN, or group of LUNs that its elements lie across, at most. Absent: what an even
+    /// spread over `luns_min` needs.
+    pub elements_per_lun_max: Option<u32>,
+    /// LUNs that one allocation may choose from. Absent: `parallelism`.
+    pub luns_eligible: Option<u32>,
 }
 
 /// Which dies a zone takes where it does not lie on all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// Given by the zone's index: consecutive zones on consecutive groups of dies.
+    /// Given by the zone's index: consecutive zones on consecutive sets of dies.
     #[default]
     ByIndex,
-    /// Given at the first write after a reset: the next group of dies in turn.
+    /// Given at the first write after a reset: the next set of dies in turn.
     RoundRobin,
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
+pub mod elements;
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;

@@ -2,6 +2,7 @@
 //!
 //! The times are those of [`support::drive_of_constants`]; a comment beside an expectation is its sum, in microseconds.
 
+mod elements;
 mod manage;
 mod reads;
 #[path = "../support/mod.rs"]
@@ -9,7 +10,9 @@ mod support;
 mod writes;
 
 use support::{CAPACITY, KIB, PAGE, Rig, UNIT, always, drive_of_constants, kib, tiny, us, wide_drive};
-use zonda_ssd::profile::{Admission, Bandwidth, CapScope, Placement, Profile, builtin_names, builtin_text};
+use zonda_ssd::profile::{
+    Admission, AllocationKind, Bandwidth, CapScope, Placement, Profile, builtin_names, builtin_text,
+};
 use zonda_zoned::{
     Instant, Lba, Operation, PayloadKind, Prng, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
 };
@@ -132,6 +135,12 @@ fn run_with_little_room(seed: u64) {
     profile.flash.cache_read = prng.chance(1, 2);
     profile.zones.placement = [Placement::ByIndex, Placement::RoundRobin][prng.below(2) as usize];
     profile.firmware.servers = [("core".to_owned(), 1 + prng.below(3) as u32)].into();
+    let kinds = [AllocationKind::Fixed, AllocationKind::Block, AllocationKind::Hchunk(2)];
+    profile.zones.allocation = kinds[prng.below(3) as usize];
+    let may_spread = profile.write_buffer.cap.is_none() || profile.write_buffer.cap_scope == CapScope::Zone;
+    if profile.zones.allocation != AllocationKind::Fixed && may_spread {
+        profile.zones.luns_eligible = Some([1, 2, 4][prng.below(3) as usize]);
+    }
     let mut rig = Rig::with(&profile, PayloadKind::None, seed);
     let depth = 1 + prng.below(40) as usize;
     for _ in 0..400 {

@@ -1,0 +1,24 @@
+//! Named bounds of the model.
+
+/// Commands under way at once; more are refused with `QueueFull`.
+pub const COMMANDS_MAX: usize = 65_536;
+/// Dies of a drive.
+pub const DIES_MAX: u32 = 4_096;
+/// Storage elements of a drive with flexible zone allocation, and erase units of a zone: half a gigabyte of tables.
+pub const ELEMENTS_MAX: u64 = 1 << 26;
+/// Erases of one element, far beyond what flash endures.
+pub const ELEMENT_ERASES_MAX: u32 = (1 << 29) - 1;
+/// The longest time in a profile: an hour. What no flash takes is a slip of the pen.
+pub const SERVICE_TIME_MAX_NS: u64 = 3600 * 1_000_000_000;
+/// The least bandwidth of a channel or link. Less is a slip of the pen, and would stretch a run over years.
+pub const BANDWIDTH_MIN: u64 = 1 << 10;
+/// Erase units that each die of a conventional drive may keep free.
+pub const GC_LOW_UNITS_MAX: u32 = 1 << 10;
+/// Channels of a drive.
+pub const CHANNELS_MAX: u32 = 256;
+/// Firmware servers of a drive.
+pub const SERVERS_MAX: usize = 16;
+
+const _: () = assert!(CHANNELS_MAX <= DIES_MAX, "a channel has a die");
+const _: () = assert!(DIES_MAX as u64 <= ELEMENTS_MAX, "a superblock of all dies is an element");
+const _: () = assert!(DIES_MAX <= u16::MAX as u32, "a slot of a zone is a number of 16 bits");
