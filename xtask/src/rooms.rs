@@ -8,6 +8,7 @@ const PURE: &[&str] = &[
     "config",
     "ssd",
     "layers",
+    "files",
     "workload",
     "nvme",
     "chap",
@@ -18,6 +19,7 @@ const PURE: &[&str] = &[
     "stack",
     "sim",
     "lab",
+    "advise",
 ];
 /// Lines of a `lib.rs`.
 const FRONT_PAGE_LINES_MAX: usize = 100;

@@ -1,0 +1,70 @@
+//! Lifetime-aware files on zones: what a database needs of a zoned drive that has no file system.
+//!
+//! A file is a list of extents in zones. Data whose files are expected to die together are written to one zone, so that zones
+//! empty by themselves and can be reset; a metadata log in the first zones makes names and extents durable. It is the work
+//! that ZenFS does for RocksDB (Bjørling et al., "ZNS: Avoiding the Block Interface Tax for Flash-based SSDs", USENIX ATC 2021),
+//! as a machine: [`FileStore`] takes requests and completions, and hands out commands and events. [`FilesOn`]
+//! drives it on any [`ZonedDevice`](zonda_zoned::ZonedDevice).
+//!
+//! What is absent: directories, overwriting, checksums of data, and any clock. Placement, the bytes of the log and the reason
+//! why nothing durable is lost are in `docs/internals/file-store.md`.
+//!
+//! ```
+//! use bytes::Bytes;
+//! use zonda_files::{Event, FileData, FileStore, FilesConfig, FilesOn, Lifetime, Outcome, RequestId};
+//! use zonda_ssd::{Ssd, profile::Profile, profile::builtin_text};
+//! use zonda_zoned::{Instant, PayloadKind, Prng};
+//!
+//! let profile = Profile::parse(builtin_text("tiny").expect("a built-in profile")).expect("which is valid");
+//! let drive = Ssd::new(&profile, PayloadKind::Bytes, &Prng::new(1));
+//! let store = FileStore::format(&profile.geometry(), FilesConfig::default(), [7; 16])?;
+//! let mut files = FilesOn::new(store, drive);
+//! let mut now = Instant::ZERO;
+//! let mut next_event = |files: &mut FilesOn<Ssd>| {
+//!     loop {
+//!         files.turn(now);
+//!         match files.poll_event() {
+//!             Some(event) => return event,
+//!             None => now = files.next_wakeup().expect("something is under way"),
+//!         }
+//!     }
+//! };
+//! assert_eq!(next_event(&mut files), Event::Ready);
+//!
+//! let file = files.store_mut().create("000004.log", Lifetime::Short)?;
+//! files.store_mut().append(RequestId(1), file, FileData::Bytes(Bytes::from_static(b"hello, zones")));
+//! files.store_mut().close(RequestId(2), file);
+//! files.store_mut().read(RequestId(3), file, 7, 100);
+//! for _ in 0..3 {
+//!     let Event::Done { request, result } = next_event(&mut files) else { panic!("the store was ready") };
+//!     match request {
+//!         RequestId(3) => assert_eq!(result?, Outcome::Data(Bytes::from_static(b"zones"))),
+//!         _ => assert_eq!(result?, Outcome::None),
+//!     }
+//! }
+//! # Ok::<(), zonda_files::FileError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod catalog;
+mod config;
+mod error;
+mod event;
+mod extents;
+mod format;
+pub mod limits;
+mod machine;
+mod on;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+pub use config::{FilesConfig, Lifetime, Migration};
+pub use error::FileError;
+pub use event::{Event, FileData, FileId, Outcome, RequestId};
+pub use format::VERSION;
+pub use machine::FileStore;
+pub use on::FilesOn;
+pub use usage::Usage;

@@ -1,0 +1,310 @@
+//! Migration: when empty zones run low, what is live in a zone of mostly garbage is written elsewhere, so that the zone can be
+//! reset. One zone at a time, and of it one read or write.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use zonda_zoned::{Blocks, Operation, Outcome, Payload, Status, ZoneIndex};
+
+use crate::extents::Run;
+use crate::format::record::{EXTENT_COST_BYTES, Record};
+use crate::limits::WRITE_ATTEMPTS_MAX;
+use crate::{FileId, FileStore, Lifetime};
+
+use super::UnderWay;
+use super::log::Waiter;
+use super::zones::{Holder, State};
+
+/// The migration under way, if there is one.
+#[derive(Debug, Default)]
+pub(super) struct Migrator {
+    stage: Stage,
+    /// The zone that is being emptied.
+    victim: Option<ZoneIndex>,
+    /// What of it is still to be copied.
+    work: VecDeque<Item>,
+    /// The zone that is written to, and for files of which lifetime it was chosen.
+    pub(super) target: Option<ZoneIndex>,
+    lifetime: Lifetime,
+    /// What is being read or written, as it is in the victim.
+    part: Option<Run>,
+    /// What is copied, and not yet switched to.
+    copied: Option<Copied>,
+    /// Writes that failed since the last that did not.
+    attempts: u8,
+    /// There was no room: nothing is tried before a zone is emptied.
+    is_stuck: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Idle,
+    WaitingForZone,
+    Reading,
+    Writing,
+    /// All is copied; the switch becomes durable, and the zone is reset.
+    Emptying,
+}
+
+/// Bytes of a file that lie in the victim one behind the other.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    file: FileId,
+    offset: u64,
+    end: u64,
+}
+
+/// A copy of bytes of a file.
+#[derive(Clone, Copy, Debug)]
+struct Copied {
+    file: FileId,
+    offset: u64,
+    run: Run,
+}
+
+impl Migrator {
+    /// Whether something is under way that will end by itself.
+    pub(super) fn is_busy(&self) -> bool {
+        !matches!(self.stage, Stage::Idle | Stage::WaitingForZone)
+    }
+
+    /// That of the file whose data are next.
+    pub(super) fn lifetime(&self) -> Lifetime {
+        self.lifetime
+    }
+
+    /// What is written and not yet switched to.
+    pub(super) fn copy(&self) -> Option<&Run> {
+        self.copied.as_ref().map(|copied| &copied.run)
+    }
+
+    /// The zone that is not reset before the migration is done with it.
+    pub(super) fn pinned(&self) -> Option<ZoneIndex> {
+        self.victim.filter(|_| self.stage != Stage::Emptying)
+    }
+
+    pub(super) fn on_zone_emptied(&mut self) {
+        self.is_stuck = false;
+    }
+}
+
+impl FileStore {
+    /// Begins to empty a zone if that is called for.
+    pub(super) fn pump_migration(&mut self) {
+        if self.config.migration.is_none() || !std::mem::take(&mut self.zones.has_news_for_migration) {
+            return;
+        }
+        if self.migrator.stage == Stage::Emptying {
+            let victim = self.migrator.victim.expect("a migration has a zone");
+            let entry = &self.zones[victim];
+            if matches!(entry.state, State::Resetting { .. }) || entry.is_dead() || self.log.has_releases() {
+                return;
+            }
+            self.zones[victim].is_stuck = true;
+            self.migrator.victim = None;
+            self.migrator.stage = Stage::Idle;
+        }
+        if self.migrator.stage != Stage::Idle || !self.is_low() {
+            return;
+        }
+        if let Some(victim) = self.find_victim() {
+            self.begin_migration(victim);
+        }
+    }
+
+    /// Whether a migration is under way, or would begin if somebody needed room.
+    pub(super) fn may_migrate(&self) -> bool {
+        self.migrator.stage != Stage::Idle || self.find_victim().is_some()
+    }
+
+    /// Whether empty zones have run low.
+    fn is_low(&self) -> bool {
+        let Some(migration) = self.config.migration else { return false };
+        let empty = self.zones.empty_count();
+        empty <= 1 || empty * 100 < usize::from(migration.start_empty_zones_percent) * self.zones.count()
+    }
+
+    /// The full zone with the most garbage, if that is enough.
+    fn find_victim(&self) -> Option<ZoneIndex> {
+        let migration = self.config.migration.filter(|_| !self.migrator.is_stuck && self.log.failed.is_none())?;
+        let capacity = u64::from(self.shape.capacity_blocks);
+        let full = self.zones.iter().filter(|(_, entry)| {
+            let garbage = capacity - u64::from(entry.live_blocks);
+            let is_settled = entry.state == State::Full && entry.writes == 0 && !entry.is_stuck && !entry.is_doubtful;
+            is_settled && entry.live_blocks > 0 && garbage * 100 >= u64::from(migration.garbage_percent) * capacity
+        });
+        let victim = full.min_by_key(|(_, entry)| entry.live_blocks);
+        victim.filter(|(_, entry)| u64::from(entry.live_blocks) < capacity).map(|(zone, _)| zone)
+    }
+
+    fn begin_migration(&mut self, victim: ZoneIndex) {
+        let block_bytes = self.shape.block_bytes;
+        let mut work = VecDeque::new();
+        for (&file, entry) in &self.files {
+            let there = entry.meta.extents.iter().filter(|extent| extent.run.zone == victim);
+            work.extend(there.map(|extent| {
+                let end = extent.offset + extent.run.bytes(block_bytes);
+                Item { file, offset: extent.offset, end }
+            }));
+        }
+        self.zones[victim].pins += 1;
+        self.migrator.victim = Some(victim);
+        self.migrator.work = work;
+        self.migrator.attempts = 0;
+        self.copy_next();
+    }
+
+    /// Reads what is next, if there is a zone to write it to.
+    fn copy_next(&mut self) {
+        let item = loop {
+            let Some(item) = self.migrator.work.front().copied() else { return self.end_migration() };
+            if item.offset < item.end && self.files.contains_key(&item.file) {
+                break item;
+            }
+            self.migrator.work.pop_front();
+        };
+        let meta = &self.files[&item.file].meta;
+        let lifetime = meta.lifetime;
+        let mut part = meta
+            .extents
+            .runs_from(item.offset, self.shape.block_bytes)
+            .next()
+            .expect("the bytes of a file stay where they are but for migrations");
+        if self.snapshot_bytes + 3 * EXTENT_COST_BYTES > self.shape.snapshot_bytes_max {
+            return self.give_up_migration();
+        }
+        if let Some(target) = self.migrator.target.filter(|_| self.migrator.lifetime != lifetime) {
+            self.migrator.target = None;
+            self.zones.let_go(target);
+        }
+        let Some(target) = self.migrator.target else {
+            self.switch();
+            self.migrator.lifetime = lifetime;
+            self.migrator.stage = Stage::WaitingForZone;
+            self.waiting.push_front(Holder::Migration);
+            self.zones.has_news = true;
+            return;
+        };
+        let blocks = self.zones.room(target).min(self.shape.write_blocks).min(self.shape.read_blocks);
+        if blocks < part.blocks {
+            part = Run { blocks, padding: 0, ..part };
+        }
+        self.migrator.part = Some(part);
+        self.migrator.stage = Stage::Reading;
+        let start = self.shape.lba(part.zone, part.start);
+        self.send(UnderWay::MigrationRead, Operation::Read { start, blocks: Blocks(part.blocks.into()) });
+    }
+
+    /// There is a zone to write to.
+    pub(super) fn on_migration_zone(&mut self, zone: ZoneIndex) {
+        self.migrator.target = Some(zone);
+        self.copy_next();
+    }
+
+    pub(super) fn on_migration_read(&mut self, status: Status, outcome: Outcome) {
+        let part = self.migrator.part.expect("a part is being read");
+        let data = match outcome {
+            Outcome::Data(Payload::Bytes(buffer)) => buffer.data,
+            _ => Bytes::new(),
+        };
+        let is_whole = !self.shape.keeps_bytes() || data.len() as u64 == self.shape.bytes(part.blocks);
+        if !status.is_success() || !is_whole {
+            self.zones[part.zone].is_stuck = true;
+            return self.end_migration();
+        }
+        let file = self.migrator.work.front().expect("a part belongs to an item").file;
+        let Some(zone) = self.migrator.target.filter(|_| self.files.contains_key(&file)) else {
+            return self.copy_next();
+        };
+        let run = Run { zone, start: self.zones[zone].written, ..part };
+        self.zones.begin_write(&run);
+        if self.zones.room(zone) == 0 {
+            self.migrator.target = None;
+        }
+        self.data_writes += 1;
+        self.migrator.stage = Stage::Writing;
+        let payload = self.shape.payload(data);
+        let start = self.shape.lba(zone, run.start);
+        let operation = Operation::Write { start, blocks: Blocks(run.blocks.into()), payload };
+        self.send(UnderWay::MigrationWrite { run }, operation);
+    }
+
+    pub(super) fn on_migration_write(&mut self, run: Run, status: Status) {
+        self.data_writes -= 1;
+        self.zones.end_write(&run, status.is_success());
+        if !status.is_success() {
+            self.take_away(run.zone);
+            self.migrator.attempts += 1;
+            if self.migrator.attempts >= WRITE_ATTEMPTS_MAX {
+                return self.give_up_migration();
+            }
+            return self.copy_next();
+        }
+        self.migrator.attempts = 0;
+        self.counters.migrated_bytes += self.shape.bytes(run.blocks);
+        let item = self.migrator.work.front_mut().expect("a part belongs to an item");
+        let (file, offset) = (item.file, item.offset);
+        item.offset += run.bytes(self.shape.block_bytes);
+        match &mut self.migrator.copied {
+            Some(copied)
+                if copied.file == file
+                    && copied.offset + copied.run.bytes(self.shape.block_bytes) == offset
+                    && copied.run.is_continued_by(&run) =>
+            {
+                copied.run.blocks += run.blocks;
+                copied.run.padding = run.padding;
+            }
+            _ => {
+                self.switch();
+                self.migrator.copied = Some(Copied { file, offset, run });
+            }
+        }
+        self.copy_next();
+    }
+
+    /// The file has the copy from now on. What it had before is given back when that is durable.
+    fn switch(&mut self) {
+        let Some(Copied { file: id, offset, run }) = self.migrator.copied.take() else { return };
+        let block_bytes = self.shape.block_bytes;
+        if !self.files.contains_key(&id) {
+            return self.zones.release(&run);
+        }
+        if self.files[&id].is_recorded && self.files[&id].recorded_bytes < offset + run.bytes(block_bytes) {
+            self.record_file(id);
+        }
+        let file = self.files.get_mut(&id).expect("it was there");
+        let before = file.meta.extents.count();
+        let replaced =
+            file.meta.extents.replace(offset, run, block_bytes).expect("whole blocks of one extent were copied");
+        let after = file.meta.extents.count();
+        self.snapshot_bytes =
+            self.snapshot_bytes + EXTENT_COST_BYTES * after as u64 - EXTENT_COST_BYTES * before as u64;
+        if file.is_recorded {
+            file.ticket = self.log.push(&Record::Moved { file: id, offset, run });
+            let ticket = file.ticket;
+            self.when_durable(ticket, Waiter::Release(replaced));
+        } else {
+            self.release(&replaced);
+        }
+    }
+
+    /// There is no room to move data to, or no way.
+    pub(super) fn give_up_migration(&mut self) {
+        self.migrator.is_stuck = true;
+        self.end_migration();
+    }
+
+    /// Nothing more is copied.
+    fn end_migration(&mut self) {
+        self.switch();
+        self.migrator.work.clear();
+        self.migrator.part = None;
+        if let Some(target) = self.migrator.target.take() {
+            self.zones.let_go(target);
+        }
+        self.migrator.stage = Stage::Emptying;
+        let victim = self.migrator.victim.expect("a migration has a zone");
+        self.zones.unpin(victim);
+    }
+}

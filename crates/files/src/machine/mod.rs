@@ -1,0 +1,264 @@
+//! The running store: requests and completions in, commands and events out.
+//!
+//! ```text
+//! start.rs    formatting; what formatting and mounting have in common
+//! mount.rs    reading the metadata, and holding them against the zones
+//! names.rs    create, delete, rename
+//! write.rs    append, sync, close: from a file's buffer to a zone
+//! read.rs     from zones and buffers
+//! place.rs    which zone a file writes to
+//! reclaim.rs  finish, reset, and zones that failed
+//! migrate.rs  moving live data out of zones that are mostly garbage
+//! log.rs      records in batches, one write under way
+//! snapshot.rs from one metadata zone to the next
+//! ```
+
+mod file;
+mod invariants;
+mod log;
+mod migrate;
+mod mount;
+mod names;
+mod place;
+mod read;
+mod reclaim;
+mod shape;
+mod snapshot;
+mod start;
+mod write;
+mod zones;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use zonda_zoned::{Command, CommandId, Completion, Instant, NamespaceId, Operation, Slab, ZoneIndex};
+
+use crate::extents::Run;
+use crate::limits::REQUESTS_MAX;
+use crate::{Event, FileError, FileId, FilesConfig, Outcome, RequestId, Usage};
+
+use file::File;
+use log::Log;
+use migrate::Migrator;
+use read::{Piece, ReadRun};
+use shape::Shape;
+use start::Start;
+use zones::{Holder, State, Zones};
+
+/// A file store on one zoned namespace. It never blocks: requests and completions go in, commands and events come out.
+///
+/// Commands are to be submitted in the order in which [`poll_command`](FileStore::poll_command) gives them. Dropping the store
+/// is a crash: a mount finds what was durable.
+#[derive(Debug)]
+pub struct FileStore {
+    shape: Shape,
+    config: FilesConfig,
+    uuid: [u8; 16],
+    phase: Phase,
+    /// What is being done while the store is starting.
+    start: Option<Box<Start>>,
+    files: BTreeMap<FileId, File>,
+    names: BTreeMap<String, FileId>,
+    next_file: u64,
+    /// The ticket of the last record that took a name away or gave it to another file.
+    names_ticket: u64,
+    /// Bytes that the records of a snapshot would take, with all that is under way.
+    snapshot_bytes: u64,
+    zones: Zones,
+    /// Who waits for a zone, the longest waiting first.
+    waiting: VecDeque<Holder>,
+    log: Log,
+    migrator: Migrator,
+    reads: Slab<ReadRun>,
+    commands: Slab<UnderWay>,
+    outbox: VecDeque<Command>,
+    /// The drive has no room before the next completion.
+    is_blocked: bool,
+    events: VecDeque<Event>,
+    /// Requests that have not ended.
+    requests: usize,
+    /// Writes of data under way.
+    data_writes: usize,
+    /// Counts uses, to tell who was used last.
+    uses: u64,
+    counters: Counters,
+}
+
+/// How far the store is.
+#[derive(Debug)]
+enum Phase {
+    Starting,
+    Ready,
+    Failed(FileError),
+}
+
+/// What a command under way is for.
+#[derive(Debug)]
+enum UnderWay {
+    Write {
+        file: FileId,
+        chunk: u64,
+        run: Run,
+    },
+    Read {
+        read: u32,
+        zone: ZoneIndex,
+        piece: Piece,
+    },
+    Finish {
+        zone: ZoneIndex,
+    },
+    Reset {
+        zone: ZoneIndex,
+    },
+    /// A report on a zone in which something failed; if this was its management, it is the last attempt.
+    Inspect {
+        zone: ZoneIndex,
+        is_last: bool,
+    },
+    Log,
+    Start,
+    MigrationRead,
+    MigrationWrite {
+        run: Run,
+    },
+}
+
+/// What is counted since the mount.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    zone_finishes: u64,
+    zone_resets: u64,
+    migrated_bytes: u64,
+    relaxed_matches: u64,
+    metadata_bytes: u64,
+}
+
+impl FileStore {
+    /// The next command for the drive; to be submitted before the next one is asked for.
+    pub fn poll_command(&mut self, _now: Instant) -> Option<Command> {
+        if self.is_blocked { None } else { self.outbox.pop_front() }
+    }
+
+    /// The drive had no room for a command: it comes again from [`poll_command`](FileStore::poll_command) after the next
+    /// completion.
+    pub fn on_queue_full(&mut self, command: Command) {
+        self.outbox.push_front(command);
+        // With nothing under way there is no completion to wait for.
+        self.is_blocked = self.commands.len() > self.outbox.len();
+    }
+
+    /// A command has ended.
+    ///
+    /// # Panics
+    /// When no such command is under way.
+    pub fn on_completion(&mut self, _now: Instant, completion: Completion) {
+        self.is_blocked = false;
+        let Completion { id, status, outcome } = completion;
+        let index = u32::try_from(id.0).expect("the store numbers its commands in 32 bits");
+        match self.commands.remove(index) {
+            UnderWay::Write { file, chunk, run } => self.on_write(file, chunk, run, status),
+            UnderWay::Read { read, zone, piece } => self.on_read(read, zone, piece, status, outcome),
+            UnderWay::Finish { zone } => self.on_finish(zone, status),
+            UnderWay::Reset { zone } => self.on_reset(zone, status),
+            UnderWay::Inspect { zone, is_last } => self.on_inspect(zone, is_last, status, outcome),
+            UnderWay::Log => self.on_log(status),
+            UnderWay::Start => self.on_start(status, outcome),
+            UnderWay::MigrationRead => self.on_migration_read(status, outcome),
+            UnderWay::MigrationWrite { run } => self.on_migration_write(run, status),
+        }
+        self.settle();
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Space and counters. Takes a look at every zone.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let counters = &self.counters;
+        let mut usage = Usage {
+            zones_active: self.zones.active_count(),
+            zone_finishes: counters.zone_finishes,
+            zone_resets: counters.zone_resets,
+            migrated_bytes: counters.migrated_bytes,
+            relaxed_matches: counters.relaxed_matches,
+            metadata_bytes: counters.metadata_bytes,
+            ..Usage::default()
+        };
+        for (_, zone) in self.zones.iter() {
+            usage.live_bytes += zone.live_bytes;
+            usage.dead_bytes += self.shape.bytes(zone.written.saturating_sub(zone.live_blocks));
+            usage.written_bytes += self.shape.bytes(zone.written);
+            usage.zones_empty += u32::from(zone.state == State::Empty);
+            usage.zones_finished_early += u32::from(zone.is_finished_early);
+        }
+        // What is still kept for the sake of records under way is no part of a file any more, and a copy not yet.
+        for run in self.log.releases().chain(self.migrator.copy()) {
+            usage.live_bytes = usage.live_bytes.saturating_sub(run.bytes(self.shape.block_bytes));
+            usage.dead_bytes += self.shape.bytes(run.blocks);
+        }
+        usage
+    }
+
+    /// Whether the store is formatted or mounted, and takes requests.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        matches!(self.phase, Phase::Ready)
+    }
+
+    /// Whether a request may begin. If not, it has ended already.
+    fn admit(&mut self, request: RequestId) -> bool {
+        let refusal = match &self.phase {
+            Phase::Ready if self.requests < REQUESTS_MAX => {
+                self.requests += 1;
+                return true;
+            }
+            Phase::Ready => FileError::TooManyRequests,
+            Phase::Starting => FileError::NotReady,
+            Phase::Failed(error) => error.clone(),
+        };
+        self.events.push_back(Event::Done { request, result: Err(refusal) });
+        false
+    }
+
+    /// As [`admit`](FileStore::admit), for requests that change something.
+    fn admit_change(&mut self, request: RequestId) -> bool {
+        if !self.admit(request) {
+            return false;
+        }
+        let Some(error) = self.log.failed.clone() else { return true };
+        self.end(request, Err(error));
+        false
+    }
+
+    fn end(&mut self, request: RequestId, result: Result<Outcome, FileError>) {
+        self.requests -= 1;
+        self.events.push_back(Event::Done { request, result });
+    }
+
+    fn send(&mut self, under_way: UnderWay, operation: Operation) {
+        let id = CommandId(u64::from(self.commands.insert(under_way)));
+        self.outbox.push_back(Command { id, namespace: NamespaceId::FIRST, operation });
+    }
+
+    /// Does everything that has become possible.
+    fn settle(&mut self) {
+        if !matches!(self.phase, Phase::Ready) {
+            self.pump_log();
+            return;
+        }
+        loop {
+            self.look_at_touched();
+            self.pump_migration();
+            if self.place_waiting() || self.zones.has_touched() {
+                continue;
+            }
+            self.pump_log();
+            if !self.zones.has_touched() {
+                return;
+            }
+        }
+    }
+}

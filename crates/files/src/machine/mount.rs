@@ -1,0 +1,242 @@
+//! Mounting: find the newest metadata zone whose snapshot is whole, read its records, and hold what they say against the
+//! zones as the drive reports them.
+
+use zonda_zoned::{Blocks, Operation, Outcome, Payload, Status, ZoneIndex, ZoneState};
+
+use crate::catalog::{Catalog, LogReader};
+use crate::format::record::EXTENT_COST_BYTES;
+use crate::format::superblock::Superblock;
+use crate::{FileError, FileStore};
+
+use super::UnderWay;
+use super::file::File;
+use super::log::Waiter;
+use super::names::cost;
+use super::start::{Report, Start, Step};
+use super::zones::State;
+
+/// What of a mount is being done.
+#[derive(Debug)]
+pub(super) enum MountStep {
+    /// Read the first block of each metadata zone.
+    ReadSuperblocks { number: usize, found: Vec<Found>, refusal: FileError },
+    /// Read the records of the newest, or of the one before if its snapshot is not whole.
+    ReadRecords { others: Vec<Found>, current: Found, reader: Box<LogReader>, at: u32, end: u32 },
+}
+
+/// A metadata zone with a superblock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    sequence: u64,
+    /// Which of the metadata zones.
+    number: usize,
+    superblock: Superblock,
+}
+
+impl FileStore {
+    pub(super) fn begin_mount(&mut self, start: &mut Start) -> Result<(), FileError> {
+        self.read_superblock(start, 0, Vec::new(), FileError::NotAFileStore)
+    }
+
+    fn read_superblock(
+        &mut self,
+        start: &mut Start,
+        from: usize,
+        found: Vec<Found>,
+        refusal: FileError,
+    ) -> Result<(), FileError> {
+        let is_written =
+            |number: &usize| !matches!(start.reports[*number].state, ZoneState::Empty | ZoneState::Offline);
+        let Some(number) = (from..self.log.zones.len()).find(is_written) else {
+            return self.choose_log(start, found, refusal);
+        };
+        self.read_metadata(number, 0, 1);
+        start.step = Step::Mount(MountStep::ReadSuperblocks { number, found, refusal });
+        Ok(())
+    }
+
+    fn read_metadata(&mut self, number: usize, block: u32, blocks: u32) {
+        let first = self.shape.lba(self.log.zones[number], block);
+        self.send(UnderWay::Start, Operation::Read { start: first, blocks: Blocks(blocks.into()) });
+    }
+
+    /// A read of the mount has ended.
+    pub(super) fn on_mount_step(
+        &mut self,
+        start: &mut Start,
+        step: MountStep,
+        status: Status,
+        outcome: Outcome,
+    ) -> Result<(), FileError> {
+        if !status.is_success() {
+            return Err(FileError::Media { status, what: "reading the metadata" });
+        }
+        let data = match outcome {
+            Outcome::Data(Payload::Bytes(buffer)) => buffer.data,
+            // A drive that keeps nothing has nothing.
+            _ => bytes::Bytes::new(),
+        };
+        match step {
+            MountStep::ReadSuperblocks { number, mut found, mut refusal } => {
+                match Superblock::decode(&data) {
+                    Ok((sequence, superblock)) => found.push(Found { sequence, number, superblock }),
+                    Err(other @ FileError::OtherVersion { .. }) => refusal = other,
+                    Err(_) if refusal == FileError::NotAFileStore => {
+                        let words = format!("metadata zone {} has no superblock", self.log.zones[number]);
+                        refusal = FileError::Corrupt(words);
+                    }
+                    Err(_) => {}
+                }
+                self.read_superblock(start, number + 1, found, refusal)
+            }
+            MountStep::ReadRecords { others, current, mut reader, at, end } => {
+                for block in data.chunks(self.shape.block_bytes as usize) {
+                    reader.feed(block)?;
+                }
+                let next = at + (data.len() / self.shape.block_bytes as usize).max(1) as u32;
+                self.read_records(start, others, current, reader, next, end)
+            }
+        }
+    }
+
+    /// The superblocks are read: begins with the newest.
+    fn choose_log(&mut self, start: &mut Start, mut found: Vec<Found>, refusal: FileError) -> Result<(), FileError> {
+        if found.is_empty() {
+            // No superblock anywhere is no damage: the drive was never formatted.
+            let is_foreign = matches!(refusal, FileError::Corrupt(_));
+            return Err(if is_foreign { FileError::NotAFileStore } else { refusal });
+        }
+        if refusal != FileError::NotAFileStore {
+            return Err(refusal);
+        }
+        found.sort_by_key(|found| found.sequence);
+        self.read_log(start, found)
+    }
+
+    /// Reads the last of these, the older ones being there if its snapshot is not whole.
+    fn read_log(&mut self, start: &mut Start, mut others: Vec<Found>) -> Result<(), FileError> {
+        // A format that did not end leaves no store.
+        let current = others.pop().ok_or(FileError::NotAFileStore)?;
+        if current.superblock.facts != self.shape.facts {
+            let words = "the file store was made on a drive of another shape: mount it on the drive it was made on";
+            return Err(FileError::Config(words.to_owned()));
+        }
+        let report = start.reports[current.number];
+        let end = report.written.unwrap_or(self.shape.capacity_blocks);
+        let reader = Box::new(LogReader::new(self.shape.data_zones(), current.sequence));
+        self.read_records(start, others, current, reader, 1, end)
+    }
+
+    fn read_records(
+        &mut self,
+        start: &mut Start,
+        others: Vec<Found>,
+        current: Found,
+        reader: Box<LogReader>,
+        at: u32,
+        end: u32,
+    ) -> Result<(), FileError> {
+        if at < end {
+            self.read_metadata(current.number, at, self.shape.read_blocks.min(end - at));
+            start.step = Step::Mount(MountStep::ReadRecords { others, current, reader, at, end });
+            return Ok(());
+        }
+        let whole = reader.whole;
+        if reader.catalog.is_complete {
+            return self.adopt(start, &current, reader.catalog, whole, end);
+        }
+        if start.reports[current.number].written.is_some() && whole < end {
+            let words = format!("block {whole} of the newest metadata is not what was written");
+            return Err(FileError::Corrupt(words));
+        }
+        self.read_log(start, others)
+    }
+
+    /// The records make sense by themselves: makes them the store's, if they fit the zones.
+    fn adopt(
+        &mut self,
+        start: &mut Start,
+        current: &Found,
+        catalog: Catalog,
+        whole: u32,
+        end: u32,
+    ) -> Result<(), FileError> {
+        catalog.check_overlaps().map_err(FileError::Corrupt)?;
+        self.adopt_zones(&start.reports, &catalog);
+        for (id, meta) in catalog.files {
+            self.snapshot_bytes += cost(&meta.name) + EXTENT_COST_BYTES * meta.extents.count() as u64;
+            for extent in meta.extents.iter() {
+                self.check_extent(&start.reports, &meta.name, extent.run.zone, extent.run.end())?;
+                self.zones.claim(&extent.run);
+            }
+            self.files.insert(id, File::found(meta));
+        }
+        if self.snapshot_bytes > self.shape.snapshot_bytes_max {
+            return Err(FileError::Corrupt("there are more files than the metadata have room for".to_owned()));
+        }
+        self.names = catalog.names;
+        self.next_file = catalog.next_file;
+        self.uuid = current.superblock.uuid;
+        self.log.current = current.number;
+        self.log.sequence = current.sequence;
+        self.log.written = end;
+        for zone in self.shape.data_zones().indices() {
+            self.zones.touch(zone);
+        }
+        start.step = Step::WriteSnapshot;
+        self.when_durable(self.log.tickets + 1, Waiter::Ready);
+        let report = start.reports[current.number];
+        match report.state {
+            _ if whole == end => {
+                // The records end where the drive says that they do: they go on there.
+                self.log.tickets += 1;
+                self.flush_records(self.log.tickets);
+            }
+            state if state.is_active() => self.leave_log_zone(),
+            _ => self.begin_snapshot(),
+        }
+        Ok(())
+    }
+
+    /// Data zones as the drive has them.
+    fn adopt_zones(&mut self, reports: &[Report], catalog: &Catalog) {
+        let log_zones = self.log.zones.len();
+        let zones = self.shape.data_zones().indices();
+        for ((zone, report), facts) in zones.zip(&reports[log_zones..]).zip(&catalog.zones) {
+            let (state, written) = match report.state {
+                ZoneState::Empty => continue,
+                ZoneState::Full => (State::Full, facts.finished.unwrap_or(self.shape.capacity_blocks)),
+                state if state.is_active() => (State::Active, report.written.unwrap_or(0)),
+                _ => (State::Retired { is_active: false }, 0),
+            };
+            self.zones.set_state(zone, state);
+            let entry = &mut self.zones[zone];
+            entry.lifetime = facts.lifetime;
+            entry.written = written.min(self.shape.capacity_blocks);
+            entry.is_finished_early = state == State::Full && entry.written < self.shape.capacity_blocks;
+            if state == State::Active && written == 0 {
+                // Opened by somebody and not written: reset, it gives its active resource back.
+                self.reset(zone);
+            }
+        }
+    }
+
+    /// Whether the drive has what the records say that a file has in a zone.
+    fn check_extent(&mut self, reports: &[Report], name: &str, zone: ZoneIndex, end: u32) -> Result<(), FileError> {
+        let report = reports[(zone.0 - self.shape.first_log) as usize];
+        let readable = match report.state {
+            ZoneState::Empty => 0,
+            state if state.is_active() => report.written.unwrap_or(0),
+            _ => self.shape.capacity_blocks,
+        };
+        if end > readable {
+            return Err(FileError::Corrupt(format!(
+                "file {name:?} has data up to block {end} of zone {zone}, and the drive only up to block {readable}"
+            )));
+        }
+        // Also where a record of a finish says less, or the drive says nothing.
+        let entry = &mut self.zones[zone];
+        entry.written = entry.written.max(end);
+        Ok(())
+    }
+}

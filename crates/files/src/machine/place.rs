@@ -1,0 +1,279 @@
+//! Which zone a file writes to: the one whose data are expected to die with the file's.
+
+use zonda_zoned::ZoneIndex;
+
+use crate::{FileError, FileId, FileStore, Lifetime};
+
+use super::zones::{Holder, State, Zone};
+
+/// What is to be done for somebody who needs a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// A partly written zone.
+    Take { zone: ZoneIndex, is_relaxed: bool },
+    /// An empty zone.
+    Open(ZoneIndex),
+    /// Finish this zone, so that an active zone is to be had.
+    Finish(ZoneIndex),
+    /// An active zone is to be had soon.
+    Soon,
+    /// Every zone with room is held by somebody else.
+    Held,
+    /// Something under way will make room.
+    Later,
+    /// No room, and none to be expected.
+    None,
+}
+
+/// How well a zone suits a file; the smaller, the better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// It lives longer, by so much; or neither has a lifetime.
+    Distance(u8),
+    /// They live equally long.
+    Equal,
+    None,
+}
+
+impl Fit {
+    fn of(file: Lifetime, zone: Lifetime) -> Fit {
+        let is_set = |lifetime| lifetime > Lifetime::None;
+        match (is_set(file), is_set(zone)) {
+            (false, false) => Fit::Distance(0),
+            (true, true) if zone > file => Fit::Distance(zone as u8 - file as u8),
+            (true, true) if zone == file => Fit::Equal,
+            _ => Fit::None,
+        }
+    }
+}
+
+impl FileStore {
+    /// Gives zones to those who wait, in their order, as far as there are any. Says whether anybody's wait has ended.
+    pub(super) fn place_waiting(&mut self) -> bool {
+        if self.waiting.is_empty() || !std::mem::take(&mut self.zones.has_news) {
+            return false;
+        }
+        let mut slots_coming = self.slots_coming();
+        let mut has_ended = false;
+        let mut held_up = None;
+        let mut index = 0;
+        while let Some(&holder) = self.waiting.get(index) {
+            match self.choose(holder, slots_coming) {
+                Choice::Take { zone, is_relaxed } => {
+                    self.counters.relaxed_matches += u64::from(is_relaxed);
+                    self.give(index, zone);
+                    has_ended = true;
+                    continue;
+                }
+                Choice::Open(zone) => {
+                    self.open_zone(zone, self.lifetime_of(holder));
+                    self.give(index, zone);
+                    has_ended = true;
+                    continue;
+                }
+                Choice::Finish(zone) => self.finish(zone),
+                Choice::Soon => slots_coming -= 1,
+                Choice::Held => held_up = held_up.or(Some(index)),
+                Choice::Later => {}
+                Choice::None => {
+                    self.give_up(holder);
+                    has_ended = true;
+                    continue;
+                }
+            }
+            index += 1;
+        }
+        if let Some(index) = held_up
+            && !has_ended
+            && self.is_quiet()
+        {
+            return self.take_over(index);
+        }
+        has_ended
+    }
+
+    /// The rules, the first that applies deciding:
+    ///
+    /// 1. a partly written zone that nobody holds and that lives longer, by as little as possible;
+    /// 2. an empty zone, if an active one is to be had;
+    /// 3. at the limit of active zones, finish the fullest that nobody holds, if it is full enough;
+    /// 4. a zone that nobody holds and that lives equally long, or else about as long.
+    fn choose(&self, holder: Holder, slots_coming: u32) -> Choice {
+        let lifetime = self.lifetime_of(holder);
+        let may_hold = self.may_hold(lifetime);
+        let free = || {
+            self.zones.iter().filter(|(zone, entry)| may_hold && entry.holder.is_none() && self.zones.room(*zone) > 0)
+        };
+        let fit = |entry: &Zone| Fit::of(lifetime, entry.lifetime);
+        let best = free().min_by_key(|(zone, entry)| (fit(entry), self.zones.room(*zone)));
+        if let Some((zone, entry)) = best
+            && matches!(fit(entry), Fit::Distance(_))
+        {
+            return Choice::Take { zone, is_relaxed: false };
+        }
+        if let Some(empty) = self.empty_for(holder)
+            && may_hold
+        {
+            if self.may_open(lifetime) {
+                return Choice::Open(empty);
+            }
+            if slots_coming > 0 {
+                return Choice::Soon;
+            }
+            let fullest = free().filter(|(_, entry)| entry.writes == 0).max_by_key(|(_, entry)| entry.written);
+            let threshold = u64::from(self.config.finish_threshold_percent);
+            if let Some((zone, entry)) = fullest
+                && u64::from(entry.written) * 100 >= threshold * u64::from(self.shape.capacity_blocks)
+            {
+                return Choice::Finish(zone);
+            }
+        }
+        let nearest = free().min_by_key(|(zone, entry)| {
+            (fit(entry), (entry.lifetime as u8).abs_diff(lifetime as u8), self.zones.room(*zone))
+        });
+        if let Some((zone, _)) = nearest {
+            return Choice::Take { zone, is_relaxed: true };
+        }
+        if self.zones.iter().any(|(zone, _)| self.zones.room(zone) > 0) {
+            return Choice::Held;
+        }
+        if self.expects_room() || (holder != Holder::Migration && self.may_migrate()) {
+            return Choice::Later;
+        }
+        Choice::None
+    }
+
+    /// Whether somebody of this lifetime may hold one more zone: at small limits one is left to short-lived files.
+    fn may_hold(&self, lifetime: Lifetime) -> bool {
+        let Some(limit) = self.shape.active_max.filter(|_| self.shape.has_reserve && lifetime != Lifetime::Short)
+        else {
+            return true;
+        };
+        let held = self
+            .zones
+            .iter()
+            .filter(|(_, entry)| entry.holder.is_some_and(|holder| self.lifetime_of(holder) != Lifetime::Short));
+        (held.count() as u32) + 1 < limit
+    }
+
+    /// Whether somebody of this lifetime may make one more zone active.
+    fn may_open(&self, lifetime: Lifetime) -> bool {
+        let Some(limit) = self.shape.active_max else { return true };
+        let is_short =
+            |(_, entry): (ZoneIndex, &Zone)| entry.state == State::Active && entry.lifetime == Lifetime::Short;
+        let keeps_reserve = self.shape.has_reserve && lifetime != Lifetime::Short && !self.zones.iter().any(is_short);
+        self.zones.active_count() + u32::from(keeps_reserve) < limit
+    }
+
+    /// The empty zone that is next. The last one is for migration, where there is any.
+    fn empty_for(&self, holder: Holder) -> Option<ZoneIndex> {
+        let is_last = self.zones.empty_count() == 1;
+        let is_kept = is_last && self.config.migration.is_some() && holder != Holder::Migration;
+        self.zones.first_empty().filter(|_| !is_kept)
+    }
+
+    /// Zones that are about to give their active resource back.
+    fn slots_coming(&self) -> u32 {
+        self.zones.iter().filter(|(_, entry)| self.zones.is_leaving(entry)).count() as u32
+    }
+
+    /// Whether something under way will make room, or may.
+    fn expects_room(&self) -> bool {
+        let coming = |entry: &Zone| match entry.state {
+            State::Finishing | State::Resetting { .. } => true,
+            State::Active | State::Full => entry.is_dead() || entry.is_doubtful,
+            State::Empty | State::Retired { .. } => false,
+        };
+        self.log.has_releases() || self.zones.iter().any(|(_, entry)| coming(entry))
+    }
+
+    /// Whether nothing is under way that lets anybody's wait end.
+    fn is_quiet(&self) -> bool {
+        self.data_writes == 0 && !self.migrator.is_busy() && !self.expects_room()
+    }
+
+    /// While nothing is being written, nobody lets a zone go. So whoever waits takes over that of the file that has not
+    /// written for longest, and which has nothing to write now.
+    fn take_over(&mut self, index: usize) -> bool {
+        let used_at = |id: &FileId| self.files[id].writer.as_ref().map_or(0, |writer| writer.used_at);
+        let holders = self.zones.iter().filter(|(zone, _)| self.zones.room(*zone) > 0).filter_map(|(zone, entry)| {
+            let Some(Holder::File(id)) = entry.holder else { return None };
+            Some((used_at(&id), zone, id))
+        });
+        let Some((_, zone, id)) = holders.min() else { return false };
+        if let Some(writer) = self.files.get_mut(&id).and_then(|file| file.writer.as_mut()) {
+            writer.zone = None;
+        }
+        self.zones[zone].holder = None;
+        self.counters.relaxed_matches += 1;
+        self.give(index, zone);
+        true
+    }
+
+    /// Ends somebody's wait with a zone.
+    fn give(&mut self, index: usize, zone: ZoneIndex) {
+        let holder = self.waiting.remove(index).expect("somebody waits there");
+        self.zones[zone].holder = Some(holder);
+        match holder {
+            Holder::File(id) => {
+                let file = self.files.get_mut(&id).expect("a file that is deleted does not wait");
+                let writer = file.writer.as_mut().expect("a file that waits for a zone is open");
+                writer.is_waiting_for_zone = false;
+                writer.zone = Some(zone);
+                self.uses += 1;
+                writer.used_at = self.uses;
+                self.pump_file(id);
+            }
+            Holder::Migration => self.on_migration_zone(zone),
+        }
+    }
+
+    /// Ends somebody's wait without a zone.
+    fn give_up(&mut self, holder: Holder) {
+        match holder {
+            Holder::File(id) => self.fail_file(id, &FileError::NoSpace),
+            Holder::Migration => {
+                self.waiting.retain(|other| *other != Holder::Migration);
+                self.give_up_migration();
+            }
+        }
+    }
+
+    /// A file does not need a zone any more.
+    pub(super) fn stop_waiting(&mut self, id: FileId) {
+        self.waiting.retain(|holder| *holder != Holder::File(id));
+        if let Some(writer) = self.files.get_mut(&id).and_then(|file| file.writer.as_mut()) {
+            writer.is_waiting_for_zone = false;
+        }
+    }
+
+    fn lifetime_of(&self, holder: Holder) -> Lifetime {
+        match holder {
+            Holder::File(id) => self.files[&id].meta.lifetime,
+            Holder::Migration => self.migrator.lifetime(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_fits_that_lives_longer_and_the_nearest_fits_best() {
+        use Lifetime::{Extreme, Long, Medium, Short};
+        assert!(Fit::of(Short, Medium) < Fit::of(Short, Long));
+        assert!(Fit::of(Medium, Extreme) < Fit::of(Medium, Medium));
+        assert_eq!(Fit::of(Long, Long), Fit::Equal);
+        assert_eq!(Fit::of(Long, Medium), Fit::None);
+        assert_eq!(Fit::of(Extreme, Short), Fit::None);
+    }
+
+    #[test]
+    fn without_a_lifetime_only_its_own_kind_fits() {
+        use Lifetime::{None, NotSet, Short};
+        assert_eq!(Fit::of(NotSet, None), Fit::Distance(0));
+        assert_eq!(Fit::of(None, Short), Fit::None);
+        assert_eq!(Fit::of(Short, NotSet), Fit::None);
+    }
+}

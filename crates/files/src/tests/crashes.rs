@@ -1,0 +1,228 @@
+//! Random requests, with crashes at random moments: what was durable is there, and nothing that was never written.
+
+use zonda_zoned::{Blocks, Geometry, Prng};
+
+use crate::testing::{Host, Model, SsdWorld, World};
+use crate::{FileStore, FilesConfig, Migration, Usage};
+
+/// A small drive of 4 to 14 active zones, or 3, or without limits.
+fn random_geometry(prng: &mut Prng) -> Geometry {
+    let more = if prng.chance(1, 2) { 12 } else { 40 };
+    let capacity = 8 + prng.below(more);
+    let active = match prng.below(12) {
+        0 => None,
+        1 => Some(3),
+        2..7 => Some(4 + prng.below(2) as u32),
+        _ => Some(4 + prng.below(11) as u32),
+    };
+    let transfer = 1 + prng.below(16);
+    let conventional_zone_count = prng.below(3) as u32 * u32::from(prng.chance(1, 3));
+    let geometry = Geometry {
+        block_size_bytes: if prng.chance(1, 4) { 4096 } else { 512 },
+        metadata_bytes: if prng.chance(1, 2) { 8 } else { 0 },
+        zone_size_blocks: Blocks(if conventional_zone_count > 0 { capacity } else { capacity + prng.below(9) }),
+        zone_capacity_blocks: Blocks(capacity),
+        zone_count: conventional_zone_count + 6 + prng.below(18) as u32,
+        conventional_zone_count,
+        max_active_zones: active,
+        max_open_zones: active.map(|zones| 1 + prng.below(u64::from(zones)) as u32),
+        max_transfer_blocks: Blocks(transfer),
+        max_append_blocks: Blocks(1),
+        zrwa: None,
+        read_across_zones: prng.chance(1, 2),
+        descriptor_extension_bytes: 0,
+    };
+    assert_eq!(geometry.validate(), Ok(()));
+    geometry
+}
+
+fn random_config(prng: &mut Prng, geometry: &Geometry) -> FilesConfig {
+    let block = geometry.block_size_bytes;
+    let write_unit_bytes = block * (1 + prng.below(8) as u32);
+    FilesConfig {
+        finish_threshold_percent: 1 + prng.below(100) as u8,
+        write_unit_bytes,
+        file_buffer_bytes: write_unit_bytes + prng.below(20_000) as u32,
+        read_unit_bytes: block * (1 + prng.below(8) as u32),
+        migration: prng.chance(2, 3).then(|| Migration {
+            start_empty_zones_percent: 1 + prng.below(100) as u8,
+            garbage_percent: 1 + prng.below(60) as u8,
+        }),
+        ..FilesConfig::default()
+    }
+}
+
+/// What a number of runs have met.
+#[derive(Debug, Default)]
+struct Met {
+    unsuited: u64,
+    refusals: u64,
+    reads: u64,
+    finishes: u64,
+    resets: u64,
+    migrated: u64,
+    relaxed: u64,
+}
+
+impl Met {
+    fn add(&mut self, usage: &Usage) {
+        self.finishes += usage.zone_finishes;
+        self.resets += usage.zone_resets;
+        self.migrated += usage.migrated_bytes;
+        self.relaxed += usage.relaxed_matches;
+    }
+}
+
+/// What a drive does to its writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Drive {
+    Keeps,
+    /// Of 1000 writes it fails so many.
+    Fails(u64),
+    /// It has a volatile write cache.
+    Caches,
+}
+
+fn run(seed: u64, drive: Drive, met: &mut Met) {
+    let mut prng = Prng::new(seed);
+    let mut geometry = random_geometry(&mut prng);
+    if drive == Drive::Caches {
+        // What is lost from a cache may leave more zones active than there were.
+        (geometry.max_active_zones, geometry.max_open_zones) = (None, None);
+    }
+    let faults_per_mille = if let Drive::Fails(faults) = drive { faults } else { 0 };
+    let config = random_config(&mut prng, &geometry);
+    if FileStore::format(&geometry, config, [0; 16]).is_err() {
+        met.unsuited += 1;
+        return;
+    }
+    let mut world = World::format(geometry, config, prng.fork("world"));
+    if drive == Drive::Caches {
+        world.give_a_cache();
+        world.crash();
+        world.mount().expect("what was formatted");
+    }
+    let mut model = Model::new();
+    for _ in 0..1 + prng.below(3) {
+        world.faults_per_mille = faults_per_mille;
+        model.may_fail = faults_per_mille > 0;
+        let events = if prng.chance(1, 4) { 1000 } else { 200 };
+        for _ in 0..prng.below(events) {
+            match prng.below(10) {
+                0..3 => model.request(&mut world),
+                3..6 => {
+                    world.hand_out();
+                }
+                6..9 => {
+                    world.complete();
+                }
+                _ => {
+                    if prng.chance(1, 10) {
+                        world.rest();
+                        model.hear(&mut world);
+                        model.expect_rest();
+                    }
+                }
+            }
+            model.hear(&mut world);
+        }
+        met.add(&world.store.usage());
+        if prng.chance(1, 4) {
+            world.rest();
+            model.hear(&mut world);
+            model.expect_rest();
+        }
+        world.faults_per_mille = 0;
+        world.crash();
+        while prng.chance(1, 3) {
+            world.mount_and_crash();
+        }
+        world.mount().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        model.compare(&mut world);
+    }
+    met.refusals += model.refusals;
+    met.reads += model.reads;
+}
+
+/// Names the seed of a run that panics.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("with seed {}", self.0);
+        }
+    }
+}
+
+#[test]
+fn what_was_durable_is_there_after_a_crash_at_any_moment() {
+    let mut met = Met::default();
+    for seed in 0..3000 {
+        let _named = Seed(seed);
+        run(seed, Drive::Keeps, &mut met);
+    }
+    assert!(met.unsuited < 100 && met.reads > 5_000 && met.refusals > 1_000, "{met:?}");
+    assert!(met.finishes > 50 && met.resets > 3_000 && met.migrated > 200_000 && met.relaxed > 500, "{met:?}");
+}
+
+#[test]
+fn what_was_durable_survives_the_loss_of_a_write_cache() {
+    let mut met = Met::default();
+    for seed in 0..1500 {
+        let _named = Seed(seed);
+        run(seed, Drive::Caches, &mut met);
+    }
+    assert!(met.reads > 2_000 && met.resets > 1_000 && met.migrated > 100_000, "{met:?}");
+}
+
+#[test]
+fn writes_that_fail_cost_nothing_that_was_durable() {
+    let mut met = Met::default();
+    for seed in 0..1500 {
+        let _named = Seed(seed);
+        run(seed, Drive::Fails(1 + seed % 100), &mut met);
+    }
+    assert!(met.reads > 2_000 && met.finishes > 200 && met.migrated > 200_000, "{met:?}");
+}
+
+fn run_on_a_model_drive(seed: u64, met: &mut Met) {
+    let mut prng = Prng::new(seed);
+    let mut world = SsdWorld::format(prng.fork("world"), |geometry| {
+        let mut config = random_config(&mut prng, geometry);
+        // Zones of 384 blocks are to be filled and emptied in a short run.
+        config.file_buffer_bytes = 1 << 20;
+        config
+    });
+    let mut model = Model::with_appends_of(400_000);
+    for _ in 0..3 {
+        for _ in 0..prng.below(300) {
+            match prng.below(3) {
+                0 => model.request(&mut world),
+                _ => world.step(),
+            }
+            model.hear(&mut world);
+        }
+        met.add(&world.store().usage());
+        if prng.chance(1, 4) {
+            world.rest();
+            model.hear(&mut world);
+            model.expect_rest();
+        }
+        world.power_loss();
+        world.mount().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        model.compare(&mut world);
+    }
+    met.refusals += model.refusals;
+    met.reads += model.reads;
+}
+
+#[test]
+fn what_was_durable_on_a_model_drive_survives_a_loss_of_power_at_any_moment() {
+    let mut met = Met::default();
+    for seed in 0..150 {
+        let _named = Seed(seed);
+        run_on_a_model_drive(seed, &mut met);
+    }
+    assert!(met.reads > 300 && met.resets > 100 && met.relaxed > 10, "{met:?}");
+}

@@ -1,0 +1,241 @@
+//! Media that are not as a store left them: told by name, and never a panic.
+
+use proptest::prelude::*;
+use zonda_zoned::reference::{ReferenceDevice, ZoneImage};
+use zonda_zoned::{Blocks, Geometry, Lba, PayloadKind, ZoneAction, ZoneIndex, ZoneState};
+
+use crate::format::block::{Block, BlockKind};
+use crate::testing::{Desk, pattern, small, units_of_two_blocks};
+use crate::{FileError, FileId, FileStore, Lifetime};
+
+/// A drive with three files, of which the first is in zone 2.
+fn drive() -> ReferenceDevice {
+    let geometry = small(12, 5);
+    let device = ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes);
+    let mut desk = Desk::format(&geometry, units_of_two_blocks(), device);
+    desk.write_file("a", Lifetime::Long, 20 * 512);
+    desk.write_file("b", Lifetime::Short, 900);
+    desk.write_file("c", Lifetime::NotSet, 2000);
+    desk.into_drive()
+}
+
+fn mount(drive: ReferenceDevice) -> Result<Desk<ReferenceDevice>, FileError> {
+    let desk = Desk::on(FileStore::mount(&small(12, 5), units_of_two_blocks())?, drive);
+    match &desk.failed {
+        Some(error) => Err(error.clone()),
+        None => Ok(desk),
+    }
+}
+
+fn set_zone(drive: &mut ReferenceDevice, zone: u32, state: ZoneState, blocks: u64) {
+    let image = ZoneImage { state, write_pointer_blocks: Blocks(blocks), zrwa: false, extension: None };
+    drive.set_zone(ZoneIndex(zone), image);
+}
+
+fn block(drive: &ReferenceDevice, lba: u64) -> Vec<u8> {
+    use zonda_zoned::{Command, CommandId, NamespaceId, Operation, Outcome, Payload};
+    let operation = Operation::Read { start: Lba(lba), blocks: Blocks(1) };
+    let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
+    match drive.clone().execute(&command).outcome {
+        Outcome::Data(Payload::Bytes(buffer)) => buffer.data.to_vec(),
+        other => panic!("a read ended with {other:?}"),
+    }
+}
+
+fn set_block(drive: &mut ReferenceDevice, lba: u64, data: &[u8]) {
+    drive.set_block_bytes(Lba(lba), data, &[0; 8]);
+}
+
+#[test]
+fn a_drive_without_a_store_is_told_from_a_damaged_one() {
+    let empty = ReferenceDevice::new(small(12, 5), PayloadKind::Bytes);
+    assert_eq!(mount(empty).err(), Some(FileError::NotAFileStore));
+    let mut foreign = ReferenceDevice::new(small(12, 5), PayloadKind::Bytes);
+    set_zone(&mut foreign, 0, ZoneState::Closed, 5);
+    set_block(&mut foreign, 0, &[7; 512]);
+    assert_eq!(mount(foreign).err(), Some(FileError::NotAFileStore));
+}
+
+#[test]
+fn a_store_of_another_version_is_refused_by_its_number() {
+    let mut drive = drive();
+    let bytes = block(&drive, 0);
+    let superblock = Block::decode(&bytes).unwrap();
+    let mut payload = superblock.payload.to_vec();
+    payload[0] = 9;
+    let mut other = Vec::new();
+    Block { payload: &payload, ..superblock }.encode(512, &mut other);
+    set_block(&mut drive, 0, &other);
+    assert_eq!(mount(drive).err(), Some(FileError::OtherVersion { found: 9 }));
+}
+
+#[test]
+fn a_store_is_not_mounted_on_a_drive_of_another_shape() {
+    let geometry = Geometry { zone_count: 11, ..small(12, 5) };
+    let mut drive = drive();
+    let mut other = ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes);
+    for block_number in 0..12 {
+        set_zone(&mut other, 0, ZoneState::Closed, 12);
+        let bytes = block(&drive, block_number);
+        set_block(&mut other, block_number, &bytes);
+    }
+    let desk = Desk::on(FileStore::mount(&geometry, units_of_two_blocks()).unwrap(), other);
+    assert!(matches!(&desk.failed, Some(FileError::Config(words)) if words.contains("another shape")));
+    set_zone(&mut drive, 11, ZoneState::Empty, 0);
+    assert!(mount(drive).is_ok());
+}
+
+#[test]
+fn a_write_pointer_behind_the_data_of_a_file_is_damage() {
+    let mut lost = drive();
+    set_zone(&mut lost, 2, ZoneState::Empty, 0);
+    let words = mount(lost).err().expect("the file's data are gone").to_string();
+    assert!(words.contains("file \"a\"") && words.contains("zone 2") && words.contains("damaged"), "{words}");
+    let mut cut = drive();
+    set_zone(&mut cut, 3, ZoneState::Closed, 5);
+    let words = mount(cut).err().expect("some of the file's data are gone").to_string();
+    assert!(words.contains("zone 3") && words.contains("up to block 5"), "{words}");
+}
+
+#[test]
+fn a_torn_end_of_the_metadata_is_cut_off_and_the_store_goes_on_elsewhere() {
+    let mut drive = drive();
+    let written = drive.image(ZoneIndex(0)).write_pointer_blocks.0;
+    set_zone(&mut drive, 0, ZoneState::Closed, written + 1);
+    set_block(&mut drive, written, &[0xee; 512]);
+    let mut desk = mount(drive).unwrap();
+    assert_eq!(desk.store().names().count(), 3);
+    desk.write_file("d", Lifetime::Long, 3000);
+    let mut desk = desk.remount(units_of_two_blocks()).unwrap();
+    for (name, length) in [("a", 20 * 512), ("b", 900), ("c", 2000), ("d", 3000)] {
+        let file = desk.store().lookup(name).unwrap();
+        assert_eq!(desk.contents(file), pattern(file.0, length), "{name}");
+    }
+}
+
+#[test]
+fn a_damaged_block_in_the_middle_of_the_metadata_is_damage() {
+    let mut drive = drive();
+    set_block(&mut drive, 2, &[0; 512]);
+    let words = mount(drive).err().expect("records are gone").to_string();
+    assert!(words.contains("block 2 of the metadata"), "{words}");
+}
+
+#[test]
+fn a_damaged_superblock_beside_an_older_one_is_damage() {
+    let geometry = small(12, 5);
+    let device = ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes);
+    let mut desk = Desk::format(&geometry, units_of_two_blocks(), device);
+    // Until the metadata are in the second zone.
+    for number in 0.. {
+        desk.write_file("a", Lifetime::Long, 100);
+        desk.delete("a");
+        if desk.seen().iter().any(|seen| seen.name == "reset" && seen.zone == 1) {
+            break;
+        }
+        assert!(number < 100);
+    }
+    let mut drive = desk.into_drive();
+    set_block(&mut drive, 16, &[0; 512]);
+    let words = mount(drive).err().expect("the newest metadata are gone").to_string();
+    assert!(words.contains("metadata zone 1 has no superblock"), "{words}");
+}
+
+#[test]
+fn files_in_a_read_only_zone_are_read_and_those_in_an_offline_zone_say_so() {
+    let mut drive = drive();
+    drive.degrade(ZoneIndex(2), ZoneState::ReadOnly);
+    drive.degrade(ZoneIndex(4), ZoneState::Offline);
+    let mut desk = mount(drive).unwrap();
+    let [a, c] = ["a", "c"].map(|name| desk.store().lookup(name).unwrap());
+    assert_eq!(desk.contents(a), pattern(a.0, 20 * 512));
+    let read = desk.read(c, 0, 10);
+    assert!(matches!(desk.error(read), FileError::Media { status: zonda_zoned::Status::ZoneIsOffline, .. }));
+    assert_eq!(desk.store().usage().zones_empty, 7);
+    for name in ["a", "c"] {
+        let delete = desk.delete(name);
+        desk.expect(delete);
+    }
+    assert_eq!(desk.store().usage().zones_empty, 7, "neither is used again");
+}
+
+#[test]
+fn a_zone_that_was_reset_behind_the_store_is_noticed_when_it_is_mounted() {
+    let geometry = small(12, 5);
+    let mut desk = Desk::new(geometry, units_of_two_blocks());
+    desk.write_file("a", Lifetime::Long, 5000);
+    desk.manage(2, ZoneAction::Reset);
+    assert!(matches!(desk.remount(units_of_two_blocks()), Err(FileError::Corrupt(_))));
+}
+
+/// Uses whatever could be mounted, so that a lie in the metadata would come to light.
+fn use_up(mut desk: Desk<ReferenceDevice>) {
+    let names: Vec<(String, FileId)> = desk.store().names().map(|(name, file)| (name.to_owned(), file)).collect();
+    for (_, file) in &names {
+        desk.read(*file, 0, 100_000);
+        desk.append(*file, &pattern(1, 700));
+        desk.sync(*file);
+    }
+    if let Ok(file) = desk.store().create("new", Lifetime::Long) {
+        desk.append(file, &pattern(1, 3000));
+        desk.close(file);
+    }
+    for (name, _) in &names {
+        desk.delete(name);
+    }
+    let _ = desk.remount(units_of_two_blocks());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_damage_to_a_block_makes_a_mount_panic(place in 0..40u64, byte in 0..512usize, value in any::<u8>()) {
+        let mut drive = drive();
+        let mut bytes = block(&drive, place);
+        bytes[byte] ^= value;
+        set_block(&mut drive, place, &bytes);
+        if let Ok(desk) = mount(drive) {
+            use_up(desk);
+        }
+    }
+
+    #[test]
+    fn no_payload_with_a_right_checksum_makes_a_mount_panic(
+        place in 0..8u32,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let mut drive = drive();
+        let bytes = block(&drive, u64::from(place));
+        if let Some(found) = Block::decode(&bytes)
+            && !found.payload.is_empty()
+        {
+            let mut payload = found.payload.to_vec();
+            for (at, value) in changes {
+                let at = at.index(payload.len());
+                payload[at] = value;
+            }
+            let mut other = Vec::new();
+            Block { payload: &payload, ..found }.encode(512, &mut other);
+            set_block(&mut drive, u64::from(place), &other);
+        }
+        if let Ok(desk) = mount(drive) {
+            use_up(desk);
+        }
+    }
+
+    #[test]
+    fn no_records_from_anywhere_make_a_mount_panic(payload in prop::collection::vec(any::<u8>(), 0..480)) {
+        let mut drive = drive();
+        let written = drive.image(ZoneIndex(0)).write_pointer_blocks.0;
+        let sequence = Block::decode(&block(&drive, 0)).unwrap().sequence;
+        set_zone(&mut drive, 0, ZoneState::Closed, written + 1);
+        let mut other = Vec::new();
+        let place = written as u32;
+        Block { kind: BlockKind::Records, sequence, place, payload: &payload }.encode(512, &mut other);
+        set_block(&mut drive, written, &other);
+        if let Ok(desk) = mount(drive) {
+            use_up(desk);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+mod crashes;
+mod damage;
+mod durability;
+mod faults;
+mod placement;
+mod requests;
+mod space;

@@ -1,0 +1,225 @@
+//! Which zone a file's data go to. Zones 0 and 1 are for metadata, so that data begin in zone 2.
+
+use zonda_zoned::Prng;
+
+use crate::testing::{Desk, World, pattern, small, units_of_two_blocks};
+use crate::{FileData, FilesConfig, Lifetime, RequestId};
+
+use Lifetime::{Extreme, Long, Medium, NotSet, Short};
+
+fn never_finishing() -> FilesConfig {
+    FilesConfig { finish_threshold_percent: 100, ..units_of_two_blocks() }
+}
+
+#[test]
+fn a_file_goes_where_longer_lived_data_are() {
+    let mut desk = Desk::new(small(12, 5), never_finishing());
+    desk.write_file("level", Medium, 1024);
+    desk.write_file("log", Short, 700);
+    assert_eq!(desk.zones_written(), [2]);
+    assert_eq!(desk.store().usage().relaxed_matches, 0);
+}
+
+#[test]
+fn of_the_zones_that_live_longer_the_nearest_is_taken() {
+    let mut desk = Desk::new(small(12, 6), never_finishing());
+    let extreme = desk.create("extreme", Extreme);
+    let long = desk.create("long", Long);
+    for file in [extreme, long] {
+        desk.append(file, &pattern(1, 600));
+        desk.sync(file);
+    }
+    desk.close(extreme);
+    desk.close(long);
+    assert_eq!(desk.zones_written(), [2, 3]);
+    desk.write_file("log", Short, 700);
+    assert_eq!(desk.zones_written(), [3]);
+}
+
+#[test]
+fn equally_lived_data_get_a_zone_of_their_own_while_there_is_one() {
+    let mut desk = Desk::new(small(12, 4), never_finishing());
+    desk.write_file("a", Long, 600);
+    desk.write_file("b", Long, 600);
+    assert_eq!(desk.zones_written(), [2, 3]);
+    desk.write_file("c", Long, 600);
+    assert_eq!(desk.zones_written(), [2], "the third active zone is kept for short-lived data");
+    assert_eq!(desk.store().usage().relaxed_matches, 1);
+}
+
+#[test]
+fn files_without_a_lifetime_keep_to_themselves() {
+    let mut desk = Desk::new(small(12, 6), never_finishing());
+    desk.write_file("a", NotSet, 600);
+    desk.write_file("b", Short, 600);
+    desk.write_file("c", Lifetime::None, 600);
+    desk.write_file("d", Medium, 600);
+    assert_eq!(desk.zones_written(), [2, 3, 2, 4]);
+}
+
+#[test]
+fn a_zone_has_the_lifetime_of_the_first_file_in_it() {
+    let mut desk = Desk::new(small(12, 6), never_finishing());
+    desk.write_file("a", Extreme, 600);
+    desk.write_file("b", Short, 600);
+    desk.write_file("c", Medium, 600);
+    assert_eq!(desk.zones_written(), [2], "also behind the short-lived file the zone is one of extreme life");
+}
+
+#[test]
+fn files_that_are_open_never_write_to_one_zone() {
+    let mut desk = Desk::new(small(12, 6), never_finishing());
+    let files = ["a", "b", "c"].map(|name| desk.create(name, Long));
+    let mut zones = [const { Vec::new() }; 3];
+    for round in 0..9 {
+        for (file, zones) in files.iter().zip(&mut zones) {
+            desk.append(*file, &pattern(round, 900));
+            desk.sync(*file);
+            zones.extend(desk.zones_written());
+        }
+    }
+    assert!(zones.iter().all(|zones| zones.len() > 1));
+    let shared = zones[0].iter().any(|zone| zones[1].contains(zone) || zones[2].contains(zone));
+    assert!(!shared && !zones[1].iter().any(|zone| zones[2].contains(zone)), "{zones:?}");
+}
+
+#[test]
+fn at_the_active_limit_the_fullest_zone_is_finished_if_it_is_full_enough() {
+    let mut desk = Desk::new(small(12, 3), FilesConfig { finish_threshold_percent: 50, ..units_of_two_blocks() });
+    desk.write_file("a", Long, 4 * 512);
+    desk.write_file("b", Long, 9 * 512);
+    desk.write_file("c", Long, 512);
+    assert_eq!(desk.zones_written(), [2, 3, 4]);
+    let usage = desk.store().usage();
+    assert_eq!((usage.zone_finishes, usage.zones_finished_early, usage.relaxed_matches), (1, 1, 0));
+    assert_eq!(usage.zones_active, 2);
+}
+
+#[test]
+fn at_the_active_limit_no_zone_is_finished_below_the_threshold() {
+    let mut desk = Desk::new(small(12, 3), FilesConfig { finish_threshold_percent: 60, ..units_of_two_blocks() });
+    desk.write_file("a", Long, 4 * 512);
+    desk.write_file("b", Long, 9 * 512);
+    desk.write_file("c", Long, 512);
+    assert_eq!(desk.zones_written(), [2, 3], "the third file shares the zone of the second, which is the fuller one");
+    let usage = desk.store().usage();
+    assert_eq!((usage.zone_finishes, usage.relaxed_matches), (0, 1));
+}
+
+#[test]
+fn a_relaxed_match_is_one_of_equal_life_and_else_the_nearest() {
+    let mut desk = Desk::new(small(12, 3), never_finishing());
+    desk.write_file("short", Short, 600);
+    desk.write_file("medium", Medium, 600);
+    assert_eq!(desk.zones_written(), [2, 3]);
+    desk.write_file("extreme", Extreme, 600);
+    assert_eq!(desk.zones_written(), [3], "medium is nearer to extreme than short is");
+    desk.write_file("another", Short, 600);
+    assert_eq!(desk.zones_written(), [3], "medium lives longer than short: no need to relax");
+    assert_eq!(desk.store().usage().relaxed_matches, 1);
+}
+
+#[test]
+fn no_data_are_sent_to_a_zone_while_it_is_finished() {
+    let config = FilesConfig { finish_threshold_percent: 10, ..units_of_two_blocks() };
+    for seed in 0..200 {
+        let mut world = World::format(small(14, 4), config, Prng::new(seed));
+        for (number, lifetime) in [Long, Medium, Long, Extreme, Medium, Long].into_iter().enumerate() {
+            let file = world.store.create(&format!("file-{number}"), lifetime).unwrap();
+            let request = |kind| RequestId(number as u64 * 2 + kind);
+            let data = FileData::Bytes(pattern(number as u64, 2000).into());
+            world.store.append(request(0), file, data);
+            world.store.close(request(1), file);
+            for _ in 0..world.prng.below(12) {
+                world.hand_out();
+                world.expect_no_write_behind_a_finish();
+                world.complete();
+            }
+        }
+        world.run_to_rest();
+        assert!(world.store.usage().zone_finishes > 0);
+    }
+}
+
+#[test]
+fn a_short_lived_file_finds_a_zone_whoever_holds_the_others() {
+    let mut desk = Desk::new(small(12, 4), never_finishing());
+    for name in ["a", "b", "c", "d"] {
+        let file = desk.create(name, Long);
+        desk.append(file, &pattern(0, 600));
+        desk.sync(file);
+    }
+    let before = desk.store().usage().relaxed_matches;
+    assert_eq!(desk.store().usage().zones_active, 2, "the third is kept in reserve");
+    desk.seen();
+    let log = desk.create("log", Short);
+    desk.append(log, &pattern(0, 600));
+    let sync = desk.sync(log);
+    desk.expect(sync);
+    assert_eq!(desk.zones_written(), [4]);
+    assert_eq!(desk.store().usage().relaxed_matches, before);
+}
+
+#[test]
+fn while_the_others_write_a_file_waits_for_a_zone() {
+    let mut world = World::format(small(12, 3), never_finishing(), Prng::new(5));
+    world.refuses = false;
+    let files = ["a", "b", "c"].map(|name| world.store.create(name, Long).unwrap());
+    for (number, file) in files.into_iter().enumerate() {
+        world.store.append(RequestId(number as u64), file, FileData::Bytes(pattern(0, 1024).into()));
+    }
+    while world.hand_out() {}
+    assert_eq!(world.under_way(), 2, "two data zones can be active");
+    world.store.close(RequestId(10), files[0]);
+    world.run_to_rest();
+    assert_eq!(world.under_way(), 0);
+    for file in files {
+        assert_eq!(world.store.len_bytes(file), Some(1024));
+    }
+    let usage = world.store.usage();
+    assert_eq!((usage.zones_active, usage.written_bytes), (2, 3 * 1024));
+}
+
+#[test]
+fn when_nothing_is_written_a_file_that_waits_takes_over_the_zone_longest_unused() {
+    let mut desk = Desk::new(small(12, 3), never_finishing());
+    let [a, b] = ["a", "b"].map(|name| desk.create(name, Long));
+    for file in [a, b, a] {
+        desk.append(file, &pattern(file.0, 600));
+        desk.sync(file);
+    }
+    assert_eq!(desk.zones_written(), [2, 3, 2]);
+    let c = desk.create("c", Long);
+    desk.append(c, &pattern(7, 600));
+    let sync = desk.sync(c);
+    desk.expect(sync);
+    assert_eq!(desk.zones_written(), [3], "b has not written for longest");
+    desk.append(b, &pattern(8, 600));
+    let sync = desk.sync(b);
+    desk.expect(sync);
+    assert_eq!(desk.zones_written(), [2], "and b goes on in the place of a");
+    assert_eq!(desk.contents(b), [pattern(b.0, 600), pattern(8, 600)].concat());
+}
+
+#[test]
+fn a_zone_that_was_given_and_never_written_is_still_empty() {
+    let mut desk = Desk::new(small(12, 3), never_finishing());
+    let a = desk.create("a", Long);
+    // Less than a unit: it stays in the buffer.
+    desk.append(a, &pattern(0, 100));
+    assert_eq!(desk.store().usage().zones_active, 0);
+    desk.delete("a");
+    assert_eq!(desk.store().usage().zones_empty, 10);
+}
+
+#[test]
+fn empty_zones_are_used_in_the_order_in_which_they_became_empty() {
+    let mut desk = Desk::new(small(8, 5), never_finishing());
+    for round in 0..12 {
+        let name = format!("file-{round}");
+        desk.write_file(&name, Long, 600);
+        assert_eq!(desk.zones_written(), [2 + round % 6]);
+        desk.delete(&name);
+        desk.seen();
+    }
+}

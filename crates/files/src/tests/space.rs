@@ -1,0 +1,206 @@
+//! Space: what becomes free, and what happens when none is.
+
+use crate::testing::{Desk, pattern, small, units_of_two_blocks};
+use crate::{FileError, FileId, FilesConfig, Lifetime, Migration};
+
+use Lifetime::{Long, NotSet, Short};
+
+#[test]
+fn a_zone_is_reset_as_soon_as_all_in_it_is_dead() {
+    let mut desk = Desk::new(small(12, 5), units_of_two_blocks());
+    desk.write_file("a", Long, 20 * 512);
+    desk.write_file("b", Short, 512);
+    assert_eq!(desk.zones_written(), [2, 3], "the second zone is shared");
+    let resets = |desk: &mut Desk<_>| -> Vec<u64> {
+        desk.seen().iter().filter(|seen| seen.name == "reset").map(|seen| seen.zone).collect()
+    };
+    desk.delete("a");
+    assert_eq!(resets(&mut desk), [2], "the full zone");
+    desk.delete("b");
+    assert_eq!(resets(&mut desk), [3], "the partly written one, which nobody holds");
+    let usage = desk.store().usage();
+    assert_eq!((usage.zones_empty, usage.written_bytes, usage.zone_resets), (10, 0, 2));
+}
+
+#[test]
+fn a_zone_that_is_finished_early_is_reset_too() {
+    let config = FilesConfig { finish_threshold_percent: 10, ..units_of_two_blocks() };
+    let mut desk = Desk::new(small(12, 3), config);
+    for name in ["a", "b", "c"] {
+        desk.write_file(name, Long, 4 * 512);
+    }
+    assert_eq!(desk.store().usage().zones_finished_early, 1);
+    for name in ["a", "b"] {
+        desk.delete(name);
+    }
+    let usage = desk.store().usage();
+    assert_eq!((usage.zones_finished_early, usage.zones_empty), (0, 9));
+}
+
+#[test]
+fn a_read_under_way_keeps_its_zone_from_being_reset() {
+    let mut desk = Desk::new(small(12, 5), units_of_two_blocks());
+    let file = desk.write_file("a", Long, 16 * 512);
+    let store = desk.store();
+    store.read(crate::RequestId(900), file, 0, 16 * 512);
+    store.delete(crate::RequestId(901), "a");
+    desk.run();
+    let read = desk.result(crate::RequestId(900)).cloned();
+    assert_eq!(read, Some(Ok(crate::Outcome::Data(pattern(file.0, 16 * 512).into()))));
+    let names: Vec<&str> = desk.seen().iter().map(|seen| seen.name).collect();
+    let last_read = names.iter().rposition(|name| *name == "read").unwrap();
+    let reset = names.iter().position(|name| *name == "reset").unwrap();
+    assert!(last_read < reset, "{names:?}");
+    assert_eq!(desk.store().usage().zones_empty, 10);
+}
+
+#[test]
+fn usage_tells_live_from_dead_and_from_padding() {
+    let mut desk = Desk::new(small(12, 5), units_of_two_blocks());
+    desk.write_file("a", NotSet, 1000);
+    desk.write_file("b", NotSet, 512);
+    desk.write_file("c", NotSet, 3 * 512);
+    let usage = desk.store().usage();
+    assert_eq!((usage.live_bytes, usage.dead_bytes, usage.written_bytes), (1000 + 4 * 512, 0, 6 * 512));
+    assert!((usage.space_amplification() - 1.0).abs() < 1e-9);
+    desk.delete("b");
+    desk.delete("a");
+    let usage = desk.store().usage();
+    assert_eq!((usage.live_bytes, usage.dead_bytes, usage.written_bytes), (3 * 512, 3 * 512, 6 * 512));
+    assert!((usage.space_amplification() - 2.0).abs() < 1e-9);
+    desk.delete("c");
+    assert!((desk.store().usage().space_amplification() - 1.0).abs() < 1e-9, "nothing is live");
+}
+
+/// Files of 10 blocks until one finds no room.
+fn fill(desk: &mut Desk<zonda_layers::Memory>) -> (Vec<String>, FileId) {
+    let mut names = Vec::new();
+    loop {
+        let name = format!("f{}", names.len());
+        let file = desk.create(&name, Long);
+        let append = desk.append(file, &pattern(file.0, 5120));
+        let close = desk.close(file);
+        if desk.result(close) == Some(&Err(FileError::NoSpace)) {
+            assert!(matches!(desk.result(append), Some(Ok(_) | Err(FileError::NoSpace))));
+            return (names, file);
+        }
+        desk.expect(close);
+        names.push(name);
+    }
+}
+
+#[test]
+fn a_drive_without_room_says_so_and_goes_on_after_a_delete() {
+    let mut desk = Desk::new(small(8, 5), units_of_two_blocks());
+    let (names, starved) = fill(&mut desk);
+    assert_eq!(names.len(), 9, "6 zones of 16 blocks hold 9 files of 10, and a part of one");
+    let again = desk.sync(starved);
+    assert_eq!(desk.error(again), FileError::NoSpace);
+    let kept = desk.store().len_bytes(starved).unwrap();
+    for name in &names[..4] {
+        let delete = desk.delete(name);
+        desk.expect(delete);
+    }
+    let close = desk.close(starved);
+    desk.expect(close);
+    assert_eq!(desk.contents(starved), pattern(starved.0, 5120)[..kept as usize]);
+    let file = desk.write_file("new", Long, 5120);
+    assert_eq!(desk.contents(file), pattern(file.0, 5120));
+    for name in &names[4..] {
+        let file = desk.store().lookup(name).unwrap();
+        assert_eq!(desk.contents(file), pattern(file.0, 5120));
+    }
+}
+
+#[test]
+fn the_metadata_zones_bound_the_number_of_files() {
+    let mut desk = Desk::new(small(8, 5), units_of_two_blocks());
+    let mut names = Vec::new();
+    let refusal = loop {
+        let name = format!("a file with quite a long name, number {}", names.len());
+        match desk.store().create(&name, Long) {
+            Ok(file) => {
+                let sync = desk.sync(file);
+                desk.expect(sync);
+                names.push(name);
+            }
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refusal, FileError::TooManyFiles);
+    assert!(names.len() > 8, "{} files", names.len());
+    let rename = desk.rename(&names[0], &"x".repeat(255));
+    assert_eq!(desk.error(rename), FileError::TooManyFiles);
+    for name in &names {
+        let delete = desk.delete(name);
+        desk.expect(delete);
+    }
+    desk.write_file("one more", Long, 5000);
+}
+
+#[test]
+fn migration_empties_the_zones_with_most_garbage_and_moves_what_lives() {
+    let migration = Some(Migration { start_empty_zones_percent: 60, garbage_percent: 40 });
+    let mut desk = Desk::new(small(12, 5), FilesConfig { migration, ..units_of_two_blocks() });
+    let mut kept = Vec::new();
+    // Each zone gets a file that stays and one that goes: 10 blocks and 6, or 6 and 10.
+    for zone in 0..5 {
+        let stays = if zone == 3 { 6 } else { 10 };
+        kept.push(desk.write_file(&format!("stays-{zone}"), NotSet, stays * 512 - 40));
+        desk.write_file(&format!("goes-{zone}"), NotSet, (16 - stays) * 512);
+    }
+    assert_eq!(desk.zones_written(), [2, 3, 4, 5, 6]);
+    assert_eq!(desk.store().usage().migrated_bytes, 0, "half of the zones are full of live data");
+    for zone in 0..5 {
+        desk.delete(&format!("goes-{zone}"));
+    }
+    let usage = desk.store().usage();
+    assert_eq!(usage.migrated_bytes, 6 * 512, "of the other zones less is garbage than is asked for");
+    assert_eq!((usage.zone_resets, usage.zones_empty), (1, 5));
+    let read: Vec<u64> = desk.seen().iter().filter(|seen| seen.name == "read").map(|seen| seen.zone).collect();
+    assert!(!read.is_empty() && read.iter().all(|&zone| zone == 5), "{read:?}");
+    for (zone, file) in kept.iter().enumerate() {
+        let stays = if zone == 3 { 6 } else { 10 };
+        assert_eq!(desk.contents(*file), pattern(file.0, stays * 512 - 40));
+    }
+    let mut desk = desk.remount(units_of_two_blocks()).unwrap();
+    for (zone, before) in kept.iter().enumerate() {
+        let file = desk.store().lookup(&format!("stays-{zone}")).unwrap();
+        let stays = if zone == 3 { 6 } else { 10 };
+        assert_eq!(desk.contents(file), pattern(before.0, stays * 512 - 40));
+    }
+}
+
+#[test]
+fn migration_makes_room_where_without_it_there_is_none() {
+    let half_dead = |migration| {
+        let mut desk = Desk::new(small(10, 5), FilesConfig { migration, ..units_of_two_blocks() });
+        for zone in 0..7 {
+            desk.write_file(&format!("stays-{zone}"), NotSet, 8 * 512);
+            desk.write_file(&format!("goes-{zone}"), NotSet, 8 * 512);
+        }
+        for zone in 0..7 {
+            desk.delete(&format!("goes-{zone}"));
+        }
+        let mut written = 0;
+        loop {
+            let file = desk.create(&format!("new-{written}"), NotSet);
+            desk.append(file, &pattern(9, 8 * 512));
+            let close = desk.close(file);
+            if desk.result(close) == Some(&Err(FileError::NoSpace)) {
+                break;
+            }
+            desk.expect(close);
+            written += 1;
+        }
+        for zone in 0..7 {
+            let file = desk.store().lookup(&format!("stays-{zone}")).unwrap();
+            assert_eq!(desk.contents(file), pattern(file.0, 8 * 512));
+        }
+        (written, desk.store().usage().migrated_bytes)
+    };
+    assert_eq!(half_dead(None), (2, 0), "one zone was left");
+    let (written, migrated) = half_dead(Some(Migration { start_empty_zones_percent: 1, garbage_percent: 50 }));
+    assert!(written >= 6, "{written} files of half a zone");
+    assert!(migrated >= 3 * 8 * 512, "{migrated} bytes");
+}
