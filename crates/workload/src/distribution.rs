@@ -72,7 +72,7 @@ impl Zipf {
     }
 
     #[inline]
-    fn rank(&self, prng: &mut Prng) -> u64 {
+    pub(crate) fn rank(&self, prng: &mut Prng) -> u64 {
         let uniform = unit(prng);
         let scaled = uniform * self.zeta;
         let rank = if scaled < 1.0 {

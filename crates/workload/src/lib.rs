@@ -37,7 +37,9 @@
 #![forbid(unsafe_code)]
 
 mod distribution;
+pub mod filetrace;
 pub mod limits;
+pub mod lsm;
 mod plan;
 mod prepare;
 mod result;

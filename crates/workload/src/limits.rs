@@ -31,3 +31,31 @@ pub const PREPARE_QUEUE_DEPTH: usize = 32;
 pub const PREPARE_WRITE_BYTES_MAX: u64 = 128 << 10;
 /// Completions at one instant after which a job that only time ends gives up: on such a device time does not pass.
 pub const STANDSTILL_COMPLETIONS_MAX: u32 = 1 << 20;
+/// Levels of a store's tree (RocksDB, `num_levels`).
+pub const STORE_LEVELS: usize = 7;
+/// Clients of a store, the writer of a read-while-writing workload included.
+pub const STORE_CLIENTS_MAX: u32 = 1024;
+/// Flushes and compactions of a store at a time.
+pub const STORE_JOBS_MAX: u32 = 64;
+/// Entries that a workload puts before it counts, and operations that it does then.
+pub const STORE_OPERATIONS_MAX: u64 = 1 << 31;
+/// Times that a workload is run on the same drive.
+pub const STORE_REPEATS_MAX: u32 = 10_000;
+/// Keys that one scan of YCSB-E asks for.
+pub const STORE_SCAN_KEYS_MAX: u64 = 100;
+/// Bytes of one entry, key and value.
+pub const STORE_ENTRY_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a key; the least tells all keys of a run apart.
+pub const STORE_KEY_BYTES_MIN: u64 = 8;
+/// Bytes of a memtable and of a table that compactions write: positions in a table are 32-bit numbers.
+pub const STORE_TABLE_BYTES_MAX: u64 = 1 << 30;
+/// Memtables of a store.
+pub const STORE_MEMTABLES_MAX: u32 = 64;
+/// Bytes of a data block.
+pub const STORE_BLOCK_BYTES_MAX: u64 = 16 << 20;
+/// Bytes of the block cache.
+pub const STORE_CACHE_BYTES_MAX: u64 = 1 << 40;
+/// Bits of a filter for each key.
+pub const STORE_BLOOM_BITS_MAX: u32 = 64;
+const _: () = assert!(2 * STORE_OPERATIONS_MAX <= 1 << 32, "keys are numbered in 32 bits");
+const _: () = assert!(2 * STORE_TABLE_BYTES_MAX + STORE_ENTRY_BYTES_MAX < 1 << 32);

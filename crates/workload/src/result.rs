@@ -239,6 +239,21 @@ impl JobResult {
 }
 
 impl RunResult {
+    /// The run of a load that is no list of jobs.
+    #[must_use]
+    pub fn without_jobs(seed: u64, drained_ns: u64) -> RunResult {
+        RunResult {
+            seed,
+            elapsed_ns: drained_ns,
+            drained_ns,
+            ramp_ns: 0,
+            jobs: Vec::new(),
+            verified_blocks: None,
+            series: Vec::new(),
+            series_is_cut: false,
+        }
+    }
+
     /// Whether any job has failed, and the run with it.
     #[must_use]
     pub fn has_failed(&self) -> bool {

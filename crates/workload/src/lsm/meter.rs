@@ -1,0 +1,67 @@
+//! Counts what passes to a device.
+
+use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, Operation, QueueFull, ZonedDevice};
+
+/// A device, and how many bytes were written to it and read from it: those of the commands that it took.
+#[derive(Debug)]
+pub(super) struct Meter<D> {
+    device: D,
+    pub(super) bytes: HostBytes,
+}
+
+/// Bytes that a host has moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct HostBytes {
+    pub(super) written: u64,
+    pub(super) read: u64,
+}
+
+impl<D: ZonedDevice> Meter<D> {
+    pub(super) fn new(device: D) -> Meter<D> {
+        Meter { device, bytes: HostBytes::default() }
+    }
+
+    pub(super) fn inner(&self) -> &D {
+        &self.device
+    }
+
+    pub(super) fn into_inner(self) -> D {
+        self.device
+    }
+}
+
+impl HostBytes {
+    pub(super) fn since(self, earlier: HostBytes) -> HostBytes {
+        HostBytes { written: self.written - earlier.written, read: self.read - earlier.read }
+    }
+
+    pub(super) fn plus(self, other: HostBytes) -> HostBytes {
+        HostBytes { written: self.written + other.written, read: self.read + other.read }
+    }
+}
+
+impl<D: ZonedDevice> ZonedDevice for Meter<D> {
+    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+        self.device.geometry(namespace)
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        let block = self.device.geometry(command.namespace).block_size_bytes;
+        let (written, read) = match &command.operation {
+            Operation::Write { blocks, .. } | Operation::Append { blocks, .. } => (blocks.bytes(block), 0),
+            Operation::Read { blocks, .. } => (0, blocks.bytes(block)),
+            _ => (0, 0),
+        };
+        self.device.submit(now, command)?;
+        self.bytes = self.bytes.plus(HostBytes { written, read });
+        Ok(())
+    }
+
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        self.device.poll(now, completions);
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.device.next_wakeup()
+    }
+}

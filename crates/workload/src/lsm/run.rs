@@ -1,0 +1,294 @@
+//! The loop of a run: virtual time jumps from one event to the next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use zonda_files::FileError;
+use zonda_zoned::{Duration, Instant, Prng};
+
+use super::client::{Client, Next};
+use super::effect::{Effect, Waker};
+use super::figures::{Figures, Series, sample_of};
+use super::files::{Ended, Files};
+use super::keys::Operations;
+use super::meter::HostBytes;
+use super::plan::{Load, StorePlan, TreeOptions};
+use super::result::{StoreCounters, StoreEnd, StoreProgress, StoreSample};
+use super::round::Phase;
+use super::spec::StoreWorkload;
+use super::store::{Answer, Store};
+use crate::limits::VIRTUAL_TIME_MAX_NS;
+
+/// Turns at one instant without anything happening after which the device is broken.
+const IDLE_TURNS_MAX: u32 = 10_000_000;
+
+/// A run under way.
+pub(super) struct Run<F> {
+    pub(super) load: Load,
+    pub(super) tree: TreeOptions,
+    pub(super) checks: bool,
+    pub(super) prng: Prng,
+    pub(super) files: F,
+    pub(super) started: Instant,
+    pub(super) now: Instant,
+    pub(super) phase: Phase,
+    /// Repetitions before this one.
+    pub(super) round: u32,
+    pub(super) store: Store,
+    pub(super) source: Operations,
+    pub(super) clients: Vec<Client>,
+    pub(super) clients_busy: u32,
+    /// Operations of this phase that were begun, and those that ended; without those of a client that only writes
+    /// meanwhile.
+    pub(super) begun: u64,
+    pub(super) ended: u64,
+    timers: BinaryHeap<Reverse<(Instant, u64, Timer)>>,
+    timers_set: u64,
+    /// What the files said last.
+    files_wakeup: Option<Instant>,
+    /// Requests were made since the files were turned last.
+    must_turn: bool,
+    idle_turns: u32,
+    pub(super) end: Option<StoreEnd>,
+    pub(super) figures: Figures,
+    pub(super) series: Series,
+    pub(super) counted: Counted,
+}
+
+/// What was counted, of all repetitions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counted {
+    pub(super) operations: u64,
+    pub(super) elapsed: Duration,
+    pub(super) counters: StoreCounters,
+    pub(super) host: HostBytes,
+    /// When counting began, and what the drive had moved then.
+    pub(super) since: Option<(Instant, HostBytes)>,
+}
+
+/// Who is to be woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Client(u32),
+    Store(Waker),
+}
+
+impl<F: Files> Run<F> {
+    pub(super) fn new(
+        plan: &StorePlan,
+        seed: u64,
+        checks: bool,
+        files: F,
+        started: Instant,
+        sample: Option<Duration>,
+    ) -> Run<F> {
+        let prng = Prng::new(seed);
+        let load = plan.load;
+        Run {
+            source: Operations::new(&load, prng.fork("store/round/0")),
+            store: Store::new(plan.tree.clone(), load.clients, checks),
+            clients: vec![Client::default(); load.clients as usize],
+            tree: plan.tree.clone(),
+            load,
+            checks,
+            prng,
+            files,
+            started,
+            now: started,
+            phase: Phase::Formatting,
+            round: 0,
+            clients_busy: 0,
+            begun: 0,
+            ended: 0,
+            timers: BinaryHeap::new(),
+            timers_set: 0,
+            files_wakeup: None,
+            must_turn: true,
+            idle_turns: 0,
+            end: None,
+            figures: Figures::new(),
+            series: Series::new(started, sample),
+            counted: Counted::default(),
+        }
+    }
+
+    /// Runs until the plan is carried out, or cannot be; then until the device is at rest.
+    pub(super) fn carry_out(&mut self, observe: &mut dyn FnMut(&StoreProgress, &F)) {
+        loop {
+            self.do_all_at_now();
+            if self.end.is_some() {
+                break;
+            }
+            if self.enter_next_phase() {
+                continue;
+            }
+            let timer = self.timers.peek().map(|Reverse((at, ..))| *at);
+            let Some(at) = timer.into_iter().chain(self.files_wakeup).min() else {
+                self.fail(StoreEnd::Stuck);
+                break;
+            };
+            if at.since(self.started).0 >= VIRTUAL_TIME_MAX_NS {
+                self.fail(StoreEnd::ClockEnd);
+                break;
+            }
+            self.advance(at, observe);
+            self.must_turn |= self.files_wakeup.is_some_and(|wakeup| wakeup <= self.now);
+            self.fire_timers();
+        }
+        self.drain();
+    }
+
+    /// Begins an operation for a client, if one is to be begun.
+    pub(super) fn begin(&mut self, client: u32) {
+        let Some(operation) = self.next_operation(client) else { return };
+        self.clients[client as usize].start(self.now, operation);
+        self.clients_busy += 1;
+        self.set_timer(self.now + self.load.operation_cpu, Timer::Client(client));
+    }
+
+    /// Whether the client's operations are what is counted.
+    #[inline]
+    pub(super) fn counts(&self, client: u32) -> bool {
+        self.load.workload != StoreWorkload::Readwhilewriting || client > 0 || self.phase == Phase::Preloading
+    }
+
+    /// The run cannot go on.
+    pub(super) fn fail(&mut self, end: StoreEnd) {
+        self.end.get_or_insert(end);
+    }
+
+    pub(super) fn sample(&self) -> StoreSample {
+        StoreSample {
+            at_ns: self.now.since(self.started).0,
+            operations: self.counted.operations + if self.phase == Phase::Counting { self.ended } else { 0 },
+            level0_tables: self.store.level0_tables() as u64,
+            ..sample_of(&self.files.usage(), self.files.host_bytes())
+        }
+    }
+
+    /// Moves everything that can move without time going on.
+    fn do_all_at_now(&mut self) {
+        loop {
+            // The store has wishes from the beginning; the files take them when they are ready.
+            while let Some(effect) = self.poll_effect() {
+                self.perform(effect);
+            }
+            while let Some((client, answer)) = self.store.poll_answer() {
+                self.on_answer(client, answer);
+            }
+            if !self.must_turn || self.end.is_some() {
+                return;
+            }
+            self.must_turn = false;
+            self.files.turn(self.now);
+            self.idle_turns += 1;
+            while let Some(ended) = self.files.poll() {
+                self.idle_turns = 0;
+                self.on_ended(ended);
+            }
+            assert!(self.idle_turns < IDLE_TURNS_MAX, "the device wakes up at {} without news, forever", self.now);
+            self.files_wakeup = self.files.next_wakeup();
+        }
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        if self.phase == Phase::Formatting || self.end.is_some() { None } else { self.store.poll_effect() }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        if let Effect::Wake { at, whom } = effect {
+            return self.set_timer(at, Timer::Store(whom));
+        }
+        self.must_turn = true;
+        if let Err(error) = self.files.perform(effect) {
+            self.fail_for(error);
+        }
+    }
+
+    fn on_ended(&mut self, ended: Ended) {
+        match ended {
+            Ended::Ready => self.phase = Phase::Ready,
+            Ended::Failed(error) | Ended::Request(_, Err(error)) => self.fail_for(error),
+            Ended::Request(..) if self.end.is_some() => {}
+            Ended::Request(owner, Ok(())) => self.store.on_done(self.now, owner),
+        }
+    }
+
+    fn fail_for(&mut self, error: FileError) {
+        self.fail(match error {
+            FileError::NoSpace => StoreEnd::NoSpace,
+            error => StoreEnd::Files { error: error.to_string() },
+        });
+    }
+
+    /// Goes to `at`, and takes the samples on the way.
+    #[inline]
+    fn advance(&mut self, at: Instant, observe: &mut dyn FnMut(&StoreProgress, &F)) {
+        let at = at.max(self.now);
+        while self.series.next() <= at {
+            self.now = self.series.next();
+            let sample = self.sample();
+            self.series.add(sample);
+            if self.series.is_kept() {
+                observe(&self.progress(sample), &self.files);
+            }
+        }
+        if at > self.now {
+            self.idle_turns = 0;
+        }
+        self.now = at;
+    }
+
+    #[inline]
+    fn fire_timers(&mut self) {
+        while let Some(&Reverse((at, _, timer))) = self.timers.peek() {
+            // What the store wants done now comes first.
+            if at > self.now || self.store.has_effects() {
+                return;
+            }
+            self.timers.pop();
+            match timer {
+                Timer::Store(whom) => self.store.on_wake(self.now, whom),
+                Timer::Client(client) => {
+                    let answer = self.clients[client as usize].ask(self.now, client, &mut self.store);
+                    if let Some(answer) = answer {
+                        self.on_answer(client, answer);
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_answer(&mut self, client: u32, answer: Answer) {
+        match self.clients[client as usize].on_answer(answer) {
+            Next::GoesOn => self.set_timer(self.now + self.load.operation_cpu, Timer::Client(client)),
+            Next::Ended { kind, started, found } => {
+                self.clients_busy -= 1;
+                self.ended += u64::from(self.counts(client));
+                if self.phase == Phase::Counting {
+                    self.figures.record(kind, self.now.since(started), found);
+                }
+                self.begin(client);
+            }
+        }
+    }
+
+    /// Timers of one instant fire in the order in which they were set.
+    #[inline]
+    fn set_timer(&mut self, at: Instant, timer: Timer) {
+        self.timers.push(Reverse((at, self.timers_set, timer)));
+        self.timers_set += 1;
+    }
+
+    /// Lets the device end what is under way.
+    fn drain(&mut self) {
+        let clock_end = self.started + Duration(VIRTUAL_TIME_MAX_NS);
+        while let Some(at) = self.files.next_wakeup().filter(|&at| at < clock_end) {
+            self.idle_turns = if at > self.now { 0 } else { self.idle_turns + 1 };
+            assert!(self.idle_turns < IDLE_TURNS_MAX, "the device wakes up at {} without news, forever", self.now);
+            self.now = self.now.max(at);
+            self.files.turn(self.now);
+            while self.files.poll().is_some() {}
+        }
+    }
+}
