@@ -32,7 +32,7 @@ fn main() {
 fn measured(id: &str) -> (LabExperiment, Outcome) {
     let experiment = builtin(id).unwrap_or_else(|| panic!("there is no experiment {id}: see zonda lab list"));
     println!("{id}: {}", experiment.title);
-    let measurements = experiment.points.iter().map(|point| point.measure(&experiment.metrics, experiment.seeds));
+    let measurements = experiment.points.iter().map(|point| point.measure(&experiment.metrics, experiment.seeds, None));
     let outcome = Outcome { measurements: measurements.collect() };
     (experiment, outcome)
 }

@@ -21,7 +21,9 @@ pub struct Row {
     pub error: Option<f64>,
     /// The error within which the number is met.
     pub tolerance: f64,
-    /// Whether it is.
+    /// Whether what was published is a bound, and ours is met below it as well.
+    pub at_most: bool,
+    /// Whether the number is met.
     pub met: bool,
     /// Whether a number of the drive's profile was fitted to this result or derived from it, or a number of the load chosen
     /// near it; else it is a prediction. Which of these, [`Row::basis`] tells.
@@ -64,6 +66,7 @@ impl Row {
             ours,
             error,
             tolerance: plan.tolerance,
+            at_most: plan.at_most,
             met,
             fitted: basis != Basis::Predicted,
             note,

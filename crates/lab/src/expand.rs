@@ -12,7 +12,7 @@ const PROFILE_CHANGES: &str = "drive.set.";
 /// The key that picks jobs.
 const JOBS: &str = "jobs";
 
-/// One point before it is checked: the place of its curve and of its value, and its tables `drive`, `run` and `job`.
+/// One point before it is checked: the place of its curve and of its value, and its tables `drive`, `run`, `job` and `store`.
 pub(crate) struct RawPoint {
     pub(crate) series: usize,
     pub(crate) x: usize,
@@ -102,6 +102,9 @@ fn base_of(spec: &FileSpec) -> Result<Table, ConfigError> {
         jobs.push(Value::Table(job.clone()));
     }
     base.insert("job".to_owned(), Value::Array(jobs));
+    if let Some(store) = &spec.store {
+        base.insert("store".to_owned(), Value::Table(store.clone()));
+    }
     Ok(base)
 }
 
@@ -126,7 +129,7 @@ pub(crate) fn notation(value: &Value) -> String {
     }
 }
 
-/// Sets `drive.profile`, `drive.set.flash.erase`, `run.time`, `job.readers.zones`, `job.*.block_size` or `jobs`.
+/// Sets `drive.profile`, `drive.set.flash.erase`, `run.time`, `store.operations`, `job.readers.zones`, `job.*.block_size` or `jobs`.
 fn put(table: &mut Table, key: &Spanned<String>, value: Value) -> Result<(), ConfigError> {
     let path = key.get_ref().as_str();
     if path == JOBS {
@@ -148,12 +151,20 @@ fn put(table: &mut Table, key: &Spanned<String>, value: Value) -> Result<(), Con
             inner.insert(name.to_owned(), value);
             Ok(())
         }
+        ["store", name] => {
+            let Some(store) = table.get_mut("store").and_then(Value::as_table_mut) else {
+                let error = ConfigError::at(key, "there is no table [store]");
+                return Err(error.help("add [store] with a line like workload = \"kvbench-ii\""));
+            };
+            store.insert(name.to_owned(), value);
+            Ok(())
+        }
         ["job", job, name] => put_in_jobs(table, key, job, name, &value),
         _ => {
             let error = ConfigError::at(key, format!("\"{path}\" leads nowhere"));
             Err(error.help(
-                "write drive.KEY, drive.set.KEY-OF-THE-PROFILE, run.KEY, job.NAME.KEY or job.*.KEY, or jobs for a list of \
-                 the jobs that run",
+                "write drive.KEY, drive.set.KEY-OF-THE-PROFILE, run.KEY, store.KEY, job.NAME.KEY or job.*.KEY, or jobs for \
+                 a list of the jobs that run",
             ))
         }
     }

@@ -46,7 +46,7 @@
 //! over = { metric = "rate", at = 1 }
 //! "#;
 //! let experiment = LabExperiment::parse("mine", text, &zonda_stack::no_files).expect("the file is right");
-//! let measurements = experiment.points.iter().map(|point| point.measure(&experiment.metrics, experiment.seeds));
+//! let measurements = experiment.points.iter().map(|point| point.measure(&experiment.metrics, experiment.seeds, None));
 //! let outcome = Outcome { measurements: measurements.collect() };
 //! let row = &Row::all(&experiment, &outcome)[0];
 //! assert!(row.met, "{row:?}");
@@ -58,7 +58,9 @@ mod compare;
 mod csv;
 mod estimate;
 mod expand;
+mod figures;
 pub mod fit;
+mod host;
 mod lab_file;
 pub mod limits;
 mod metric;
@@ -74,6 +76,7 @@ pub use catalogue::{builtin, builtin_ids, builtin_text};
 pub use compare::Row;
 pub use csv::csv;
 pub use estimate::Estimate;
+pub use host::{Clock, HostTimes};
 pub use lab_file::{Basis, LabError, LabExperiment, XAxis};
 pub use metric::Metric;
 pub use outcome::Outcome;

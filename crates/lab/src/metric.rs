@@ -4,6 +4,8 @@ use zonda_config::{ConfigError, Spanned, did_you_mean_help};
 use zonda_stack::ExperimentResult;
 use zonda_workload::{JobResult, KindResult, RequestKind};
 
+use crate::figures::{DRIVE_FIGURES, Dimension, DriveFigure, HOST_FIGURES, HostFigure, STORE_FIGURES, StoreFigure};
+use crate::host::HostTimes;
 use crate::spec::{MetricSpec, Terms};
 
 /// A figure that every run of an experiment has, as a number in [`Metric::unit`].
@@ -32,16 +34,8 @@ struct Term {
 enum Source {
     Job { job: String, kind: Option<RequestKind>, figure: Figure },
     Drive(DriveFigure),
-}
-
-/// What a number counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Dimension {
-    Time,
-    Rate,
-    Operations,
-    Bytes,
-    Number,
+    Store(StoreFigure),
+    Host(HostFigure),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,14 +55,6 @@ enum Figure {
     Max,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DriveFigure {
-    Dlwa,
-    HostWriteBytes,
-    PaddingBytes,
-    Erases,
-}
-
 const FIGURES: [(&str, Figure); 13] = [
     ("bandwidth", Figure::Bandwidth),
     ("iops", Figure::Iops),
@@ -83,13 +69,6 @@ const FIGURES: [(&str, Figure); 13] = [
     ("p99.9", Figure::P99_9),
     ("p99.99", Figure::P99_99),
     ("max", Figure::Max),
-];
-
-const DRIVE_FIGURES: [(&str, DriveFigure); 4] = [
-    ("dlwa", DriveFigure::Dlwa),
-    ("host_write_bytes", DriveFigure::HostWriteBytes),
-    ("padding_bytes", DriveFigure::PaddingBytes),
-    ("erases", DriveFigure::Erases),
 ];
 
 const UNITS: [(&str, Dimension, f64); 21] = [
@@ -158,27 +137,36 @@ impl Metric {
         })
     }
 
-    /// Its value in a run; `None` where a job did not run, or completed nothing of the kind while it was measured.
+    /// Whether it takes a clock to measure it.
     #[must_use]
-    pub fn value(&self, result: &ExperimentResult) -> Option<f64> {
-        let of = sum(&self.of, result)?;
+    pub fn is_of_host(&self) -> bool {
+        self.of.iter().chain(self.over.iter().flatten()).any(|term| matches!(term.source, Source::Host(_)))
+    }
+
+    /// Its value in a run; `None` where a job did not run, or completed nothing of the kind while it was measured, or where
+    /// it takes a clock and there was none.
+    #[must_use]
+    pub fn value(&self, result: &ExperimentResult, host: Option<HostTimes>) -> Option<f64> {
+        let of = sum(&self.of, result, host)?;
         let over = match &self.over {
             None => 1.0,
-            Some(over) => sum(over, result)?,
+            Some(over) => sum(over, result, host)?,
         };
         let value = of / over / self.scale;
         value.is_finite().then_some(value)
     }
 }
 
-fn sum(terms: &[Term], result: &ExperimentResult) -> Option<f64> {
-    terms.iter().map(|term| Some(term.weight * term.source.value(result)?)).sum()
+fn sum(terms: &[Term], result: &ExperimentResult, host: Option<HostTimes>) -> Option<f64> {
+    terms.iter().map(|term| Some(term.weight * term.source.value(result, host)?)).sum()
 }
 
 impl Source {
-    fn value(&self, result: &ExperimentResult) -> Option<f64> {
+    fn value(&self, result: &ExperimentResult, host: Option<HostTimes>) -> Option<f64> {
         match self {
             Source::Drive(figure) => Some(figure.value(result)),
+            Source::Store(figure) => Some(figure.value(result.store.as_ref()?)),
+            Source::Host(figure) => Some(figure.value(host?)),
             Source::Job { job, kind, figure } if job == "*" => {
                 result.run.jobs.iter().filter_map(|job| figure.of_job(job, *kind)).reduce(|sum, value| sum + value)
             }
@@ -190,8 +178,9 @@ impl Source {
 
     fn dimension(&self) -> Dimension {
         match self {
-            Source::Drive(DriveFigure::HostWriteBytes | DriveFigure::PaddingBytes) => Dimension::Bytes,
-            Source::Drive(_) => Dimension::Number,
+            Source::Drive(figure) => figure.dimension(),
+            Source::Store(figure) => figure.dimension(),
+            Source::Host(figure) => figure.dimension(),
             Source::Job { figure, .. } => match figure {
                 Figure::Bandwidth => Dimension::Rate,
                 Figure::Iops => Dimension::Operations,
@@ -199,17 +188,6 @@ impl Source {
                 Figure::Operations => Dimension::Number,
                 _ => Dimension::Time,
             },
-        }
-    }
-}
-
-impl DriveFigure {
-    fn value(self, result: &ExperimentResult) -> f64 {
-        match self {
-            DriveFigure::Dlwa => result.drive.dlwa,
-            DriveFigure::HostWriteBytes => result.drive.counters.host_write_bytes as f64,
-            DriveFigure::PaddingBytes => result.drive.counters.programmed_padding_bytes as f64,
-            DriveFigure::Erases => result.drive.counters.erases as f64,
         }
     }
 }
@@ -257,8 +235,8 @@ fn dimension(terms: &[Term], place: &Spanned<Terms>) -> Result<Dimension, Config
     Ok(first)
 }
 
-const NOTATION: &str = "write JOB.KIND.FIGURE, like \"readers.read.p99\"; * for all jobs or kinds; drive.FIGURE; a number \
-                        and a space before it is its weight";
+const NOTATION: &str = "write JOB.KIND.FIGURE, like \"readers.read.p99\"; * for all jobs or kinds; drive.FIGURE; store.FIGURE; \
+                        host.FIGURE; a number and a space before it is its weight";
 
 fn terms(terms: &Spanned<Terms>) -> Result<Vec<Term>, ConfigError> {
     let at = |error: ConfigError| ConfigError { span: Some(terms.span()), ..error };
@@ -277,6 +255,12 @@ impl Term {
         };
         if let Some(figure) = path.strip_prefix("drive.") {
             return Ok(Term { weight, source: Source::Drive(find(figure, &DRIVE_FIGURES)?) });
+        }
+        if let Some(figure) = path.strip_prefix("store.") {
+            return Ok(Term { weight, source: Source::Store(find(figure, &STORE_FIGURES)?) });
+        }
+        if let Some(figure) = path.strip_prefix("host.") {
+            return Ok(Term { weight, source: Source::Host(find(figure, &HOST_FIGURES)?) });
         }
         let parts: Vec<&str> = path.splitn(3, '.').collect();
         let [job, kind, figure] = parts[..] else {

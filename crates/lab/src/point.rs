@@ -6,6 +6,7 @@ use zonda_stack::{Experiment, ExperimentResult, StackError};
 use zonda_workload::JobResult;
 
 use crate::expand::RawPoint;
+use crate::host::{Clock, HostTimes};
 use crate::limits::{PILOT_SAMPLES, STRETCH_MAX};
 use crate::steady::{WarmUp, warm_up};
 use crate::{Estimate, Metric};
@@ -63,10 +64,13 @@ impl Point {
 
     /// Runs it with seeds from 1 to `seeds`. The first run, which is in no figure, tells how long the warm-up is; if it
     /// was too short for that, it is repeated twice as long.
+    ///
+    /// Without a clock there is nothing in figures of the host's own time.
     #[must_use]
-    pub fn measure(&self, metrics: &[Metric], seeds: u32) -> Measurement {
+    pub fn measure(&self, metrics: &[Metric], seeds: u32, clock: Option<Clock<'_>>) -> Measurement {
+        let measured = |experiment, times| measured(metrics, seeds, experiment, times, clock);
         let Some(TimeSpan(time_ns)) = self.experiment.time() else {
-            return measured(metrics, seeds, self.experiment.clone(), (0, 0, true));
+            return measured(self.experiment.clone(), (0, 0, true));
         };
         let mut stretched_ns = time_ns;
         let mut warm = WarmUp::NotSeen;
@@ -85,7 +89,7 @@ impl Point {
             WarmUp::NotSeen => (stretched_ns / 2, false),
         };
         let experiment = self.with_times(stretched_ns, ramp_ns, stretched_ns);
-        measured(metrics, seeds, experiment, (ramp_ns, stretched_ns, is_steady))
+        measured(experiment, (ramp_ns, stretched_ns, is_steady))
     }
 
     /// The same run of another length.
@@ -100,17 +104,22 @@ fn measured(
     seeds: u32,
     experiment: Experiment,
     (warm_up_ns, time_ns, is_steady): (u64, u64, bool),
+    clock: Option<Clock<'_>>,
 ) -> Measurement {
+    let clock = clock.filter(|_| metrics.iter().any(Metric::is_of_host));
     let mut values: Vec<Option<Vec<f64>>> = vec![Some(Vec::with_capacity(seeds as usize)); metrics.len()];
     let (mut errors, mut failure) = (0, None);
     let mut experiment = experiment;
     for seed in 1..=u64::from(seeds) {
         experiment = experiment.with_seed(seed);
         let result: ExperimentResult = experiment.run(&mut |_| {});
+        let host = clock.map(|clock| HostTimes::measure(experiment.drive().profile(), seed, clock));
         errors += result.run.jobs.iter().map(JobResult::error_count).sum::<u64>();
         failure = failure.or_else(|| result.run.jobs.iter().find(|job| job.has_failed()).map(in_words));
+        let store = result.store.as_ref().filter(|store| store.has_failed());
+        failure = failure.or_else(|| store.map(|store| format!("store: {}", store.ended_by)));
         for (metric, values) in metrics.iter().zip(&mut values) {
-            match metric.value(&result) {
+            match metric.value(&result, host) {
                 Some(value) => values.iter_mut().for_each(|values| values.push(value)),
                 None => *values = None,
             }

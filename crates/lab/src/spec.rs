@@ -27,6 +27,7 @@ pub(crate) struct FileSpec {
     pub(crate) run: Table,
     #[serde(default)]
     pub(crate) job: Vec<Table>,
+    pub(crate) store: Option<Table>,
     pub(crate) x: Option<Spanned<XSpec>>,
     #[serde(default)]
     pub(crate) series: Vec<Spanned<SeriesSpec>>,

@@ -19,8 +19,13 @@ fn every_experiment_is_right_and_belongs_to_a_paper() {
         assert!(experiment.id.starts_with(&format!("{paper}-")), "{}", experiment.id);
         assert!(PAPERS.iter().any(|known| known.key == paper) && experiment.place.is_some(), "{}", experiment.id);
         assert!(!experiment.about.trim().is_empty() && !experiment.plots.is_empty(), "{}", experiment.id);
-        assert!(experiment.seeds >= 2, "{}: one seed has no spread", experiment.id);
+        assert!(experiment.seeds >= 2 || is_without_chance(&experiment), "{}: one seed has no spread", experiment.id);
     }
+}
+
+/// Drives of constant times and loads in order: every seed would give the same.
+fn is_without_chance(experiment: &LabExperiment) -> bool {
+    experiment.profiles().iter().all(|name| ["silent-custom", "zn540-emulated"].contains(name))
 }
 
 #[test]

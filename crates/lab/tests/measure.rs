@@ -81,7 +81,7 @@ miss = "a hundred times is not to be had"
 
 fn measured() -> (LabExperiment, Outcome) {
     let experiment = LabExperiment::parse("sweep", SWEEP, &zonda_stack::no_files).expect("the file is right");
-    let measurements = experiment.points.iter().map(|point| point.measure(&experiment.metrics, experiment.seeds));
+    let measurements = experiment.points.iter().map(|point| point.measure(&experiment.metrics, experiment.seeds, None));
     let outcome = Outcome { measurements: measurements.collect() };
     (experiment, outcome)
 }
@@ -139,7 +139,7 @@ fn with_gaps() -> (LabExperiment, Outcome) {
     let text = SWEEP.replace("name = \"beside a writer\"\n", "name = \"beside a writer\"\nexcept = [2, 32]\n");
     let text = text.replace("published = 100\ntolerance = 0.1\n", "published = 100\ntolerance = 0.1\nat_most = true\n");
     let experiment = LabExperiment::parse("sweep", &text, &zonda_stack::no_files).expect("the file is right");
-    let measurements = experiment.points.iter().map(|point| point.measure(&experiment.metrics, experiment.seeds));
+    let measurements = experiment.points.iter().map(|point| point.measure(&experiment.metrics, experiment.seeds, None));
     let outcome = Outcome { measurements: measurements.collect() };
     (experiment, outcome)
 }

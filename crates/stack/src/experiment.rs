@@ -2,22 +2,32 @@
 
 use serde::Deserialize;
 use zonda_config::{ConfigError, Spanned, TimeSpan, parse_with, unplaced};
-use zonda_workload::{JobSpec, Plan, Progress, RunSpec, Runner};
-use zonda_zoned::{Duration, Instant, NamespaceId, Prng, ZoneType};
+use zonda_ssd::Ssd;
+use zonda_workload::lsm::{StorePlan, StoreResult, StoreRunner, StoreSpec};
+use zonda_workload::{JobSpec, Plan, Progress, RunResult, RunSpec, Runner};
+use zonda_zoned::{Duration, Instant, NamespaceId, Prng, ZoneType, ZonedDevice};
 
 use crate::drive_series::DriveSeries;
-use crate::{Drive, DriveSpec, DriveSummary, ExperimentResult, StackError};
+use crate::{Drive, DriveSpec, DriveSummary, ExperimentResult, LayerResult, Stack, StackError};
 
 /// Version of the layout of [`ExperimentResult`].
 const RESULT_FORMAT: u32 = 1;
+/// Interval of a store's series where the file does not say.
+const STORE_SAMPLE: Duration = Duration(100_000_000);
 
 /// A drive and a load that fit each other: everything that can be wrong has been looked for.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     drive: Drive,
     run: RunSpec,
-    jobs: Vec<Spanned<JobSpec>>,
-    plan: Plan,
+    load: Load,
+}
+
+/// What is done to the drive.
+#[derive(Clone, Debug)]
+enum Load {
+    Jobs { jobs: Vec<Spanned<JobSpec>>, plan: Box<Plan> },
+    Store(Box<StorePlan>),
 }
 
 /// The file.
@@ -29,6 +39,7 @@ struct File {
     run: RunSpec,
     #[serde(default)]
     job: Vec<Spanned<JobSpec>>,
+    store: Option<Spanned<StoreSpec>>,
 }
 
 impl Experiment {
@@ -39,27 +50,33 @@ impl Experiment {
     /// The first mistake: in the text, in a profile, in what the jobs ask of the drive.
     pub fn parse(text: &str, read_file: &dyn Fn(&str) -> Result<String, String>) -> Result<Experiment, StackError> {
         let must_contain = "an experiment is a table [drive] with a line like profile = \"zn540\", and at least one table \
-                            [[job]] with a line like operation = \"append\"";
-        let file: File = parse_with(text, must_contain)?;
-        let Some(drive) = file.drive else {
+                            [[job]] with a line like operation = \"append\", or a table [store] with a line like \
+                            workload = \"kvbench-ii\"";
+        let mut file: File = parse_with(text, must_contain)?;
+        let Some(drive) = file.drive.take() else {
             let error = ConfigError::new("there is no table [drive]");
             let help = "add [drive] with a line like profile = \"zn540\"; on a drive that is there, without simulation, \
                         zonda bench --target runs the jobs of this file";
             return Err(error.help(help).into());
         };
         let drive = drive.check(read_file)?;
-        let plan = Plan::new(&file.run, &file.job, drive.geometry())?;
-        plan.check_payload(drive.keeps())?;
-        let experiment = Experiment { drive, run: file.run, jobs: file.job, plan };
-        experiment.prefill_fits()?;
-        Ok(experiment)
+        let load = match &file.store {
+            Some(store) => Load::Store(Box::new(store_plan(store, &file, &drive)?)),
+            None => {
+                let plan = Plan::new(&file.run, &file.job, drive.geometry())?;
+                plan.check_payload(drive.keeps())?;
+                prefill_fits(&plan, &drive)?;
+                Load::Jobs { jobs: file.job, plan: Box::new(plan) }
+            }
+        };
+        Ok(Experiment { drive, run: file.run, load })
     }
 
     /// The same experiment with another seed.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Experiment {
         self.run.seed = seed;
-        self.plan = Plan::new(&self.run, &self.jobs, self.drive.geometry()).expect("only the seed is another");
+        self.plan_anew("only the seed is another");
         self
     }
 
@@ -72,8 +89,14 @@ impl Experiment {
         self.run.time = Some(unplaced(time));
         self.run.ramp = Some(unplaced(ramp));
         self.run.sample = Some(unplaced(sample));
-        self.plan = Plan::new(&self.run, &self.jobs, self.drive.geometry()).expect("only times are others");
+        self.plan_anew("only times are others");
         self
+    }
+
+    fn plan_anew(&mut self, why: &str) {
+        if let Load::Jobs { jobs, plan } = &mut self.load {
+            **plan = Plan::new(&self.run, jobs, self.drive.geometry()).expect(why);
+        }
     }
 
     /// When the run ends; `None` if its jobs end by themselves.
@@ -88,65 +111,124 @@ impl Experiment {
         &self.drive
     }
 
-    /// The load.
+    /// The jobs; `None` where the load is a store.
     #[must_use]
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+    pub fn plan(&self) -> Option<&Plan> {
+        match &self.load {
+            Load::Jobs { plan, .. } => Some(plan),
+            Load::Store(_) => None,
+        }
     }
 
     /// Carries it out, in virtual time from zero. The end of each sample interval is told to `progress`.
     #[must_use]
     pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> ExperimentResult {
         let prng = Prng::new(self.run.seed);
-        let prefill = self.plan.prefill();
+        let prefill = self.plan().map(Plan::prefill).unwrap_or_default();
         let drive = self.drive.power_on(&prng, &prefill);
-        let mut drive = drive.expect("the zones to be partly written were counted when the file was read");
-        let runner = Runner::new(self.plan.clone(), self.drive.keeps(), NamespaceId::FIRST);
-        let mut drive_series = DriveSeries::new();
+        let drive = drive.expect("the zones to be partly written were counted when the file was read");
+        let mut series = DriveSeries::new();
         if !self.drive.has_layers() {
             // The type of the drive is known here, so that its calls are compiled into the loop.
-            let run = runner.run_observed(&mut drive, Instant::ZERO, &mut |told, drive| {
-                drive_series.observe(told.elapsed, drive);
-                progress(told);
-            });
-            return ExperimentResult {
-                format: RESULT_FORMAT,
-                drive_series: drive_series.end(Duration(run.drained_ns), &drive),
-                run,
-                drive: DriveSummary::of(&drive),
-                layers: Vec::new(),
-            };
+            let (run, store, drive) = self.run_on(drive, |drive| drive, &mut series, progress);
+            return self.result(run, store, series, &drive, Vec::new());
         }
-        let mut stack = self.drive.stack(drive, &prng);
-        let run = runner.run_observed(&mut stack, Instant::ZERO, &mut |told, stack| {
-            drive_series.observe(told.elapsed, stack.drive());
-            progress(told);
-        });
-        ExperimentResult {
-            format: RESULT_FORMAT,
-            drive_series: drive_series.end(Duration(run.drained_ns), stack.drive()),
-            run,
-            drive: DriveSummary::of(stack.drive()),
-            layers: stack.layer_results(),
+        let stack = self.drive.stack(drive, &prng);
+        let (run, store, stack) = self.run_on(stack, Stack::drive, &mut series, progress);
+        self.result(run, store, series, stack.drive(), stack.layer_results())
+    }
+
+    /// Runs the load on a device with the drive somewhere in it.
+    fn run_on<D: ZonedDevice>(
+        &self,
+        mut device: D,
+        drive_of: fn(&D) -> &Ssd,
+        series: &mut DriveSeries,
+        progress: &mut dyn FnMut(Progress),
+    ) -> (RunResult, Option<StoreResult>, D) {
+        match &self.load {
+            Load::Jobs { plan, .. } => {
+                let runner = Runner::new((**plan).clone(), self.drive.keeps(), NamespaceId::FIRST);
+                let run = runner.run_observed(&mut device, Instant::ZERO, &mut |told, device| {
+                    series.observe(told.elapsed, drive_of(device));
+                    progress(told);
+                });
+                (run, None, device)
+            }
+            Load::Store(plan) => {
+                let runner = StoreRunner::new(plan, self.run.seed);
+                let sample = self.run.sample.as_ref().map_or(STORE_SAMPLE, |sample| Duration(sample.get_ref().0));
+                let (store, device) = runner.run(device, Instant::ZERO, Some(sample), &mut |told, device| {
+                    series.observe(told.elapsed, drive_of(device));
+                    progress(Progress {
+                        elapsed: told.elapsed,
+                        time: None,
+                        operations: told.sample.operations,
+                        bytes: told.sample.host_write_bytes + told.sample.host_read_bytes,
+                        fraction: Some(told.fraction),
+                    });
+                });
+                (RunResult::without_jobs(self.run.seed, store.drained_ns), Some(store), device)
+            }
         }
     }
 
-    /// The jobs are checked one by one; all of them together must not leave too many zones partly written either.
-    fn prefill_fits(&self) -> Result<(), ConfigError> {
-        let geometry = self.drive.geometry();
-        let Some(max) = geometry.max_active_zones else { return Ok(()) };
-        let prefill = self.plan.prefill();
-        let partly = prefill.iter().filter(|(zone, blocks)| {
-            geometry.zone_type(*zone) == ZoneType::SequentialWriteRequired && *blocks < geometry.zone_capacity_blocks
-        });
-        let active = partly.count();
-        if active <= max as usize {
-            return Ok(());
+    fn result(
+        &self,
+        run: RunResult,
+        store: Option<StoreResult>,
+        series: DriveSeries,
+        drive: &Ssd,
+        layers: Vec<LayerResult>,
+    ) -> ExperimentResult {
+        ExperimentResult {
+            format: RESULT_FORMAT,
+            drive_series: series.end(Duration(run.drained_ns), drive),
+            run,
+            store,
+            drive: DriveSummary::of(drive),
+            layers,
         }
-        let message = format!(
-            "the jobs together ask for {active} zones that are partly written before the run, and the drive allows {max} \
-             active zones"
-        );
-        Err(ConfigError::new(message).help("write prefill = true or false in some of the jobs, or use fewer zones"))
     }
+}
+
+/// A store ends by itself, and nothing else runs beside it.
+fn store_plan(store: &Spanned<StoreSpec>, file: &File, drive: &Drive) -> Result<StorePlan, ConfigError> {
+    if let Some(job) = file.job.first() {
+        let error = ConfigError::at(job, "a file has [store] or [[job]], not both");
+        return Err(error.help("leave one of them out"));
+    }
+    let refuse = |place: std::ops::Range<usize>, key: &str| {
+        let error = ConfigError { span: Some(place), ..ConfigError::new(format!("{key} means nothing for a store")) };
+        Err(error.help("leave it out: a store ends when its operations are done, and all of them are counted"))
+    };
+    match &file.run {
+        RunSpec { time: Some(time), .. } => return refuse(time.span(), "time"),
+        RunSpec { ramp: Some(ramp), .. } => return refuse(ramp.span(), "ramp"),
+        RunSpec { verify: Some(verify), .. } => return refuse(verify.span(), "verify"),
+        _ => {}
+    }
+    if let Some(sample) = file.run.sample.as_ref().filter(|sample| sample.get_ref().0 == 0) {
+        return Err(ConfigError::at(sample, "an interval of no time").help("write a time like \"100 ms\""));
+    }
+    StorePlan::new(store, drive.geometry())
+}
+
+/// The jobs are checked one by one; all of them together must not leave too many zones partly written either.
+fn prefill_fits(plan: &Plan, drive: &Drive) -> Result<(), ConfigError> {
+    let geometry = drive.geometry();
+    let Some(max) = geometry.max_active_zones else { return Ok(()) };
+    let prefill = plan.prefill();
+    let partly = prefill.iter().filter(|(zone, blocks)| {
+        geometry.zone_type(*zone) == ZoneType::SequentialWriteRequired && *blocks < geometry.zone_capacity_blocks
+    });
+    let active = partly.count();
+    if active <= max as usize {
+        return Ok(());
+    }
+    let message = format!(
+        "the jobs together ask for {active} zones that are partly written before the run, and the drive allows {max} \
+             active zones"
+    );
+    Err(ConfigError::new(message).help("write prefill = true or false in some of the jobs, or use fewer zones"))
 }

@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 use zonda_layers::{OperationKind, TraceCounters};
+use zonda_ssd::allocation::AllocationFacts;
 use zonda_ssd::{Counters, Ssd, Utilisation, Wear};
 use zonda_workload::RunResult;
+use zonda_workload::lsm::StoreResult;
 use zonda_zoned::{ZoneIndex, ZoneState, ZonedDevice};
 
 use crate::DriveSample;
@@ -15,6 +17,9 @@ pub struct ExperimentResult {
     pub format: u32,
     /// The jobs' figures and the time series.
     pub run: RunResult,
+    /// What a store measured, where the load is one; then there are no jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreResult>,
     /// The drive's counters as they went, from the start of the run to the last completion.
     pub drive_series: Vec<DriveSample>,
     /// The drive at the end.
@@ -94,6 +99,8 @@ pub struct DriveSummary {
     pub counters: Counters,
     /// Wear of the erase units.
     pub wear: Wear,
+    /// The zones' storage elements.
+    pub allocation: AllocationFacts,
     /// Busy times of the hardware.
     pub utilisation: Utilisation,
     /// How many zones are in each state.
@@ -122,6 +129,14 @@ pub struct ZoneRange {
     pub state: String,
     /// Blocks the host wrote to each.
     pub written_blocks: u64,
+}
+
+impl ExperimentResult {
+    /// Whether a job or the store failed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.run.has_failed() || self.store.as_ref().is_some_and(StoreResult::has_failed)
+    }
 }
 
 impl OperationCount {
@@ -169,6 +184,7 @@ impl DriveSummary {
             dlwa: drive.counters().dlwa(),
             counters: drive.counters().clone(),
             wear: drive.wear(),
+            allocation: drive.allocation(),
             utilisation: drive.utilisation(),
             zones_by_state: StateCount::of(&zones),
             zones,

@@ -63,7 +63,7 @@ impl Task {
     /// Runs it.
     #[must_use]
     pub fn measure(&self) -> Measurement {
-        self.point.measure(&self.metrics, self.seeds)
+        self.point.measure(&self.metrics, self.seeds, None)
     }
 }
 

@@ -1,0 +1,139 @@
+//! Figures of a run beside those of its jobs: the drive's, a store's, and times of the machine that runs the model.
+
+use zonda_stack::ExperimentResult;
+use zonda_workload::lsm::StoreResult;
+
+use crate::host::HostTimes;
+
+/// What a number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dimension {
+    Time,
+    Rate,
+    Operations,
+    Bytes,
+    Number,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DriveFigure {
+    Dlwa,
+    HostWriteBytes,
+    PaddingBytes,
+    MappingBytes,
+    Erases,
+    ErasesMin,
+    ErasesMax,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreFigure {
+    Operations,
+    Elapsed,
+    Drained,
+    Throughput,
+    SpaceAmplification,
+    WriteAmplification,
+    TreeWriteAmplification,
+    HostWriteBytes,
+    HostReadBytes,
+    Finishes,
+    Resets,
+    Stopped,
+}
+
+pub(crate) const STORE_FIGURES: [(&str, StoreFigure); 12] = [
+    ("operations", StoreFigure::Operations),
+    ("elapsed", StoreFigure::Elapsed),
+    ("drained", StoreFigure::Drained),
+    ("throughput", StoreFigure::Throughput),
+    ("space_amplification", StoreFigure::SpaceAmplification),
+    ("write_amplification", StoreFigure::WriteAmplification),
+    ("tree_write_amplification", StoreFigure::TreeWriteAmplification),
+    ("host_write_bytes", StoreFigure::HostWriteBytes),
+    ("host_read_bytes", StoreFigure::HostReadBytes),
+    ("zone_finishes", StoreFigure::Finishes),
+    ("zone_resets", StoreFigure::Resets),
+    ("stopped", StoreFigure::Stopped),
+];
+
+/// What takes time on the machine that runs the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostFigure {
+    Allocation,
+}
+
+pub(crate) const HOST_FIGURES: [(&str, HostFigure); 1] = [("allocation", HostFigure::Allocation)];
+
+pub(crate) const DRIVE_FIGURES: [(&str, DriveFigure); 7] = [
+    ("dlwa", DriveFigure::Dlwa),
+    ("host_write_bytes", DriveFigure::HostWriteBytes),
+    ("padding_bytes", DriveFigure::PaddingBytes),
+    ("mapping_bytes", DriveFigure::MappingBytes),
+    ("erases", DriveFigure::Erases),
+    ("erases_min", DriveFigure::ErasesMin),
+    ("erases_max", DriveFigure::ErasesMax),
+];
+
+impl DriveFigure {
+    pub(crate) fn dimension(self) -> Dimension {
+        match self {
+            DriveFigure::HostWriteBytes | DriveFigure::PaddingBytes | DriveFigure::MappingBytes => Dimension::Bytes,
+            _ => Dimension::Number,
+        }
+    }
+
+    pub(crate) fn value(self, result: &ExperimentResult) -> f64 {
+        match self {
+            DriveFigure::Dlwa => result.drive.dlwa,
+            DriveFigure::HostWriteBytes => result.drive.counters.host_write_bytes as f64,
+            DriveFigure::PaddingBytes => result.drive.counters.programmed_padding_bytes as f64,
+            DriveFigure::MappingBytes => result.drive.allocation.mapping_bytes as f64,
+            DriveFigure::Erases => result.drive.counters.erases as f64,
+            DriveFigure::ErasesMin => f64::from(result.drive.wear.erases_min),
+            DriveFigure::ErasesMax => f64::from(result.drive.wear.erases_max),
+        }
+    }
+}
+
+impl StoreFigure {
+    pub(crate) fn dimension(self) -> Dimension {
+        match self {
+            StoreFigure::Elapsed | StoreFigure::Drained | StoreFigure::Stopped => Dimension::Time,
+            StoreFigure::Throughput => Dimension::Operations,
+            StoreFigure::HostWriteBytes | StoreFigure::HostReadBytes => Dimension::Bytes,
+            _ => Dimension::Number,
+        }
+    }
+
+    pub(crate) fn value(self, store: &StoreResult) -> f64 {
+        match self {
+            StoreFigure::Operations => store.operations as f64,
+            StoreFigure::Elapsed => store.elapsed_ns as f64,
+            StoreFigure::Drained => store.drained_ns as f64,
+            StoreFigure::Throughput => store.throughput,
+            StoreFigure::SpaceAmplification => store.space_amplification_mean,
+            StoreFigure::WriteAmplification => store.write_amplification,
+            StoreFigure::TreeWriteAmplification => store.tree_write_amplification,
+            StoreFigure::HostWriteBytes => store.host_write_bytes as f64,
+            StoreFigure::HostReadBytes => store.host_read_bytes as f64,
+            StoreFigure::Finishes => store.files.zone_finishes as f64,
+            StoreFigure::Resets => store.files.zone_resets as f64,
+            StoreFigure::Stopped => store.counters.stopped_ns as f64,
+        }
+    }
+}
+
+impl HostFigure {
+    pub(crate) fn dimension(self) -> Dimension {
+        match self {
+            HostFigure::Allocation => Dimension::Time,
+        }
+    }
+
+    pub(crate) fn value(self, times: HostTimes) -> f64 {
+        match self {
+            HostFigure::Allocation => times.allocation_ns as f64,
+        }
+    }
+}
