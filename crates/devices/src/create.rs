@@ -6,7 +6,8 @@ use zonda_config::{ByteSize, unplaced};
 use zonda_image::ImageSpec;
 use zonda_stack::{Drive, DriveSpec, PayloadSpec, StackError, find_profile};
 
-use crate::{DriveError, ImageDirectory, random};
+use crate::elements::create_elements;
+use crate::{DriveError, ELEMENTS_FILE, ImageDirectory, random};
 
 /// A drive of the profile `name`, with another number of zones, or zones of another capacity, if they are given. The size
 /// of a sequential zone is then the next power of two, which Linux insists on.
@@ -59,6 +60,12 @@ pub fn create_image(path: &Path, drive: &Drive) -> Result<ImageDirectory, DriveE
     zonda_image::create(&spec, &mut directory).map_err(|error| {
         DriveError::new(
             format!("the image in {} cannot be made: {error}", path.display()),
+            "remove what is in the directory, make room, and try again",
+        )
+    })?;
+    create_elements(path, drive.profile(), &spec.uuid).map_err(|error| {
+        DriveError::new(
+            format!("{ELEMENTS_FILE} in {} cannot be made: {error}", path.display()),
             "remove what is in the directory, make room, and try again",
         )
     })?;

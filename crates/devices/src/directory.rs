@@ -1,4 +1,4 @@
-//! The directory of an image: its five files, and the lock that keeps two programs from writing to them.
+//! The directory of an image: the five files of the format, and the lock that keeps two programs from writing to them.
 
 use std::fs;
 use std::io::{self, ErrorKind};

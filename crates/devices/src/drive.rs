@@ -1,5 +1,6 @@
 //! What every drive can tell about itself, whatever is behind it.
 
+use zonda_ssd::allocation::{AllocationFacts, ElementBook};
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{Instant, ZoneIndex, ZoneState, ZonedDevice};
 
@@ -36,6 +37,8 @@ pub struct DriveFacts {
     pub written_blocks: u64,
     /// What the drive has counted over its life; `None` where it keeps no count.
     pub life: Option<LifeCounters>,
+    /// Where the storage elements stand; `None` where zones are fixed, or nobody keeps count of them.
+    pub elements: Option<AllocationFacts>,
 }
 
 /// What a drive counts from its making on.
@@ -49,11 +52,13 @@ pub struct LifeCounters {
     pub host_read_bytes: u64,
     /// Resets of zones that held something.
     pub zone_resets: u64,
-    /// Erases of the least worn zone.
+    /// How many zones wear is counted of; where zones are built of storage elements, how many of these.
+    pub worn_units: u64,
+    /// Erases of the least worn zone or element.
     pub erases_min: u64,
-    /// Erases of the most worn zone.
+    /// Erases of the most worn zone or element.
     pub erases_max: u64,
-    /// Erases of all zones.
+    /// Erases of all zones or elements.
     pub erases_total: u64,
 }
 
@@ -65,6 +70,23 @@ impl LifeCounters {
             return 1.0;
         }
         (self.host_write_bytes + self.device_write_bytes) as f64 / self.host_write_bytes as f64
+    }
+}
+
+impl LifeCounters {
+    /// The life of a drive whose zones are built of storage elements: they are what wears, and by them FINISH pads.
+    #[must_use]
+    pub fn with_elements(self, book: &ElementBook) -> LifeCounters {
+        let (wear, elements) = (book.wear(), book.facts().elements);
+        let units_per_element = (wear.units / elements.max(1)).max(1);
+        LifeCounters {
+            device_write_bytes: book.padding_bytes(),
+            worn_units: elements,
+            erases_min: u64::from(wear.erases_min),
+            erases_max: u64::from(wear.erases_max),
+            erases_total: wear.erases / units_per_element,
+            ..self
+        }
     }
 }
 

@@ -6,11 +6,14 @@ use std::rc::Rc;
 
 use zonda_image::{Counters, FileCommand, FileError, FileOperation, Image, ImageFile, RecoveryReport, Ticket};
 use zonda_ring::{Bytes, BytesMut, Client, Done, File, Operation, Outcome, Ring};
+use zonda_ssd::allocation::ElementBook;
 use zonda_zoned::{
-    Blocks, Command, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull, ZoneIndex, ZoneState, ZonedDevice,
+    Blocks, Command, CompletionQueue, Geometry, Instant, NamespaceId, Operation as HostOperation, QueueFull, ZoneIndex,
+    ZoneState, ZoneTarget, ZonedDevice,
 };
 
 use crate::directory::file_error;
+use crate::elements::ElementKeeper;
 use crate::gather::{FileWrite, Gathering};
 use crate::{Drive, DriveError, DriveFacts, ImageDirectory, LifeCounters};
 
@@ -19,6 +22,8 @@ use crate::{Drive, DriveError, DriveFacts, ImageDirectory, LifeCounters};
 /// All rules and all order are the image's ([`zonda_image::Image`]); this only carries out what it asks for.
 pub struct FileBacked {
     image: Image,
+    /// Where the profile builds zones of storage elements.
+    elements: Option<ElementKeeper>,
     client: Client,
     files: [Rc<File>; ImageFile::ALL.len()],
     /// Holds the lock.
@@ -35,6 +40,8 @@ pub struct FileBacked {
     media_errors: u64,
     /// Since somebody last asked: file operations that failed, and why the first of them did.
     trouble: Option<(u64, FileError)>,
+    /// What opening has found and nobody was told yet.
+    note: Option<String>,
 }
 
 impl FileBacked {
@@ -53,8 +60,13 @@ impl FileBacked {
             files.push(opened);
         }
         let files = files.try_into().expect("there is one for each name");
+        let (elements, note) = match ElementKeeper::open(path, image.spec(), image.zones(), ring) {
+            Ok(elements) => (elements, None),
+            Err(why) => (None, Some(why)),
+        };
         let drive = FileBacked {
             image,
+            elements,
             client: ring.client(),
             files,
             _directory: directory,
@@ -65,6 +77,7 @@ impl FileBacked {
             is_closing: false,
             media_errors: 0,
             trouble: None,
+            note,
         };
         Ok((drive, report))
     }
@@ -75,6 +88,18 @@ impl FileBacked {
         &self.image
     }
 
+    /// Its storage elements, where the profile builds zones of them.
+    #[must_use]
+    pub fn elements(&self) -> Option<&ElementBook> {
+        self.elements.as_ref().map(ElementKeeper::book)
+    }
+
+    /// Why the storage elements began anew when the drive was opened, in words; `None`: they were found, or there are none.
+    #[must_use]
+    pub fn elements_began_anew(&self) -> Option<&str> {
+        self.elements.as_ref()?.anew()
+    }
+
     /// What the world does: the medium of a zone gives up, and the zone becomes read only or offline. It is so after a
     /// restart, too.
     ///
@@ -82,6 +107,9 @@ impl FileBacked {
     /// For a conventional zone, and for a state other than read only and offline.
     pub fn degrade(&mut self, zone: ZoneIndex, to: ZoneState) {
         self.image.degrade(zone, to);
+        if let Some(elements) = &mut self.elements {
+            elements.on_zone(zone, self.image.zones());
+        }
         self.carry_out();
     }
 
@@ -115,6 +143,22 @@ impl FileBacked {
             }
         }
         self.gathering = gathering;
+    }
+
+    /// The elements go on with being saved; when all else is at rest they come to an end.
+    fn keep_elements(&mut self, now: Instant) {
+        let is_at_rest = self.is_at_rest();
+        if let Some(elements) = &mut self.elements {
+            elements.poll(now, self.image.zones());
+            if is_at_rest {
+                elements.end(now, self.image.zones());
+            }
+        }
+    }
+
+    /// Whether the drive is being closed, and its image is at the end of that.
+    fn is_at_rest(&self) -> bool {
+        self.is_closing && self.image.is_idle() && self.client.outstanding() == 0
     }
 
     fn file(&self, file: ImageFile) -> Rc<File> {
@@ -183,22 +227,32 @@ impl ZonedDevice for FileBacked {
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         assert!(!self.is_closing, "a drive that is being closed takes no commands");
+        let touched = self.elements.is_some().then(|| Touched::by(&command.operation, self.image.geometry()));
         self.image.submit(now, command)?;
+        if let (Some(elements), Some(touched)) = (&mut self.elements, touched) {
+            match touched {
+                Touched::Nothing => {}
+                Touched::Zone(zone) => elements.on_zone(zone, self.image.zones()),
+                Touched::All => elements.on_zones(self.image.zones()),
+            }
+        }
         // It is carried out with the others of its batch.
         self.has_news = true;
         Ok(())
     }
 
-    fn poll(&mut self, _now: Instant, completions: &mut CompletionQueue) {
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
         self.has_news = false;
         self.collect();
         self.image.poll(completions);
         self.carry_out();
+        self.keep_elements(now);
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
         // The ring wakes whoever waits for a file.
-        self.has_news.then_some(Instant::ZERO)
+        let save_at = self.elements.as_ref().and_then(ElementKeeper::next_wakeup);
+        if self.has_news { Some(Instant::ZERO) } else { save_at }
     }
 }
 
@@ -207,7 +261,11 @@ impl Drive for FileBacked {
         let zones = (0..self.image.geometry().zone_count).map(ZoneIndex);
         let wear = zones.map(|zone| self.image.wear(zone));
         let life = life_of(&self.image.counters(), self.image.geometry(), wear);
-        DriveFacts { life: Some(life), ..DriveFacts::of_zones(self.image.zones()) }
+        let facts = DriveFacts::of_zones(self.image.zones());
+        match self.elements() {
+            None => DriveFacts { life: Some(life), ..facts },
+            Some(book) => DriveFacts { life: Some(life.with_elements(book)), elements: Some(book.facts()), ..facts },
+        }
     }
 
     fn media_errors(&self) -> u64 {
@@ -215,6 +273,10 @@ impl Drive for FileBacked {
     }
 
     fn take_trouble(&mut self) -> Option<String> {
+        let note = self.note.take().or_else(|| self.elements.as_mut()?.take_trouble());
+        if note.is_some() {
+            return note;
+        }
         let (count, first) = self.trouble.take()?;
         Some(match count {
             1 => format!("a file operation failed: {first}"),
@@ -222,20 +284,44 @@ impl Drive for FileBacked {
         })
     }
 
-    fn close(&mut self, _now: Instant) {
+    fn close(&mut self, now: Instant) {
         if !self.is_closing {
             self.is_closing = true;
             self.image.close();
             self.carry_out();
+            self.keep_elements(now);
         }
     }
 
     fn is_closed(&self) -> bool {
-        self.is_closing && self.image.is_idle() && self.client.outstanding() == 0
+        self.is_at_rest() && self.elements.as_ref().is_none_or(ElementKeeper::has_ended)
     }
 }
 
-/// What an image has counted, in bytes.
+/// Zones of which a command may change what they hold.
+enum Touched {
+    Nothing,
+    Zone(ZoneIndex),
+    All,
+}
+
+impl Touched {
+    fn by(operation: &HostOperation, geometry: &Geometry) -> Touched {
+        let (HostOperation::Write { start: block, .. }
+        | HostOperation::WriteZeroes { start: block, .. }
+        | HostOperation::Append { zone_start: block, .. }
+        | HostOperation::ManageZones { target: ZoneTarget::Zone(block), .. }) = operation
+        else {
+            let is_of_all = matches!(operation, HostOperation::ManageZones { target: ZoneTarget::All, .. });
+            return if is_of_all { Touched::All } else { Touched::Nothing };
+        };
+        // What starts in no zone is refused.
+        geometry.zone_of(*block).map_or(Touched::Nothing, Touched::Zone)
+    }
+}
+
+/// What an image has counted, in bytes, and the wear of its zones. For a drive with storage elements see
+/// [`LifeCounters::with_elements`].
 #[must_use]
 pub fn life_of(counters: &Counters, geometry: &Geometry, wear: impl Iterator<Item = u32>) -> LifeCounters {
     let bytes = |blocks: u64| Blocks(blocks).bytes(geometry.block_size_bytes);
@@ -248,6 +334,7 @@ pub fn life_of(counters: &Counters, geometry: &Geometry, wear: impl Iterator<Ite
         ..LifeCounters::default()
     };
     for erases in wear.map(u64::from) {
+        life.worn_units += 1;
         life.erases_min = life.erases_min.min(erases);
         life.erases_max = life.erases_max.max(erases);
         life.erases_total += erases;

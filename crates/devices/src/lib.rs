@@ -1,6 +1,7 @@
 //! Devices with an edge to the world, each a [`ZonedDevice`](zonda_zoned::ZonedDevice).
 //!
-//! - [`FileBacked`]: an image on this machine's disk; keeps what it acknowledged ([`zonda_image`]).
+//! - [`FileBacked`]: an image on this machine's disk; keeps what it acknowledged ([`zonda_image`]), and how worn its flash
+//!   would be, where the profile builds zones of storage elements ([`FoundElements`]).
 //! - [`MemoryDrive`]: gone with the process.
 //! - [`Remote`]: a namespace of a server, over NVMe/TCP.
 //! - [`PacedDrive`]: one of the first two, as slow as a [`Model`] of the real drive.
@@ -15,6 +16,7 @@ mod connection;
 mod create;
 mod directory;
 mod drive;
+mod elements;
 mod error;
 mod file_backed;
 mod gather;
@@ -29,6 +31,7 @@ pub use connection::{Connection, NamespaceOptions};
 pub use create::{create_image, sized};
 pub use directory::ImageDirectory;
 pub use drive::{Drive, DriveFacts, LifeCounters};
+pub use elements::{ELEMENTS_FILE, FoundElements};
 pub use error::DriveError;
 pub use file_backed::{FileBacked, life_of, unusable_image};
 pub use live::RingClock;

@@ -1,6 +1,7 @@
 //! A model of a drive, brought to where a drive stands, so that it can tell how long the drive's commands take.
 
 use zonda_ssd::Ssd;
+use zonda_ssd::allocation::ElementTable;
 use zonda_ssd::profile::Profile;
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{
@@ -19,11 +20,19 @@ pub struct Model {
 }
 
 impl Model {
-    /// A new drive of this profile, its zones written and finished as in `zones`. What that would have taken is over when
-    /// the model is there.
+    /// A drive of this profile, its zones written and finished as in `zones`, on storage elements that are as worn and as
+    /// full as in `elements`, or new. What that would have taken is over when the model is there.
+    ///
+    /// # Panics
+    /// When the elements are those of another profile.
     #[must_use]
-    pub fn standing_as(profile: &Profile, zones: &ZoneTable, prng: &Prng) -> Model {
-        let mut model = Model { ssd: Ssd::new(profile, PayloadKind::None, prng), ahead: Duration::ZERO };
+    pub fn standing_as(profile: &Profile, zones: &ZoneTable, elements: Option<&ElementTable>, prng: &Prng) -> Model {
+        let ssd = match elements {
+            None => Ssd::new(profile, PayloadKind::None, prng),
+            Some(table) => Ssd::with_elements(profile, PayloadKind::None, prng, table)
+                .expect("the elements are those of the profile"),
+        };
+        let mut model = Model { ssd, ahead: Duration::ZERO };
         let first = zones.geometry().conventional_zone_count;
         let all: Vec<ZoneIndex> = (first..zones.geometry().zone_count).map(ZoneIndex).collect();
         // A zone that is to be finished is active before, so those that stay active come last.
@@ -33,6 +42,7 @@ impl Model {
         for &zone in all.iter().filter(|zone| zones.zone(**zone).state.is_active()) {
             model.bring(zone, zones);
         }
+        model.ssd.forget_unclaimed_elements();
         model
     }
 
@@ -116,7 +126,7 @@ mod tests {
         for zone in 20..24 {
             zones.write(start(zone), Blocks(8), true).expect("the finished zones have made room");
         }
-        let mut model = Model::standing_as(&profile, &zones, &Prng::new(1));
+        let mut model = Model::standing_as(&profile, &zones, None, &Prng::new(1));
         for zone in (0..30).map(ZoneIndex) {
             let (expected, view) = (zones.zone(zone), model.ssd.zone(zone));
             assert_eq!(view.written_blocks, expected.written_blocks, "zone {zone}");

@@ -7,6 +7,7 @@ use zonda_image::RecoveryReport;
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
 use zonda_ring::Ring;
+use zonda_ssd::allocation::ElementBook;
 use zonda_ssd::profile::Profile;
 use zonda_target::{HostAccess, HostEntry, NamespaceConfig, Portal, SubsystemConfig, Target, TargetConfig};
 use zonda_zoned::zones::ZoneTable;
@@ -109,7 +110,8 @@ fn open(subsystem: &SubsystemPlan, namespace: &NamespacePlan, ring: &Ring) -> Re
         Source::Image(path) => {
             let (drive, report) =
                 FileBacked::open(path, ring).map_err(|error| ServeError::new(error.message, error.help))?;
-            let (uuid, state) = (drive.image().spec().uuid, in_words(&report));
+            let uuid = drive.image().spec().uuid;
+            let state = in_words(&report, drive.elements_began_anew());
             let model = if is_paced { Some(model_of_image(&drive)?) } else { None };
             Ok(Opened {
                 drive: paced(Box::new(drive), model),
@@ -122,7 +124,7 @@ fn open(subsystem: &SubsystemPlan, namespace: &NamespacePlan, ring: &Ring) -> Re
         Source::Memory(plan) => {
             let geometry = plan.profile().geometry();
             let model =
-                is_paced.then(|| Model::standing_as(plan.profile(), &ZoneTable::new(geometry.clone()), &prng()));
+                is_paced.then(|| Model::standing_as(plan.profile(), &ZoneTable::new(geometry.clone()), None, &prng()));
             let drive = Box::new(MemoryDrive::new(geometry, u64::MAX));
             let state = format!("empty, as {}", plan.profile().name);
             let uuid = uuid_of(&format!("{}/{}", subsystem.nqn, namespace.id));
@@ -144,7 +146,8 @@ fn model_of_image(drive: &FileBacked) -> Result<Model, ServeError> {
             "serve it with --timing none, or with the zonda that made it",
         )
     })?;
-    Ok(Model::standing_as(&profile, drive.image().zones(), &prng()))
+    let elements = drive.elements().map(ElementBook::table);
+    Ok(Model::standing_as(&profile, drive.image().zones(), elements.as_ref(), &prng()))
 }
 
 fn paced(drive: Box<dyn Drive>, model: Option<Model>) -> Box<dyn Drive> {
@@ -171,12 +174,17 @@ fn uuid_of(name: &str) -> [u8; 16] {
 }
 
 /// What opening an image has found.
-fn in_words(report: &RecoveryReport) -> String {
-    if report.clean {
-        return "shut down in order".to_owned();
+fn in_words(report: &RecoveryReport, elements_began_anew: Option<&str>) -> String {
+    let stop = if report.clean {
+        "shut down in order".to_owned()
+    } else {
+        format!(
+            "recovered after a stop that was not in order ({} blocks found, {} never acknowledged)",
+            report.found_blocks, report.dropped_blocks
+        )
+    };
+    match elements_began_anew {
+        None => stop,
+        Some(_) => stop + ", storage elements begin anew",
     }
-    format!(
-        "recovered after a stop that was not in order ({} blocks found, {} never acknowledged)",
-        report.found_blocks, report.dropped_blocks
-    )
 }

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::LATENCY_BOUNDS_NS;
-use crate::snapshot::{CommandSnapshot, NamespaceSnapshot, Snapshot};
+use crate::snapshot::{CommandSnapshot, LifeSnapshot, NamespaceSnapshot, Snapshot};
 
 /// The media type of [`metrics_text`].
 pub const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -84,24 +84,43 @@ fn namespaces(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Resul
         states.map(|state| (with(labels, id, &[("state", &state.state)]), f64::from(state.zones)))
     });
     gauge(to, "zones", "Zones in each state", None, states)?;
+    let states = all.iter().flat_map(|(labels, id, namespace)| {
+        let states = namespace.elements.iter().flat_map(|elements| {
+            elements.by_state().map(|(state, count)| (elements.policy.as_str(), state, count as f64))
+        });
+        states.map(|(policy, state, count)| (with(labels, id, &[("policy", policy), ("state", state)]), count))
+    });
+    gauge(to, "elements", "Storage elements in each state", None, states)?;
     type Figure = fn(&NamespaceSnapshot) -> Option<f64>;
-    let gauges: [(&str, &str, Option<&Unit>, Figure); 9] = [
+    let gauges: [(&str, &str, Option<&Unit>, Figure); 13] = [
         ("active_zones", "Zones that hold an active resource", None, |n| Some(f64::from(n.active_zones))),
         ("active_zones_max", "Zones that may be active", None, |n| n.max_active_zones.map(f64::from)),
         ("open_zones", "Zones that hold an open resource", None, |n| Some(f64::from(n.open_zones))),
         ("written", "Bytes below write pointers", Some(&Unit::Bytes), |n| Some(n.written_bytes as f64)),
         ("outstanding_commands", "Commands in the drive", None, |n| Some(n.outstanding as f64)),
         ("dlwa", "Device-level write amplification of the drive's life", None, |n| Some(n.life.as_ref()?.dlwa)),
-        ("zone_erases_min", "Erases of the least worn zone", None, |n| Some(n.life.as_ref()?.erases_min as f64)),
-        ("zone_erases_mean", "Erases of an average zone", None, |n| Some(n.life.as_ref()?.erases_mean)),
-        ("zone_erases_max", "Erases of the most worn zone", None, |n| Some(n.life.as_ref()?.erases_max as f64)),
+        ("zone_erases_min", "Erases of the least worn zone", None, |n| Some(wear_of_zones(n)?.erases_min as f64)),
+        ("zone_erases_mean", "Erases of an average zone", None, |n| Some(wear_of_zones(n)?.erases_mean)),
+        ("zone_erases_max", "Erases of the most worn zone", None, |n| Some(wear_of_zones(n)?.erases_max as f64)),
+        ("element_erases_min", "Erases of the least worn storage element", None, |n| {
+            Some(wear_of_elements(n)?.erases_min as f64)
+        }),
+        ("element_erases_mean", "Erases of an average storage element", None, |n| {
+            Some(wear_of_elements(n)?.erases_mean)
+        }),
+        ("element_erases_max", "Erases of the most worn storage element", None, |n| {
+            Some(wear_of_elements(n)?.erases_max as f64)
+        }),
+        ("element_mapping", "What the drive needs to remember which elements are whose", Some(&Unit::Bytes), |n| {
+            Some(n.elements.as_ref()?.mapping_bytes as f64)
+        }),
     ];
     for (name, help, unit, figure) in gauges {
         let points = all.iter().filter_map(|(labels, id, n)| Some((with(labels, id, &[]), figure(n)?)));
         gauge(to, name, help, unit, points)?;
     }
     type Count = fn(&NamespaceSnapshot) -> Option<u64>;
-    let counts: [(&str, &str, Option<&Unit>, Count); 5] = [
+    let counts: [(&str, &str, Option<&Unit>, Count); 6] = [
         ("media_errors", "Failures inside the drive", None, |n| Some(n.media_errors)),
         ("life_host_write", "Bytes that hosts wrote in the drive's life", Some(&Unit::Bytes), |n| {
             Some(n.life.as_ref()?.host_write_bytes)
@@ -113,6 +132,9 @@ fn namespaces(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Resul
             Some(n.life.as_ref()?.host_read_bytes)
         }),
         ("life_zone_resets", "Zones reset in the drive's life", None, |n| Some(n.life.as_ref()?.zone_resets)),
+        ("life_element_erases", "Erases of all storage elements in the drive's life", None, |n| {
+            Some(n.elements.as_ref()?.erases_total)
+        }),
     ];
     for (name, help, unit, count) in counts {
         let points = all.iter().filter_map(|(labels, id, n)| Some((with(labels, id, &[]), count(n)?)));
@@ -123,6 +145,16 @@ fn namespaces(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Resul
         errors.map(|error| (with(labels, id, &[("status", &error.status)]), error.count))
     });
     counter(to, "command_errors", "Commands that failed", None, errors)
+}
+
+/// The life of a drive whose zones wear.
+fn wear_of_zones(namespace: &NamespaceSnapshot) -> Option<&LifeSnapshot> {
+    namespace.life.as_ref().filter(|_| namespace.elements.is_none())
+}
+
+/// The life of a drive whose storage elements wear, of which zones are built.
+fn wear_of_elements(namespace: &NamespaceSnapshot) -> Option<&LifeSnapshot> {
+    namespace.life.as_ref().filter(|_| namespace.elements.is_some())
 }
 
 fn commands(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -184,7 +216,39 @@ fn counter<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::SubsystemSnapshot;
+    use crate::snapshot::{ElementsSnapshot, SubsystemSnapshot};
+
+    fn text_of(namespace: NamespaceSnapshot) -> String {
+        let subsystem = SubsystemSnapshot { nqn: "nqn.a".to_owned(), sessions: vec![], namespaces: vec![namespace] };
+        metrics_text(&Snapshot { subsystems: vec![subsystem], ..Default::default() })
+    }
+
+    #[test]
+    fn wear_is_that_of_zones_or_of_the_elements_that_they_are_built_of() {
+        let life = LifeSnapshot { erases_min: 2, erases_max: 5, erases_mean: 3.5, ..Default::default() };
+        let fixed = NamespaceSnapshot { id: 1, life: Some(life), ..Default::default() };
+        let elements = ElementsSnapshot {
+            policy: "block".to_owned(),
+            count: 8,
+            invalid: 3,
+            erases_total: 28,
+            ..Default::default()
+        };
+        let flexible = NamespaceSnapshot { elements: Some(elements), ..fixed.clone() };
+        let labels = "nqn=\"nqn.a\",namespace=\"1\"";
+        let (fixed, flexible) = (text_of(fixed), text_of(flexible));
+        assert!(fixed.contains(&format!("zonda_zone_erases_max{{{labels}}} 5.0\n")), "{fixed}");
+        assert!(!fixed.contains("zonda_element_erases_max{") && !fixed.contains("zonda_elements{"), "{fixed}");
+        for line in [
+            format!("zonda_elements{{{labels},policy=\"block\",state=\"invalid\"}} 3.0\n"),
+            format!("zonda_element_erases_min{{{labels}}} 2.0\n"),
+            format!("zonda_element_erases_mean{{{labels}}} 3.5\n"),
+            format!("zonda_life_element_erases_total{{{labels}}} 28\n"),
+        ] {
+            assert!(flexible.contains(&line), "no {line} in\n{flexible}");
+        }
+        assert!(!flexible.contains("zonda_zone_erases_max{"), "{flexible}");
+    }
 
     #[test]
     fn classes_of_latency_add_up_to_all_commands_in_the_last_one() {
@@ -192,8 +256,7 @@ mod tests {
         (counts[1], counts[22]) = (3, 2);
         let read = CommandSnapshot { kind: "read".to_owned(), count: 5, latency_counts: counts, ..Default::default() };
         let namespace = NamespaceSnapshot { id: 1, commands: vec![read], ..Default::default() };
-        let subsystem = SubsystemSnapshot { nqn: "nqn.a".to_owned(), sessions: vec![], namespaces: vec![namespace] };
-        let text = metrics_text(&Snapshot { subsystems: vec![subsystem], ..Default::default() });
+        let text = text_of(namespace);
         let labels = "nqn=\"nqn.a\",namespace=\"1\",kind=\"read\"";
         for (bound, count) in [("0.000001", 0), ("0.000002", 3), ("10.0", 3), ("+Inf", 5)] {
             let line = format!("zonda_command_latency_seconds_bucket{{le=\"{bound}\",{labels}}} {count}\n");

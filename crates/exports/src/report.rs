@@ -7,8 +7,8 @@ use zonda_zoned::{Instant, NamespaceId};
 use crate::drives::{Drives, Served};
 use crate::meter::KindMeter;
 use crate::snapshot::{
-    CommandSnapshot, ErrorSnapshot, LifeSnapshot, NamespaceSnapshot, SessionSnapshot, Snapshot, StateSnapshot,
-    SubsystemSnapshot, Traffic,
+    CommandSnapshot, ElementsSnapshot, ErrorSnapshot, LifeSnapshot, NamespaceSnapshot, SessionSnapshot, Snapshot,
+    StateSnapshot, SubsystemSnapshot, Traffic,
 };
 use crate::sockets::Sockets;
 use crate::start::backend_name;
@@ -111,7 +111,8 @@ fn namespace(id: NamespaceId, served: &Served) -> NamespaceSnapshot {
         commands: served.meter.kinds().map(|(kind, meter)| command(kind.name(), meter)).collect(),
         errors: errors.into_iter().map(|(status, count)| ErrorSnapshot { status: status.to_string(), count }).collect(),
         media_errors: served.drive().media_errors(),
-        life: facts.life.map(|life| LifeSnapshot::of(&life, geometry.zone_count)),
+        life: facts.life.as_ref().map(LifeSnapshot::of),
+        elements: facts.elements.map(|elements| ElementsSnapshot::of(&elements, facts.life.as_ref())),
     }
 }
 

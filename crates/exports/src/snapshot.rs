@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use zonda_devices::LifeCounters;
+use zonda_ssd::allocation::AllocationFacts;
 
 /// A server at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -102,6 +103,9 @@ pub struct NamespaceSnapshot {
     pub media_errors: u64,
     /// Over the life of the drive; absent for a drive in memory.
     pub life: Option<LifeSnapshot>,
+    /// What its zones are built of; absent where they are fixed, and for a drive in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elements: Option<ElementsSnapshot>,
 }
 
 /// Zones in one state.
@@ -154,18 +158,45 @@ pub struct LifeSnapshot {
     pub zone_resets: u64,
     /// Device-level write amplification.
     pub dlwa: f64,
-    /// Erases of the least worn zone.
+    /// Erases of the least worn zone, or storage element where zones are built of these.
     pub erases_min: u64,
-    /// Erases of the most worn zone.
+    /// Erases of the most worn one.
     pub erases_max: u64,
-    /// Erases of an average zone.
+    /// Erases of an average one.
     pub erases_mean: f64,
 }
 
+/// Storage elements of a drive, and the policy that builds zones of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ElementsSnapshot {
+    /// `block`, `superblock`, `vchunk-N`, `hchunk-N`.
+    pub policy: String,
+    /// Elements of the drive.
+    pub count: u64,
+    /// Elements of a zone.
+    pub per_zone: u32,
+    /// Flash of one element.
+    pub element_bytes: u64,
+    /// What the drive needs to remember which elements are whose.
+    pub mapping_bytes: u64,
+    /// Erased, and no zone's.
+    pub empty: u64,
+    /// A zone's, and nothing of it is on them yet.
+    pub allocated: u64,
+    /// With data or padding of a zone.
+    pub written: u64,
+    /// To be erased before they are used again.
+    pub invalid: u64,
+    /// Of zones that went offline.
+    pub retired: u64,
+    /// Erases of all elements over the life of the drive.
+    pub erases_total: u64,
+}
+
 impl LifeSnapshot {
-    /// The life of a drive with so many zones.
+    /// What a drive has counted.
     #[must_use]
-    pub fn of(life: &LifeCounters, zone_count: u32) -> LifeSnapshot {
+    pub fn of(life: &LifeCounters) -> LifeSnapshot {
         LifeSnapshot {
             host_write_bytes: life.host_write_bytes,
             device_write_bytes: life.device_write_bytes,
@@ -174,7 +205,39 @@ impl LifeSnapshot {
             dlwa: life.dlwa(),
             erases_min: life.erases_min,
             erases_max: life.erases_max,
-            erases_mean: life.erases_total as f64 / f64::from(zone_count),
+            erases_mean: life.erases_total as f64 / life.worn_units.max(1) as f64,
         }
+    }
+}
+
+impl ElementsSnapshot {
+    /// The elements of a drive with this life.
+    #[must_use]
+    pub fn of(facts: &AllocationFacts, life: Option<&LifeCounters>) -> ElementsSnapshot {
+        ElementsSnapshot {
+            policy: facts.policy.clone(),
+            count: facts.elements,
+            per_zone: facts.elements_per_zone,
+            element_bytes: facts.element_bytes,
+            mapping_bytes: facts.mapping_bytes,
+            empty: facts.empty,
+            allocated: facts.allocated,
+            written: facts.written,
+            invalid: facts.invalid,
+            retired: facts.retired,
+            erases_total: life.map_or(0, |life| life.erases_total),
+        }
+    }
+
+    /// Names of states, and how many elements are in each.
+    #[must_use]
+    pub fn by_state(&self) -> [(&'static str, u64); 5] {
+        [
+            ("empty", self.empty),
+            ("allocated", self.allocated),
+            ("written", self.written),
+            ("invalid", self.invalid),
+            ("retired", self.retired),
+        ]
     }
 }
