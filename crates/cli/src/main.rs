@@ -25,7 +25,7 @@ static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 use clap::{Parser, Subcommand};
 
-use commands::{bench, demo, drive, lab, secret, serve, sim, status, zone};
+use commands::{advise, bench, demo, drive, lab, secret, serve, sim, status, zone};
 
 /// A storage stack for zoned (NVMe ZNS) SSDs: serve a drive, simulate one, measure it, learn how it works.
 #[derive(Debug, Parser)]
@@ -71,6 +71,9 @@ enum Command {
     /// Repeats published measurements on the model, and compares
     #[command(subcommand, long_about = lab::LONG_ABOUT)]
     Lab(lab::LabCommand),
+    /// Says which zones a drive should have for a load
+    #[command(long_about = advise::LONG_ABOUT)]
+    Advise(advise::AdviseArgs),
     /// A short tour: a drive is filled, read, finished and reset; then one is served and used
     #[command(long_about = demo::LONG_ABOUT)]
     Demo(demo::DemoArgs),
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Lab(command) => lab::run(&command),
+        Command::Advise(args) => advise::run(&args),
         Command::Demo(args) => demo::run(&args),
     };
     match result {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use zonda_stack::{ExperimentResult, StateCount, ZoneRange};
+use zonda_workload::lsm::StoreResult;
 use zonda_workload::{JobResult, RunResult};
 use zonda_zoned::{Geometry, ZoneDescriptor};
 
@@ -100,6 +101,22 @@ impl<'a> Subject<'a> {
         match self {
             Subject::Simulated(result) => &result.run,
             Subject::Live(result) => &result.run,
+        }
+    }
+
+    /// What a store measured, where one was the load.
+    pub(crate) fn store(self) -> Option<(&'a ExperimentResult, &'a StoreResult)> {
+        match self {
+            Subject::Simulated(result) => result.store.as_ref().map(|store| (result, store)),
+            Subject::Live(_) => None,
+        }
+    }
+
+    /// Whether a job or a store failed.
+    pub(crate) fn has_failed(self) -> bool {
+        match self {
+            Subject::Simulated(result) => result.has_failed(),
+            Subject::Live(result) => result.run.has_failed(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod advise;
 pub(crate) mod bench;
 pub(crate) mod connect;
 pub(crate) mod demo;

@@ -8,6 +8,7 @@ use clap::Args;
 use zonda_exports::HTTP_DEFAULT;
 use zonda_exports::snapshot::{NamespaceSnapshot, Snapshot};
 
+use crate::commands::drive::image::elements_in_words;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::table::Table;
@@ -137,12 +138,17 @@ fn namespace_text(namespace: &NamespaceSnapshot, screen: Screen) -> String {
     );
     if let Some(life) = &namespace.life {
         text += &format!(
-            "    life       {} written by hosts, DLWA {:.3}, {} to {} erases a zone\n",
+            "    life       {} written by hosts, DLWA {:.3}, {} to {} erases {}\n",
             units::bytes(life.host_write_bytes),
             life.dlwa,
             units::count(life.erases_min),
             units::count(life.erases_max),
+            if namespace.elements.is_some() { "an element" } else { "a zone" },
         );
+    }
+    if let Some(elements) = &namespace.elements {
+        let mapping = units::bytes(elements.mapping_bytes);
+        text += &format!("    elements   {}, {mapping} of mapping\n", elements_in_words(elements));
     }
     let errors = namespace.errors.iter().map(|error| format!("{} {}", units::count(error.count), error.status));
     let errors: Vec<String> = errors.collect();

@@ -1,5 +1,6 @@
 //! What a simulated drive counted, as text.
 
+use zonda_ssd::allocation::AllocationFacts;
 use zonda_stack::{DriveSummary, ExperimentResult};
 
 use crate::output::Screen;
@@ -44,6 +45,7 @@ pub(super) fn drive(result: &ExperimentResult, screen: Screen) -> String {
         wear.erases_max
     );
     lines.push(("wear", erases));
+    lines.push(("zones are made of", elements(&result.drive.allocation)));
     let elapsed = result.run.drained_ns.max(1) as f64;
     let mean = |busy: &[u64]| busy.iter().map(|&busy| busy as f64).sum::<f64>() / busy.len().max(1) as f64 / elapsed;
     let most = |busy: &[u64]| busy.iter().copied().max().unwrap_or(0) as f64 / elapsed;
@@ -69,4 +71,22 @@ pub(super) fn drive(result: &ExperimentResult, screen: Screen) -> String {
         text += &format!("  {name:<21} {}", body.trim_start());
     }
     text
+}
+
+/// Storage elements, in words.
+fn elements(facts: &AllocationFacts) -> String {
+    let relaxed = match facts.relaxed_allocations {
+        0 => String::new(),
+        relaxed => format!("; {} beyond the limits on LUNs", units::counted(relaxed, "allocation")),
+    };
+    format!(
+        "{} elements of {} ({}); of {} there are {} written, {} to be erased, {} empty{relaxed}",
+        units::count(facts.elements_per_zone.into()),
+        units::bytes(facts.element_bytes),
+        facts.policy,
+        units::count(facts.elements),
+        units::count(facts.written),
+        units::count(facts.invalid),
+        units::count(facts.empty),
+    )
 }

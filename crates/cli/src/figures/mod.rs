@@ -1,6 +1,7 @@
 //! What a run measured, as text.
 
 mod drive;
+mod store;
 
 use zonda_stack::{ExperimentResult, LayerResult};
 use zonda_workload::{EndReason, JobResult, KindResult, LatencySummary, RunResult};
@@ -14,7 +15,11 @@ use crate::{units, zone_map};
 pub(crate) fn all(subject: Subject<'_>, screen: Screen, wide: bool) -> String {
     let run = subject.run();
     let mut text = heading(subject, screen);
-    text += &if wide { wide_jobs(run) } else { jobs(run, screen) };
+    text += &match subject.store() {
+        Some((_, measured)) => store::store(measured, screen),
+        None if wide => wide_jobs(run),
+        None => jobs(run, screen),
+    };
     text += &errors(run, screen);
     text += &verification(run, screen);
     match subject {

@@ -23,9 +23,10 @@ pub(super) fn section(subject: Subject<'_>) -> String {
     match subject {
         Subject::Simulated(result) => format!(
             "<p>Profile {}: {shape}.</p>\n\
-             <h3>Where the bytes went</h3>\n{}<h3>How busy the hardware was</h3>\n{}<h3>Counters</h3>\n{}{}",
+             <h3>Where the bytes went</h3>\n{}{}<h3>How busy the hardware was</h3>\n{}<h3>Counters</h3>\n{}{}",
             escape(&result.drive.profile),
             programmed(&result.drive),
+            super::amplification::section(result),
             utilisation(&result.drive, result.run.drained_ns),
             counters(&result.drive),
             layers(&result.layers),

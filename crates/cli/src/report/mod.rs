@@ -7,11 +7,13 @@ use zonda_workload::JobResult;
 
 use crate::results::{Subject, wrong_blocks};
 
+mod amplification;
 mod cards;
 mod drive;
 mod jobs;
 mod plots;
 mod series;
+mod store;
 #[cfg(test)]
 mod tests;
 mod zone_map;
@@ -30,28 +32,37 @@ pub(crate) fn html(job_toml: &str, subject: Subject<'_>) -> String {
     let main = format!(
         "{header}\
          <section aria-labelledby=\"figures\">\n<h2 id=\"figures\">Key figures</h2>\n{cards}</section>\n\
-         <section aria-labelledby=\"jobs\">\n<h2 id=\"jobs\">Jobs</h2>\n{jobs}</section>\n\
+         <section aria-labelledby=\"jobs\">\n<h2 id=\"jobs\">{load}</h2>\n{jobs}</section>\n\
          <section aria-labelledby=\"time\">\n<h2 id=\"time\">Throughput and latency</h2>\n{plots}</section>\n\
          <section aria-labelledby=\"zones\">\n<h2 id=\"zones\">Zones at the end</h2>\n{zones}</section>\n\
          <section aria-labelledby=\"drive\">\n<h2 id=\"drive\">{drive_heading}</h2>\n{drive}</section>\n\
          <section aria-labelledby=\"file\">\n<h2 id=\"file\">Job file</h2>\n<pre tabindex=\"0\" \
          aria-label=\"Job file\"><code>{file}</code></pre>\n</section>\n",
         header = header(subject),
-        cards = cards::cards(subject),
-        jobs = jobs::table(&run.jobs),
-        plots = plots::section(run),
+        cards = subject.store().map_or_else(|| cards::cards(subject), |(of, store)| store::cards(of, store)),
+        load = if subject.store().is_some() { "Store" } else { "Jobs" },
+        jobs = subject.store().map_or_else(|| jobs::table(&run.jobs), |(_, store)| store::tables(store)),
+        plots = subject.store().map_or_else(|| plots::section(run), |(_, store)| store::plots(store)),
         zones = zone_map::section(subject.zones()),
         drive = drive::section(subject),
         file = escape(job_toml),
     );
     let (version, format) = (env!("CARGO_PKG_VERSION"), subject.format());
     Page {
-        title: &format!("{} on {}", list(&named(&run.jobs, |job| job.name.clone())), subject.title()),
+        title: &format!("{} on {}", what_ran(subject), subject.title()),
         css: include_str!("report.css"),
         main: &main,
         footer: &format!("Made by zonda {version}, result format {format}. {note}"),
     }
     .html()
+}
+
+/// The names of the jobs, or the store's workload.
+fn what_ran(subject: Subject<'_>) -> String {
+    match subject.store() {
+        Some((_, store)) => store.workload.name().to_owned(),
+        None => list(&named(&subject.run().jobs, |job| job.name.clone())),
+    }
 }
 
 fn header(subject: Subject<'_>) -> String {
@@ -71,15 +82,21 @@ fn header(subject: Subject<'_>) -> String {
     };
     let (elapsed, kind_of_time) = (duration(run.elapsed_ns), subject.kind_of_time());
     let time_name = format!("{}{}", kind_of_time[..1].to_uppercase(), &kind_of_time[1..]);
+    let lead = match subject.store() {
+        Some((_, store)) => format!("{elapsed} of {kind_of_time} on {of_place}{place}: {}", store::lead(store)),
+        None => format!(
+            "{} ran for {elapsed} of {kind_of_time} on {of_place}{place}: {}",
+            counted(run.jobs.len() as u64, "job"),
+            list(&jobs)
+        ),
+    };
     format!(
         "<header>\n<p class=\"kind\">zonda benchmark report</p>\n<h1>{}</h1>\n\
-         <p class=\"lead\">{} ran for {elapsed} of {kind_of_time} on {of_place}{place}: {}.{ramp}</p>\n{wrong}\
+         <p class=\"lead\">{lead}.{ramp}</p>\n{wrong}\
          <dl class=\"facts\"><div><dt>{place_name}</dt><dd>{place}</dd></div><div><dt>Seed</dt><dd>{}</dd></div>\
          <div><dt>{time_name}</dt><dd>{elapsed}</dd></div><div><dt>Last completion</dt><dd>{}</dd></div>\
          </dl>\n</header>\n",
         escape(subject.title()),
-        counted(run.jobs.len() as u64, "job"),
-        list(&jobs),
         run.seed,
         duration(run.drained_ns),
     )

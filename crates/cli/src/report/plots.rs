@@ -193,12 +193,7 @@ impl Plots<'_> {
         describe: impl Fn(f64) -> String,
     ) -> Chart {
         let end_ns = self.series.end_ns() as f64;
-        let (unit, size) = match end_ns {
-            2e9.. => ("s", 1e9),
-            2e6.. => ("ms", 1e6),
-            2e3.. => ("us", 1e3),
-            _ => ("ns", 1.0),
-        };
+        let (unit, size) = unit_of_time(end_ns);
         for point in points(&mut curves) {
             point.x /= size;
         }
@@ -216,6 +211,16 @@ impl Plots<'_> {
             size: Size::WIDE,
             ..Chart::new(id, title, x, y)
         }
+    }
+}
+
+/// The unit for an axis of time that ends there, and its length in nanoseconds.
+pub(super) fn unit_of_time(end_ns: f64) -> (&'static str, f64) {
+    match end_ns {
+        2e9.. => ("s", 1e9),
+        2e6.. => ("ms", 1e6),
+        2e3.. => ("us", 1e3),
+        _ => ("ns", 1.0),
     }
 }
 

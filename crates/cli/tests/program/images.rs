@@ -15,7 +15,7 @@ pub(crate) fn make_image(directory: &Path) -> String {
 }
 
 /// The text with the UUID in it made the same for all images.
-fn without_uuid(text: &str) -> String {
+pub(crate) fn without_uuid(text: &str) -> String {
     let is_uuid = |word: &str| word.len() == 36 && word.split('-').count() == 5;
     let words = text.split(' ').map(|word| {
         let bare = word.trim_end();

@@ -6,6 +6,8 @@ use super::{Ran, assert_golden, file, json_in, output_in, refused_in, scratch, z
 
 /// Published results about drives that must be met.
 const DEVICE_MET_MIN: usize = 50;
+/// Of the 11 results of SilentZNS about systems and shapes, those that must be met.
+const SILENT_SYSTEMS_MET_MIN: usize = 9;
 
 const MINE: &str = r#"title = "Reads of a small drive by queue depth"
 
@@ -43,11 +45,24 @@ of = { metric = "rate", at = 8 }
 over = { metric = "rate", at = 1 }
 "#;
 
+/// What this machine took is in no golden file.
+fn without_times_of_this_machine(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.split_whitespace().next() {
+        Some("silent-t4-block") => {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            format!("silent-t4-block, a time of this machine, met: {}\n", words.contains(&"yes"))
+        }
+        _ => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
 #[test]
 fn every_published_result_is_repeated_and_the_comparison_is_as_it_was() {
     let directory = scratch("lab_compare");
     // A change that moves a number shows in this file.
-    assert_golden("lab_compare.txt", &output_in(&directory, &["lab", "compare", "--quiet"]));
+    let text = output_in(&directory, &["lab", "compare", "--quiet"]);
+    assert_golden("lab_compare.txt", &without_times_of_this_machine(&text));
 
     // What was measured is taken again, and comes to the same.
     let rows = json_in(&directory, &["lab", "compare", "--json"]);
@@ -56,13 +71,21 @@ fn every_published_result_is_repeated_and_the_comparison_is_as_it_was() {
     let met = device.iter().filter(|row| row["met"] == true).count();
     assert_eq!(device.len(), 58);
     assert!(met >= DEVICE_MET_MIN, "{met} of 58 met");
+    let of_silent = |row: &&serde_json::Value| {
+        row["kind"] != "device" && row["id"].as_str().is_some_and(|id| id.starts_with("silent-"))
+    };
+    let systems: Vec<_> = rows.iter().filter(of_silent).collect();
+    let met = systems.iter().filter(|row| row["met"] == true).count();
+    assert_eq!(systems.len(), 11);
+    assert!(met >= SILENT_SYSTEMS_MET_MIN, "{met} of 11 met");
     for row in rows {
         let (published, ours) = (row["published"].as_f64(), row["ours"].as_f64());
         let (published, ours) = (published.expect("a number"), ours.expect("everything comes to a number"));
         let error = (ours - published) / published;
         assert!((row["error"].as_f64().expect("a number") - error).abs() < 1e-9, "{row}");
         let tolerance = row["tolerance"].as_f64().expect("a number");
-        assert_eq!(row["met"] == true, error.abs() <= tolerance, "{row}");
+        let is_below = row["at_most"] == true && error < 0.0;
+        assert_eq!(row["met"] == true, error.abs() <= tolerance || is_below, "{row}");
         assert_eq!(row["note"] == "", row["met"] == true, "a miss has a reason, and nothing else has: {row}");
         assert!(row["fitted"].is_boolean() && row["unit"].is_string() && row["id"].is_string(), "{row}");
     }

@@ -1,9 +1,11 @@
 //! The program as its users meet it: started, read and judged from outside.
 
+mod advise;
 mod bad_input;
 mod bench;
 mod bench_target;
 mod drive;
+mod elements;
 mod examples;
 mod fit;
 mod images;

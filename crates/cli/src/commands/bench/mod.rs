@@ -38,6 +38,8 @@ With --target the same jobs run in real time: on an image, or over NVMe/TCP on a
 The file then has no [drive]. The zones of the jobs are reset first, and those that are read are written: what they hold is \
 lost. Other zones are left alone.
 
+Instead of jobs, a file may have a table [store]: a key-value store on zones (docs/guide/stores.md).
+
 The keys are explained in docs/guide/job-files.md (jobs) and docs/guide/stacks.md (drives and layers). Exit code 1 if a job \
 failed, or read what was not written there ([run] verify = true).";
 
@@ -45,6 +47,7 @@ const EXAMPLES: &str = "Examples:
   zonda bench examples/randread.toml                 figures and a map of the zones
   zonda bench examples/append.toml --out results     a report to look at, and CSV and JSON files
   zonda bench examples/tour.toml --json | jq .drive.dlwa
+  zonda bench examples/store.toml --out results      a key-value store on zones
   zonda bench - < job.toml                           from the standard input
 
   zonda bench --target drives/a examples/target.toml
@@ -63,7 +66,7 @@ pub(crate) struct BenchArgs {
     /// Prints the result as one JSON object, and nothing else
     #[arg(long)]
     json: bool,
-    /// Writes report.html, result.json, series.csv, zones.csv and job.toml to this directory
+    /// Writes report.html, result.json, series.csv, drive.csv, zones.csv and job.toml to this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Takes this seed instead of the one in the file
@@ -134,7 +137,7 @@ fn tell(
     if let Some(directory) = &args.out {
         out::write(directory, job_toml, subject)?;
     }
-    let verdict = if subject.run().has_failed() { Err(Failure::Run) } else { Ok(()) };
+    let verdict = if subject.has_failed() { Err(Failure::Run) } else { Ok(()) };
     if args.json {
         print_json(json)?;
         return verdict;

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use zonda_stack::LayerResult;
+use zonda_stack::{ExperimentResult, LayerResult};
 use zonda_workload::RunResult;
+use zonda_workload::lsm::StoreResult;
 
 use crate::errors::Failure;
 use crate::results::{Subject, Zones};
@@ -20,6 +21,12 @@ pub(super) fn write(directory: &Path, job_toml: &str, subject: Subject<'_>) -> R
     files::write(directory, "result.json", &(json + "\n"))?;
     files::write(directory, "series.csv", &series_csv(subject.run()))?;
     files::write(directory, "zones.csv", &zones_csv(subject.zones()))?;
+    if let Subject::Simulated(result) = subject {
+        files::write(directory, "drive.csv", &drive_csv(result))?;
+        if let Some(store) = &result.store {
+            files::write(directory, "store.csv", &store_csv(store))?;
+        }
+    }
     let layers = match subject {
         Subject::Simulated(result) => result.layers.as_slice(),
         Subject::Live(_) => &[],
@@ -52,6 +59,49 @@ fn series_csv(run: &RunResult) -> String {
                 figures.p99_latency_ns
             );
         }
+    }
+    text
+}
+
+/// The drive's counters as they went.
+fn drive_csv(result: &ExperimentResult) -> String {
+    let mut text = "at_ns,host_write_bytes,device_write_bytes,padding_bytes,erases,dlwa\n".to_owned();
+    for sample in &result.drive_series {
+        text += &format!(
+            "{},{},{},{},{},{}\n",
+            sample.at_ns,
+            sample.host_write_bytes,
+            sample.device_write_bytes,
+            sample.padding_bytes,
+            sample.erases,
+            sample.dlwa
+        );
+    }
+    text
+}
+
+/// The store's figures as they went.
+fn store_csv(store: &StoreResult) -> String {
+    let mut text = "at_ns,operations,live_bytes,dead_bytes,space_amplification,zones_empty,zones_active,zone_finishes,\
+                    zone_resets,migrated_bytes,host_write_bytes,host_read_bytes,level0_tables\n"
+        .to_owned();
+    for sample in &store.samples {
+        text += &format!(
+            "{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+            sample.at_ns,
+            sample.operations,
+            sample.live_bytes,
+            sample.dead_bytes,
+            sample.space_amplification,
+            sample.zones_empty,
+            sample.zones_active,
+            sample.zone_finishes,
+            sample.zone_resets,
+            sample.migrated_bytes,
+            sample.host_write_bytes,
+            sample.host_read_bytes,
+            sample.level0_tables
+        );
     }
     text
 }

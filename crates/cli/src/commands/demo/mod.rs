@@ -62,8 +62,9 @@ fn introduction(experiment: &Experiment, screen: Screen) -> String {
          data behind the host's back, as ordinary SSDs do.{limit}",
         profile.dies()
     );
-    let time = experiment.plan().time().map_or_else(String::new, |time| format!("{time} of "));
-    let jobs = experiment.plan().job_names().count();
+    let time =
+        experiment.plan().and_then(zonda_workload::Plan::time).map_or_else(String::new, |time| format!("{time} of "));
+    let jobs = experiment.plan().map_or(0, |plan| plan.job_names().count());
     let now = format!("Now {jobs} jobs use it at the same time, for {time}virtual time.");
     format!("{}\n{}\n", screen.paragraph(&text, 0), screen.paragraph(&now, 0))
 }

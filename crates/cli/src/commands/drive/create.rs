@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use zonda_config::ByteSize;
+use zonda_config::{ByteSize, unplaced};
 use zonda_devices::{DriveError, create_image, sized};
 use zonda_stack::{Drive, StackError};
 
@@ -19,6 +19,7 @@ The files are sparse: they take room on the disk only for what is written. docs/
 const EXAMPLES: &str = "Examples:
   zonda drive create drives/a --profile zn540 --zones 64 --zone-capacity 64MiB
   zonda drive create drives/b --profile conventional --zones 16
+  zonda drive create drives/c --profile silent-custom --zones 16 --allocation block
   zonda drive show drives/a
   zonda serve drives/a";
 
@@ -44,6 +45,9 @@ pub(crate) struct CreateArgs {
     /// What can be written to each zone, instead of the profile's; the zone size is the next power of two
     #[arg(long, value_name = "SIZE")]
     zone_capacity: Option<ByteSize>,
+    /// What zones are built of, instead of the profile's: fixed, superblock, block, vchunk-N or hchunk-N
+    #[arg(long, value_name = "KIND")]
+    allocation: Option<String>,
     /// Prints one JSON object, and nothing else
     #[arg(long)]
     json: bool,
@@ -59,7 +63,7 @@ struct Made<'a> {
 }
 
 pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
-    let drive = drive(&args.profile, args.zones, args.zone_capacity)?;
+    let drive = drive(&args.profile, args.zones, args.zone_capacity, args.allocation.as_deref())?;
     create(&args.directory, &drive)?;
     let geometry = drive.geometry();
     let made = Made {
@@ -85,16 +89,24 @@ pub(crate) fn default_image(directory: &Path) -> Result<(), Failure> {
 
 /// An image of a profile with so many zones of such a capacity.
 pub(crate) fn sized_image(directory: &Path, profile: &str, zones: u32, zone_capacity: ByteSize) -> Result<(), Failure> {
-    create(directory, &drive(profile, Some(zones), Some(zone_capacity))?)
+    create(directory, &drive(profile, Some(zones), Some(zone_capacity), None)?)
 }
 
 fn create(directory: &Path, drive: &Drive) -> Result<(), Failure> {
     create_image(directory, drive).map(|_| ()).map_err(|DriveError { message, help }| Failure::input(message, help))
 }
 
-fn drive(name: &str, zones: Option<u32>, zone_capacity: Option<ByteSize>) -> Result<Drive, Failure> {
+fn drive(
+    name: &str,
+    zones: Option<u32>,
+    zone_capacity: Option<ByteSize>,
+    allocation: Option<&str>,
+) -> Result<Drive, Failure> {
     let read_file = files::profile_reader("-");
-    let spec = sized(name, zones, zone_capacity, &read_file).map_err(|error| in_words(&error))?;
+    let mut spec = sized(name, zones, zone_capacity, &read_file).map_err(|error| in_words(&error))?;
+    if let Some(kind) = allocation {
+        spec.set.insert(unplaced("zones.allocation".to_owned()), unplaced(kind.to_owned().into()));
+    }
     spec.check(&read_file).map_err(|error| in_words(&error))
 }
 

@@ -1,6 +1,7 @@
 //! What follows from a profile's numbers: sizes, and the bandwidth that each part could carry.
 
 use serde::Serialize;
+use zonda_ssd::allocation::ElementBook;
 use zonda_ssd::profile::Profile;
 use zonda_ssd::service_time::BySize;
 use zonda_zoned::Duration;
@@ -31,6 +32,68 @@ pub(super) struct Derived {
     link_read_bytes_per_second: u64,
     /// The link from the host.
     link_write_bytes_per_second: u64,
+    /// What zones are built of; absent where all of them are conventional.
+    allocation: Option<Allocation>,
+}
+
+/// How zones are allocated, and what that costs.
+#[derive(Debug, Serialize)]
+struct Allocation {
+    policy: String,
+    /// Storage elements of a zone; of `fixed`, erase units.
+    elements_per_zone: u32,
+    /// Flash of one element.
+    element_bytes: u64,
+    /// Elements of the drive.
+    elements: u64,
+    /// What the drive needs to remember which elements are whose.
+    mapping_bytes: u64,
+    /// What FINISH pads of a zone that is written to a tenth.
+    finish_at_10_percent_pads_bytes: u64,
+    /// What FINISH pads of a zone that is written to a half.
+    finish_at_50_percent_pads_bytes: u64,
+}
+
+impl Allocation {
+    fn of(profile: &Profile) -> Option<Allocation> {
+        let geometry = profile.geometry();
+        if geometry.conventional_zone_count == geometry.zone_count {
+            return None;
+        }
+        let book = ElementBook::new(profile);
+        let facts = book.facts();
+        let pads = |percent: u64| {
+            let blocks = geometry.zone_capacity_blocks.0 * percent / 100;
+            book.padding_of(blocks * u64::from(geometry.block_size_bytes))
+        };
+        Some(Allocation {
+            elements_per_zone: facts.elements_per_zone,
+            element_bytes: facts.element_bytes,
+            elements: facts.elements,
+            mapping_bytes: facts.mapping_bytes,
+            finish_at_10_percent_pads_bytes: pads(10),
+            finish_at_50_percent_pads_bytes: pads(50),
+            policy: facts.policy,
+        })
+    }
+
+    fn lines(&self) -> [(&'static str, String); 2] {
+        let unit = if self.policy == "fixed" { "erase unit" } else { "element" };
+        let of_zone = units::counted(u64::from(self.elements_per_zone), unit);
+        let elements = format!(
+            "{}: {of_zone} of {} a zone, {} in all, {} of mapping",
+            self.policy,
+            units::bytes(self.element_bytes),
+            units::count(self.elements),
+            units::bytes(self.mapping_bytes)
+        );
+        let finish = format!(
+            "pads {} of a zone written to 10%, {} of one written to 50%",
+            units::bytes(self.finish_at_10_percent_pads_bytes),
+            units::bytes(self.finish_at_50_percent_pads_bytes)
+        );
+        [("zone allocation", elements), ("finish", finish)]
+    }
 }
 
 impl Derived {
@@ -57,6 +120,7 @@ impl Derived {
             channels_write_bytes_per_second: rate(channels * page, down_ns),
             link_read_bytes_per_second: profile.link.read_bandwidth.0,
             link_write_bytes_per_second: profile.link.write_bandwidth.0,
+            allocation: Allocation::of(profile),
         }
     }
 
@@ -68,7 +132,7 @@ impl Derived {
         let read = read.min(self.link_read_bytes_per_second);
         let write = self.program_bytes_per_second.min(self.channels_write_bytes_per_second);
         let write = write.min(self.link_write_bytes_per_second);
-        vec![
+        let mut lines = vec![
             (
                 "capacity",
                 format!("{}: {zones} of {}", units::bytes(self.capacity_bytes), units::bytes(self.zone_capacity_bytes)),
@@ -94,7 +158,9 @@ impl Derived {
                     bandwidth(self.link_read_bytes_per_second)
                 ),
             ),
-        ]
+        ];
+        lines.extend(self.allocation.iter().flat_map(Allocation::lines));
+        lines
     }
 }
 
@@ -111,7 +177,7 @@ fn rate(bytes: u64, nanoseconds: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zonda_ssd::profile::builtin_text;
+    use zonda_ssd::profile::{AllocationKind, builtin_text};
 
     #[test]
     fn the_derived_bandwidths_are_those_that_the_profiles_state() {
@@ -122,5 +188,25 @@ mod tests {
         assert_eq!(mib(of("ezns-small").program_bytes_per_second) / 128, 41);
         // 809 MB/s a channel, less 200 ns of command for each page of 81 us.
         assert_eq!(of("bae-small").channels_read_bytes_per_second / 8 / 1_000_000, 807);
+    }
+
+    #[test]
+    fn a_finish_pads_what_the_elements_leave_to_pad() {
+        let mut profile = Profile::parse(builtin_text("silent-custom").unwrap()).unwrap();
+        let mut lines = Vec::new();
+        for kind in [AllocationKind::Fixed, AllocationKind::Superblock, AllocationKind::Block] {
+            profile.zones.allocation = kind;
+            let allocation = Allocation::of(&profile).unwrap();
+            lines.extend(allocation.lines().map(|(_, line)| line));
+        }
+        let expected = [
+            "fixed: 32 erase units of 8.00 MiB a zone, 2,048 in all, 64 B of mapping",
+            "pads 230 MiB of a zone written to 10%, 128 MiB of one written to 50%",
+            "superblock: 2 elements of 128 MiB a zone, 128 in all, 128 B of mapping",
+            "pads 102 MiB of a zone written to 10%, 0 B of one written to 50%",
+            "block: 32 elements of 8.00 MiB a zone, 2,048 in all, 4.00 KiB of mapping",
+            "pads 102 MiB of a zone written to 10%, 0 B of one written to 50%",
+        ];
+        assert_eq!(lines, expected);
     }
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde::Serialize;
 use zonda_config::ByteSize;
-use zonda_devices::{DriveFacts, ImageDirectory, random};
-use zonda_exports::snapshot::LifeSnapshot;
+use zonda_devices::{DriveFacts, FoundElements, ImageDirectory, random};
+use zonda_exports::snapshot::{ElementsSnapshot, LifeSnapshot};
 use zonda_image::{CheckReport, Inspection};
 use zonda_ssd::profile::Profile;
 use zonda_zoned::{ReportFilter, ZoneDescriptor};
@@ -33,6 +33,12 @@ struct Sheet {
     max_open_zones: Option<u32>,
     zones_by_state: Vec<State>,
     life: LifeSnapshot,
+    /// What zones are built of; absent where they are fixed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    elements: Option<ElementsSnapshot>,
+    /// Why the elements will begin anew when the image is next opened, or cannot be followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    elements_trouble: Option<String>,
     zones: Vec<Zone>,
 }
 
@@ -72,7 +78,16 @@ impl Sheet {
     fn of(directory: &Path, inspection: &Inspection) -> Sheet {
         let geometry = &inspection.spec.geometry;
         let facts = DriveFacts::of_zones(&inspection.zones);
-        let life = zonda_devices::life_of(&inspection.counters, geometry, inspection.wear.iter().copied());
+        let mut life = zonda_devices::life_of(&inspection.counters, geometry, inspection.wear.iter().copied());
+        let found = FoundElements::look(directory, &inspection.spec, &inspection.zones);
+        let (elements, elements_trouble) = match found {
+            Ok(None) => (None, None),
+            Ok(Some(FoundElements { book, anew, .. })) => {
+                life = life.with_elements(&book);
+                (Some(ElementsSnapshot::of(&book.facts(), Some(&life))), anew)
+            }
+            Err(why) => (None, Some(why)),
+        };
         let zones = (0..).zip(&inspection.wear).map(|(zone, erases)| {
             let view = inspection.zones.zone(zonda_zoned::ZoneIndex(zone));
             Zone { zone, state: view.state.to_string(), written_blocks: view.written_blocks.0, erases: *erases }
@@ -93,7 +108,9 @@ impl Sheet {
                 .iter()
                 .map(|(state, zones)| State { state: state.to_string(), zones: *zones })
                 .collect(),
-            life: LifeSnapshot::of(&life, geometry.zone_count),
+            life: LifeSnapshot::of(&life),
+            elements,
+            elements_trouble,
             zones: zones.collect(),
         }
     }
@@ -113,7 +130,8 @@ fn text_of(directory: &Path, inspection: &Inspection) -> String {
         if sheet.clean { "shut down in order" } else { "not shut down in order: it recovers when it is next opened" };
     let limit = |limit: Option<u32>| limit.map_or_else(|| "any number".to_owned(), |limit| limit.to_string());
     let mut text = format!("{}: an image as {}\n\n", screen.bold(&sheet.directory), sheet.profile);
-    let lines = [
+    let worn = if sheet.elements.is_some() { "an element" } else { "a zone" };
+    let mut lines = vec![
         (
             "zones",
             format!(
@@ -137,9 +155,18 @@ fn text_of(directory: &Path, inspection: &Inspection) -> String {
             format!("wrote {}, read {}", units::bytes(life.host_write_bytes), units::bytes(life.host_read_bytes)),
         ),
         ("DLWA", format!("{:.3}: the drive padded {} at finish", life.dlwa, units::bytes(life.device_write_bytes))),
-        ("wear", format!("{} to {} erases a zone", life.erases_min, life.erases_max)),
-        ("uuid", sheet.uuid.clone()),
+        ("wear", format!("{} to {} erases {worn}", units::count(life.erases_min), units::count(life.erases_max))),
     ];
+    if let Some(elements) = &sheet.elements {
+        lines.push(("elements", elements_in_words(elements)));
+        let mapping = format!("{} to remember which elements are whose", units::bytes(elements.mapping_bytes));
+        lines.push(("mapping", mapping));
+    }
+    lines.extend(sheet.elements_trouble.iter().map(|why| match sheet.elements {
+        Some(_) => ("", format!("they begin anew, without wear: {why}")),
+        None => ("elements", why.clone()),
+    }));
+    lines.push(("uuid", sheet.uuid.clone()));
     for (name, value) in lines {
         text += &format!("  {name:<8} {value}\n");
     }
@@ -147,6 +174,22 @@ fn text_of(directory: &Path, inspection: &Inspection) -> String {
     let descriptors: Vec<ZoneDescriptor> = report.map(|report| report.zones).unwrap_or_default();
     let ranges = zone_map::of_descriptors(&descriptors, geometry);
     text + "\n" + &zone_map::draw(&ranges, geometry.zone_capacity_blocks.0, screen)
+}
+
+/// A policy, and how its elements stand, in a line.
+pub(crate) fn elements_in_words(elements: &ElementsSnapshot) -> String {
+    let states = elements.by_state();
+    // Few drives have lost zones.
+    let states = states.iter().filter(|(state, count)| *state != "retired" || *count > 0);
+    let states: Vec<String> = states.map(|(state, count)| format!("{} {state}", units::count(*count))).collect();
+    format!(
+        "{}, {} of {} a zone: {}; {}",
+        elements.policy,
+        elements.per_zone,
+        units::bytes(elements.element_bytes),
+        states.join(", "),
+        units::counted(elements.erases_total, "erase")
+    )
 }
 
 /// What `zonda drive check --json` prints.

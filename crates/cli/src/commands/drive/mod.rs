@@ -3,7 +3,7 @@
 pub(crate) mod create;
 mod derived;
 mod fit;
-mod image;
+pub(crate) mod image;
 mod values;
 
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! The points of experiments, run on all processors.
 
 use std::num::NonZero;
+use std::time::Instant;
 
 use zonda_lab::{LabExperiment, Outcome, Point};
 
@@ -13,7 +14,9 @@ pub(super) fn measure(experiments: &[LabExperiment], threads: Option<NonZero<usi
     let work: Vec<(&LabExperiment, &Point)> =
         experiments.iter().flat_map(|of| of.points.iter().map(move |point| (of, point))).collect();
     let mut bar = Progress::new(quiet);
-    let run = |&(of, point): &(&LabExperiment, &Point)| point.measure(&of.metrics, of.seeds);
+    let started = Instant::now();
+    let clock = || started.elapsed().as_nanos() as u64;
+    let run = |&(of, point): &(&LabExperiment, &Point)| point.measure(&of.metrics, of.seeds, Some(&clock));
     let measured = in_parallel(&work, threads, run, |count, (of, _)| {
         bar.show(Some(count as f64 / work.len() as f64), || {
             format!("{} of {}: {}", units::count(count as u64), units::counted(work.len() as u64, "point"), of.title)

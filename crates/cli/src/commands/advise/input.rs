@@ -1,0 +1,47 @@
+//! What advice is asked for: a drive, and a load.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use zonda_advise::Base;
+use zonda_stack::find_profile;
+use zonda_workload::filetrace::Trace;
+
+use crate::errors::Failure;
+use crate::files;
+
+/// Bytes of the largest trace: some ten million operations.
+const TRACE_BYTES_MAX: u64 = 256 << 20;
+
+/// The profile with this name, or at this path.
+pub(super) fn base(name: &str) -> Result<Base, Failure> {
+    let found = find_profile(name, &files::profile_reader("-"))
+        .map_err(|error| Failure::input(error.message, error.help.unwrap_or_default()))?;
+    Base::new(&found).map_err(|error| Failure::in_experiment(&error, name, &found.text))
+}
+
+/// The text of a trace.
+pub(super) fn trace_text(path: &str) -> Result<String, Failure> {
+    let text = if path == "-" { text_of(io::stdin().lock()) } else { File::open(path).and_then(text_of) };
+    let text = text.map_err(|error| {
+        let message = format!("the trace {} cannot be read: {error}", files::shown(path));
+        Failure::input(message, "write the name of a file trace; docs/guide/file-traces.md says what is in one")
+    })?;
+    if text.len() as u64 > TRACE_BYTES_MAX {
+        let message = format!("the trace {} is larger than {} MiB", files::shown(path), TRACE_BYTES_MAX >> 20);
+        return Err(Failure::input(message, "take a part of it"));
+    }
+    Ok(text)
+}
+
+/// One byte more than there may be says that there are too many.
+fn text_of(from: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    from.take(TRACE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// The trace in it.
+pub(super) fn trace<'a>(path: &str, text: &'a str) -> Result<Trace<'a>, Failure> {
+    Trace::parse(text).map_err(|error| Failure::in_file(&error, files::shown(path), text))
+}

@@ -1,0 +1,154 @@
+//! `zonda advise`: which zones a drive should have for a load.
+
+mod input;
+mod text;
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::{ArgGroup, Args, ValueEnum};
+use zonda_advise::{Advice, AdvicePlan, Load, Measurement, Task};
+use zonda_workload::filetrace::{Preset, write_trace};
+
+use crate::errors::Failure;
+use crate::output::{Screen, print, print_json};
+use crate::parallel::in_parallel;
+use crate::progress::Progress;
+use crate::{files, units};
+
+pub(crate) const LONG_ABOUT: &str = "Says which zones a drive should have for a load: storage element, size, parallelism, and \
+when the host should finish them.
+
+Every candidate that the flash of the drive allows is run on the model: a drive that was full once, with files on it, under \
+the load. What comes of it is ranked by what counts for the load, shown as a picture (write amplification against space \
+amplification against throughput), and held against what the SilentZNS paper recommends.
+
+The load is one of five (wal, flush, compaction, mixed, read), or a trace of file operations of your own, whose format is in \
+docs/guide/file-traces.md. docs/guide/advise.md says what is measured and how it is weighed. The same program, profile, load and \
+seed give the same answer.";
+
+const EXAMPLES: &str = "Examples:
+  zonda advise --workload wal
+  zonda advise --workload mixed --geometry zn540-emulated
+  zonda advise --trace rocksdb.trace --top 20
+  zonda advise --trace rocksdb.trace --workload mixed     judged as data of mixed lifetimes
+  zonda advise --workload flush --json | jq '.ranking[0]'";
+
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES, group(ArgGroup::new("load").required(true).multiple(true).args(["workload", "trace"])))]
+pub(crate) struct AdviseArgs {
+    /// The kind of load; with --trace, what the trace is judged as
+    #[arg(long, value_name = "KIND")]
+    workload: Option<WorkloadArg>,
+    /// A trace of file operations, or - for the standard input
+    #[arg(long, value_name = "FILE")]
+    trace: Option<String>,
+    /// The drive whose flash it is: a built-in profile, or the path of a file that ends in .toml
+    #[arg(long, value_name = "PROFILE", default_value = "silent-custom")]
+    geometry: String,
+    /// Shows so many leading candidates instead of the best of each storage element
+    #[arg(long, value_name = "N")]
+    top: Option<NonZero<usize>>,
+    /// Prints everything as one JSON object, and nothing else
+    #[arg(long)]
+    json: bool,
+    /// Where the page, the figures and the load go
+    #[arg(long, value_name = "DIR", default_value = "out/advise")]
+    out: PathBuf,
+    /// From which the load is drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Runs at a time; default one for each processor
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+    /// Shows no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// The presets, with a line for the help.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum WorkloadArg {
+    /// Write-ahead logs of small synced commits, beside a bulk writer
+    Wal,
+    /// Memtable flushes and partial compactions, four at a time
+    Flush,
+    /// Bulk ingest and major compactions of large files
+    Compaction,
+    /// A log-structured store with data of all lifetimes
+    Mixed,
+    /// Data written once and then read, mostly at random
+    Read,
+}
+
+impl WorkloadArg {
+    fn preset(self) -> Preset {
+        match self {
+            WorkloadArg::Wal => Preset::Wal,
+            WorkloadArg::Flush => Preset::Flush,
+            WorkloadArg::Compaction => Preset::Compaction,
+            WorkloadArg::Mixed => Preset::Mixed,
+            WorkloadArg::Read => Preset::Read,
+        }
+    }
+}
+
+/// Candidates in the charts of the page where nobody says how many.
+const CHARTED: usize = 8;
+
+pub(crate) fn run(args: &AdviseArgs) -> Result<(), Failure> {
+    let base = input::base(&args.geometry)?;
+    let preset = args.workload.map(WorkloadArg::preset);
+    let trace_text = args.trace.as_deref().map(input::trace_text).transpose()?;
+    let load = match (&args.trace, &trace_text, preset) {
+        (Some(path), Some(text), judged_as) => Load::trace(files::shown(path), input::trace(path, text)?, judged_as),
+        (_, _, Some(preset)) => Load::preset(preset, &base, args.seed),
+        _ => unreachable!("the command line requires one of the two"),
+    };
+    // A directory that cannot be written to is told before the runs, not after.
+    files::make_directory(&args.out)?;
+    let in_words = |error: zonda_config::ConfigError| Failure::input(error.message, error.help.unwrap_or_default());
+    let plan = AdvicePlan::new(&base, &load, args.seed).map_err(in_words)?;
+    let started = Instant::now();
+    let advice = plan.advise(&mut runner(args, plan.runs_max())).map_err(in_words)?;
+    let seconds = started.elapsed().as_secs_f64();
+    write(args, &advice, &load)?;
+    if args.json {
+        return print_json(&advice);
+    }
+    let shown = text::text(&advice, args.top.map(NonZero::get), Screen::of_stdout());
+    let runs = units::counted((advice.ranking.len() + advice.failed.len()) as u64, "run");
+    print(&format!("{shown}\n{runs} in {seconds:.1} s\nLook at {}\n", args.out.join("index.html").display()))
+}
+
+/// Makes runs on all processors, and shows how far it has come.
+fn runner(args: &AdviseArgs, runs_max: usize) -> impl FnMut(&[Task<'_>]) -> Vec<Measurement> {
+    let mut done_before = 0;
+    move |tasks| {
+        let mut bar = Progress::new(args.quiet);
+        let measured = in_parallel(tasks, args.threads, Task::measure, |count, task| {
+            let done = done_before + count;
+            bar.show(Some(done as f64 / runs_max as f64), || {
+                format!("{done} of at most {}: {}", units::counted(runs_max as u64, "run"), task.candidate().short())
+            });
+        });
+        bar.finish();
+        done_before += tasks.len();
+        measured
+    }
+}
+
+/// The page, everything as JSON, and the load itself where it was made.
+fn write(args: &AdviseArgs, advice: &Advice, load: &Load<'_>) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(advice).expect("advice holds only text keys and finite numbers");
+    let charted = args.top.map_or(CHARTED, NonZero::get);
+    files::write(&args.out, "index.html", &zonda_advise::page::html(advice, charted))?;
+    files::write(&args.out, "advice.json", &(json + "\n"))?;
+    if load.is_made() {
+        let mut text = String::new();
+        write_trace(&mut text, load.entries()).expect("a string takes everything");
+        files::write(&args.out, "load.trace", &text)?;
+    }
+    Ok(())
+}
