@@ -117,6 +117,9 @@ enum UnderWay {
     },
     Log,
     Start,
+    FormatReset {
+        zone: ZoneIndex,
+    },
     MigrationRead,
     MigrationWrite {
         run: Run,
@@ -163,6 +166,7 @@ impl FileStore {
             UnderWay::Inspect { zone, is_last } => self.on_inspect(zone, is_last, status, outcome),
             UnderWay::Log => self.on_log(status),
             UnderWay::Start => self.on_start(status, outcome),
+            UnderWay::FormatReset { zone } => self.on_format_reset(zone, status),
             UnderWay::MigrationRead => self.on_migration_read(status, outcome),
             UnderWay::MigrationWrite { run } => self.on_migration_write(run, status),
         }

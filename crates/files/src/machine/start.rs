@@ -39,7 +39,7 @@ pub(super) enum Step {
     /// Reset every zone that is not empty.
     ResetZones {
         left: VecDeque<ZoneIndex>,
-        under_way: VecDeque<ZoneIndex>,
+        under_way: usize,
     },
     Mount(MountStep),
     /// A superblock and an empty snapshot are being written, or those of a mount.
@@ -136,10 +136,7 @@ impl FileStore {
         let step = std::mem::replace(&mut start.step, Step::WriteSnapshot);
         let result = match step {
             Step::ReportZones => self.on_zones_reported(&mut start, status, outcome),
-            Step::ResetZones { left, under_way } => {
-                self.on_format_reset(&mut start, left, under_way, status);
-                Ok(())
-            }
+            Step::ResetZones { .. } => panic!("a reset has an end of its own"),
             Step::Mount(step) => self.on_mount_step(&mut start, step, status, outcome),
             Step::WriteSnapshot => panic!("the log writes snapshots"),
         };
@@ -199,18 +196,19 @@ impl FileStore {
                 _ => left.push_back(zone),
             }
         }
-        self.send_resets(start, left, VecDeque::new());
+        self.send_resets(start, left, 0);
     }
 
-    fn send_resets(&mut self, start: &mut Start, mut left: VecDeque<ZoneIndex>, mut under_way: VecDeque<ZoneIndex>) {
-        while under_way.len() < FORMAT_RESETS_MAX
+    fn send_resets(&mut self, start: &mut Start, mut left: VecDeque<ZoneIndex>, mut under_way: usize) {
+        while under_way < FORMAT_RESETS_MAX
             && let Some(zone) = left.pop_front()
         {
             let target = ZoneTarget::Zone(self.shape.zone_start(zone));
-            self.send(UnderWay::Start, Operation::ManageZones { action: ZoneAction::Reset, target });
-            under_way.push_back(zone);
+            let reset = Operation::ManageZones { action: ZoneAction::Reset, target };
+            self.send(UnderWay::FormatReset { zone }, reset);
+            under_way += 1;
         }
-        if !under_way.is_empty() {
+        if under_way > 0 {
             start.step = Step::ResetZones { left, under_way };
             return;
         }
@@ -222,18 +220,18 @@ impl FileStore {
         self.begin_snapshot();
     }
 
-    fn on_format_reset(
-        &mut self,
-        start: &mut Start,
-        left: VecDeque<ZoneIndex>,
-        mut under_way: VecDeque<ZoneIndex>,
-        status: Status,
-    ) {
-        let zone = under_way.pop_front().expect("a reset is under way");
+    /// A reset of the format has ended.
+    pub(super) fn on_format_reset(&mut self, zone: ZoneIndex, status: Status) {
+        let Some(mut start) = self.start.take() else { return };
+        let step = std::mem::replace(&mut start.step, Step::WriteSnapshot);
+        let Step::ResetZones { left, under_way } = step else { panic!("zones are reset while nothing else is done") };
         if !status.is_success() {
             self.retire(zone);
         }
-        self.send_resets(start, left, under_way);
+        self.send_resets(&mut start, left, under_way - 1);
+        if matches!(self.phase, Phase::Starting) {
+            self.start = Some(start);
+        }
     }
 
     /// The zone is not to be used. Of metadata zones the log finds out by itself.

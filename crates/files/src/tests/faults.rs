@@ -1,10 +1,13 @@
 //! Drives that fail: data are written elsewhere, errors reach whoever asked, and the store goes on as far as it can.
 
 use zonda_layers::{Fault, FaultEffect, FaultRule, Matcher, Memory, OperationSet, When};
-use zonda_zoned::{Prng, Status, ZoneIndex, ZoneState};
+use zonda_zoned::{
+    Blocks, Command, CommandId, Completion, CompletionQueue, Instant, NamespaceId, Operation, Payload, Prng, Status,
+    ZoneIndex, ZoneState, ZonedDevice,
+};
 
 use crate::testing::{Desk, pattern, small, units_of_two_blocks};
-use crate::{FileError, Lifetime, Outcome};
+use crate::{FileError, FileStore, Lifetime, Outcome};
 
 use Lifetime::{Long, Medium};
 
@@ -219,4 +222,45 @@ fn migration_goes_round_what_cannot_be_read() {
     assert_eq!(desk.store().usage().migrated_bytes, 6 * 512, "the file in the zone that can be read");
     let file = desk.store().lookup("stays-1").unwrap();
     assert_eq!(desk.contents(file), pattern(file.0, 6 * 512));
+}
+
+#[test]
+fn a_format_leaves_out_the_zone_whose_reset_failed_in_whatever_order_resets_end() {
+    let geometry = small(12, 5);
+    let now = Instant::ZERO;
+    let mut drive = Memory::new(geometry.clone(), 1 << 20);
+    let mut completions = CompletionQueue::new();
+    for zone in [2, 3] {
+        let start = geometry.zone_start(ZoneIndex(zone));
+        let operation = Operation::Write { start, blocks: Blocks(1), payload: Payload::None };
+        let command = Command { id: CommandId(zone.into()), namespace: NamespaceId::FIRST, operation };
+        drive.submit(now, command).expect("an idle drive takes a command");
+    }
+    drive.poll(now, &mut completions);
+    while completions.pop().is_some() {}
+
+    let mut store = FileStore::format(&geometry, units_of_two_blocks(), [1; 16]).expect("they suit");
+    let mut resets = Vec::new();
+    while let Some(command) = store.poll_command(now) {
+        if matches!(command.operation, Operation::ManageZones { .. }) {
+            resets.push(command);
+            continue;
+        }
+        drive.submit(now, command).expect("an idle drive takes a command");
+        drive.poll(now, &mut completions);
+        while let Some(completion) = completions.pop() {
+            store.on_completion(now, completion);
+        }
+    }
+    let later = resets.pop().expect("two zones are not empty");
+    store.on_completion(now, Completion::of(later.id, Status::InternalError));
+    drive.submit(now, resets.pop().expect("two zones are not empty")).expect("an idle drive takes a command");
+    drive.poll(now, &mut completions);
+    store.on_completion(now, completions.pop().expect("a reset ends at once here"));
+
+    let mut desk = Desk::on(store, drive);
+    desk.write_file("a", Lifetime::Long, 20 * 512);
+    desk.write_file("b", Lifetime::Long, 20 * 512);
+    let written = desk.zones_written();
+    assert!(written.contains(&2) && !written.contains(&3), "zone 2 was reset, and zone 3 was not: {written:?}");
 }
