@@ -1,8 +1,10 @@
 //! What writes cost the drive as time went on: write amplification, bytes, erases.
 
 use zonda_plot::text::{counted, number};
-use zonda_plot::{Axis, Chart, Form, LOOKS, Point, Series, Size};
+use zonda_plot::{Axis, Chart, Form, LOOKS, Point, Series};
 use zonda_stack::{DriveSample, ExperimentResult};
+
+use super::plots::{self, highest};
 
 /// The charts; nothing where the host wrote nothing.
 pub(super) fn section(result: &ExperimentResult) -> String {
@@ -49,18 +51,15 @@ fn erases(samples: &[DriveSample]) -> Chart {
     over_time("erases", "Wear so far", "erases of erase units", curves, format!("{}.", counted(most, "erase")))
 }
 
-fn curve(name: &str, look: usize, points: impl Iterator<Item = (u64, f64)>) -> Series {
-    Series::new(name, LOOKS[look], Form::LongLine, points.map(|(at_ns, value)| Point::new(at_ns as f64, value)))
+/// A line through points whose times are in nanoseconds.
+pub(super) fn curve(name: &str, look: usize, points: impl IntoIterator<Item = (u64, f64)>) -> Series {
+    let points = points.into_iter().map(|(at_ns, value)| Point::new(at_ns as f64, value));
+    Series::new(name, LOOKS[look], Form::LongLine, points)
 }
 
-/// A chart of what goes on over time, with the times of the points in nanoseconds.
-pub(super) fn over_time(id: &str, title: &str, unit: &str, mut series: Vec<Series>, description: String) -> Chart {
+/// A chart up to the last of the points.
+pub(super) fn over_time(id: &str, title: &str, unit: &str, series: Vec<Series>, description: String) -> Chart {
     let end_ns = series.iter().flat_map(Series::points).map(|point| point.x).fold(0.0, f64::max);
-    let (name, size) = super::plots::unit_of_time(end_ns);
-    for point in series.iter_mut().flat_map(|curve| curve.pieces.iter_mut().flatten()) {
-        point.x /= size;
-    }
-    let highest = series.iter().flat_map(Series::points).map(|point| point.y).fold(0.0, f64::max);
-    let x = Axis::exact(format!("time since the start of the run ({name})"), end_ns / size, 6);
-    Chart { series, description, size: Size::WIDE, ..Chart::new(id, title, x, Axis::linear(unit, highest, 5)) }
+    let y = Axis::linear(unit, highest(&series), 5);
+    Chart { description, ..plots::over_time(id, title, series, y, end_ns) }
 }

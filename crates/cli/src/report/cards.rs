@@ -17,9 +17,6 @@ pub(super) fn cards(subject: Subject<'_>) -> String {
     let operations: u64 = run.jobs.iter().flat_map(|job| &job.kinds).map(|of| of.operations).sum();
     let errors: u64 = run.jobs.iter().map(JobResult::error_count).sum();
     let within = duration(measured_ns);
-    let card = |name: &str, value: &str, unit: &str, note: &str| {
-        format!("<div class=\"card\"><dt>{name}</dt><dd><b>{value}</b> {unit}<small>{note}</small></dd></div>\n")
-    };
     let bandwidth = |name: &str, total: u64| {
         card(name, &mebibytes(per_second(total)), "MiB/s", &format!("{} in {within}", bytes(total)))
     };
@@ -62,4 +59,9 @@ pub(super) fn cards(subject: Subject<'_>) -> String {
     }
     cards.push(format!("<div class=\"card\"><dt>Zones</dt><dd><b>{zones}</b><ul>{states}</ul></dd></div>\n</dl>\n"));
     cards.concat()
+}
+
+/// One figure.
+pub(super) fn card(name: &str, value: &str, unit: &str, note: &str) -> String {
+    format!("<div class=\"card\"><dt>{name}</dt><dd><b>{value}</b> {unit}<small>{note}</small></dd></div>\n")
 }

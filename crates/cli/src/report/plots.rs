@@ -188,34 +188,36 @@ impl Plots<'_> {
         &self,
         id: &str,
         title: &str,
-        mut curves: Vec<Series>,
+        curves: Vec<Series>,
         y: Axis,
         describe: impl Fn(f64) -> String,
     ) -> Chart {
         let end_ns = self.series.end_ns() as f64;
-        let (unit, size) = unit_of_time(end_ns);
-        for point in points(&mut curves) {
-            point.x /= size;
-        }
         let of_curve = |curve: &Series| {
             let (least, most) = bounds(values(&curve.pieces));
             format!("{} between {} and {}.", curve.name, describe(least), describe(most))
         };
-        let x = Axis::exact(format!("time since the start of the run ({unit})"), end_ns / size, 6);
+        let description = curves.iter().map(of_curve).collect::<Vec<_>>().join(" ");
         // Completions up to here are in no figure.
-        let ramp = (self.run.ramp_ns > 0).then(|| Reference::span(0.0, self.run.ramp_ns as f64 / size, "ramp"));
-        Chart {
-            description: curves.iter().map(of_curve).collect::<Vec<_>>().join(" "),
-            series: curves,
-            references: ramp.into_iter().collect(),
-            size: Size::WIDE,
-            ..Chart::new(id, title, x, y)
-        }
+        let ramp_end = self.run.ramp_ns as f64 / unit_of_time(end_ns).1;
+        let ramp = (self.run.ramp_ns > 0).then(|| Reference::span(0.0, ramp_end, "ramp"));
+        let references = ramp.into_iter().collect();
+        Chart { description, references, ..over_time(id, title, curves, y, end_ns) }
     }
 }
 
+/// A chart of what goes on over time up to `end_ns`, with the times of the points in nanoseconds.
+pub(super) fn over_time(id: &str, title: &str, mut curves: Vec<Series>, y: Axis, end_ns: f64) -> Chart {
+    let (unit, size) = unit_of_time(end_ns);
+    for point in points(&mut curves) {
+        point.x /= size;
+    }
+    let x = Axis::exact(format!("time since the start of the run ({unit})"), end_ns / size, 6);
+    Chart { series: curves, size: Size::WIDE, ..Chart::new(id, title, x, y) }
+}
+
 /// The unit for an axis of time that ends there, and its length in nanoseconds.
-pub(super) fn unit_of_time(end_ns: f64) -> (&'static str, f64) {
+fn unit_of_time(end_ns: f64) -> (&'static str, f64) {
     match end_ns {
         2e9.. => ("s", 1e9),
         2e6.. => ("ms", 1e6),
@@ -245,7 +247,7 @@ fn points(curves: &mut [Series]) -> impl Iterator<Item = &mut Point> {
     curves.iter_mut().flat_map(|curve| curve.pieces.iter_mut().flatten())
 }
 
-fn highest(curves: &[Series]) -> f64 {
+pub(super) fn highest(curves: &[Series]) -> f64 {
     curves.iter().flat_map(|curve| values(&curve.pieces)).fold(0.0, f64::max)
 }
 

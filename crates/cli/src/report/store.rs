@@ -1,9 +1,12 @@
 //! A store on the page: key figures, operations, and how it went over time.
 
+use zonda_plot::Chart;
 use zonda_plot::text::{bytes, count, counted, duration, escape, number, percent, rate};
-use zonda_plot::{Chart, Form, LOOKS, Point, Series};
 use zonda_stack::ExperimentResult;
 use zonda_workload::lsm::{StoreResult, StoreSample};
+
+use super::amplification::{curve, over_time};
+use super::cards::card;
 
 /// What the first sentence says.
 pub(super) fn lead(store: &StoreResult) -> String {
@@ -17,9 +20,6 @@ pub(super) fn lead(store: &StoreResult) -> String {
 
 /// The key figures at the top of the page.
 pub(super) fn cards(result: &ExperimentResult, store: &StoreResult) -> String {
-    let card = |name: &str, value: &str, note: &str| {
-        format!("<div class=\"card\"><dt>{name}</dt><dd><b>{value}</b> <small>{note}</small></dd></div>\n")
-    };
     let done = format!("{} in {}", counted(store.operations, "operation"), duration(store.elapsed_ns));
     let device = format!("{} by the drive itself", bytes(result.drive.counters.device_write_bytes()));
     let files = format!("{} live at the end", bytes(store.files.live_bytes));
@@ -27,13 +27,13 @@ pub(super) fn cards(result: &ExperimentResult, store: &StoreResult) -> String {
     let finished = format!("{} reset", counted(store.files.zone_resets, "zone"));
     let stopped = format!("in {}", counted(store.counters.stops, "stop"));
     let cards = [
-        card("Operations a second", &rate(store.throughput), &done),
-        card("DLWA", &number(result.drive.dlwa), &device),
-        card("Space amplification", &number(store.space_amplification_mean), &files),
-        card("Write amplification", &number(store.write_amplification), &user),
-        card("Finished zones", &count(store.files.zone_finishes), &finished),
-        card("Writes stopped", &duration(store.counters.stopped_ns), &stopped),
-        card("Erases", &count(result.drive.counters.erases), &counted(result.drive.wear.units, "erase unit")),
+        card("Operations a second", &rate(store.throughput), "", &done),
+        card("DLWA", &number(result.drive.dlwa), "", &device),
+        card("Space amplification", &number(store.space_amplification_mean), "", &files),
+        card("Write amplification", &number(store.write_amplification), "", &user),
+        card("Finished zones", &count(store.files.zone_finishes), "", &finished),
+        card("Writes stopped", &duration(store.counters.stopped_ns), "", &stopped),
+        card("Erases", &count(result.drive.counters.erases), "", &counted(result.drive.wear.units, "erase unit")),
     ];
     format!("<dl class=\"cards\">\n{}</dl>\n", cards.concat())
 }
@@ -114,7 +114,7 @@ fn throughput(samples: &[StoreSample]) -> Chart {
             (pair[1].operations.saturating_sub(pair[0].operations), pair[1].at_ns - pair[0].at_ns);
         (pair[1].at_ns, operations as f64 * 1e6 / time_ns as f64)
     });
-    super::amplification::over_time(
+    over_time(
         "store-throughput",
         "Operations over time",
         "thousand operations a second",
@@ -127,7 +127,7 @@ fn space(samples: &[StoreSample]) -> Chart {
     const GIB: f64 = (1u64 << 30) as f64;
     let live = samples.iter().map(|sample| (sample.at_ns, sample.live_bytes as f64 / GIB));
     let dead = samples.iter().map(|sample| (sample.at_ns, sample.dead_bytes as f64 / GIB));
-    super::amplification::over_time(
+    over_time(
         "store-space",
         "Live and dead data in zones",
         "data (GiB)",
@@ -139,7 +139,7 @@ fn space(samples: &[StoreSample]) -> Chart {
 fn zones(samples: &[StoreSample]) -> Chart {
     let active = samples.iter().map(|sample| (sample.at_ns, f64::from(sample.zones_active)));
     let empty = samples.iter().map(|sample| (sample.at_ns, f64::from(sample.zones_empty)));
-    super::amplification::over_time(
+    over_time(
         "store-zones",
         "Zones",
         "zones",
@@ -157,13 +157,4 @@ fn thinned(points: impl Iterator<Item = (u64, f64)>) -> Vec<(u64, f64)> {
         .chunks(step)
         .map(|chunk| (chunk[chunk.len() - 1].0, chunk.iter().map(|point| point.1).sum::<f64>() / chunk.len() as f64))
         .collect()
-}
-
-fn curve(name: &str, look: usize, points: Vec<(u64, f64)>) -> Series {
-    Series::new(
-        name,
-        LOOKS[look],
-        Form::LongLine,
-        points.into_iter().map(|(at_ns, value)| Point::new(at_ns as f64, value)),
-    )
 }
