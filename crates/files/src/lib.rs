@@ -46,6 +46,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bug;
 mod catalog;
 mod config;
 mod error;
@@ -55,12 +56,13 @@ mod format;
 pub mod limits;
 mod machine;
 mod on;
-#[cfg(test)]
-mod testing;
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod usage;
 
+#[doc(hidden)]
+pub use bug::SeededBug;
 pub use config::{FilesConfig, Lifetime, Migration};
 pub use error::FileError;
 pub use event::{Event, FileData, FileId, Outcome, RequestId};

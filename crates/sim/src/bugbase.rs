@@ -131,8 +131,9 @@ impl BugbaseEntry {
         let options = &self.options;
         writeln!(text, "# {}", options.replay_command(self.seed))?;
         writeln!(text, "seed = \"{}\"\nmode = \"{}\"", self.seed, options.mode.name())?;
-        if options.bug.is_none() && options.world_of(self.seed) == WorldKind::Network {
-            writeln!(text, "world = \"{}\"", WorldKind::Network.name())?;
+        let world = options.world_of(self.seed);
+        if options.bug.is_none() && world != WorldKind::Drive {
+            writeln!(text, "world = \"{}\"", world.name())?;
         }
         if let Some(bug) = options.bug {
             writeln!(text, "bug = \"{}\"", bug_name(bug))?;

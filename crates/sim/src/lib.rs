@@ -1,9 +1,10 @@
 //! The simulation tester: one seed, one world, one verdict.
 //!
 //! A 64-bit seed makes a world: a small drive that no vendor sells, layers over it, a host with a mix of commands, and
-//! what goes wrong. The run holds every completion against the oracle, cuts the power at any event, and decides by books
-//! of its own whether what came back may come back. Faults stay within the promise of the drive, so that every loss is a
-//! bug. Every run is made twice, and both must be the same.
+//! what goes wrong; or hosts that reach such drives over a network; or clients at a store of files on one. The run holds
+//! every completion against the oracle, cuts the power at any event, and decides by books of its own whether what came
+//! back may come back. Faults stay within the promise of what is below, so that every loss is a bug. Every run is made
+//! twice, and both must be the same.
 //!
 //! ```
 //! use zonda_sim::{Options, run};
@@ -17,6 +18,7 @@
 mod bugbase;
 mod check;
 mod drive;
+mod files;
 mod hash;
 mod ledger;
 mod load;
@@ -38,3 +40,5 @@ pub use options::{Bug, Mode, Options, Part, UnknownName, WorldKind, bug_by_name,
 pub use outcome::{Failure, FailureKind, Outcome};
 pub use shrink::{Shrunk, shrink};
 pub use simulate::{drive_profile, run, story};
+#[doc(hidden)]
+pub use zonda_files::SeededBug as FilesBug;

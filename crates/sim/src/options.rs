@@ -4,12 +4,17 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use zonda_files::SeededBug as FilesBug;
 use zonda_ssd::SeededBug;
 
 use crate::network::NetworkBug;
 
-/// One seed of so many makes a network where both kinds of worlds are asked for.
-const NETWORK_SHARE: u64 = 4;
+/// Where all kinds of worlds are asked for, the remainder of a seed by this decides.
+const KINDS_SHARE: u64 = 4;
+/// The remainder of those that make a network.
+const NETWORK_REMAINDER: u64 = 0;
+/// The remainder of those that make a world with files; the others make a drive.
+const FILES_REMAINDER: u64 = 2;
 
 /// How much is in the world that a seed makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +28,7 @@ pub enum Mode {
     Performance,
 }
 
-/// What is in a world: a drive with its layers, or hosts that reach drives over a network.
+/// What is in a world: a drive with its layers, hosts that reach drives over a network, or a store of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WorldKind {
     /// One host at one drive.
@@ -31,8 +36,10 @@ pub enum WorldKind {
     Drive,
     /// Some hosts, a target, and a network between them.
     Network,
-    /// One seed of four makes a network, the others a drive.
-    Both,
+    /// Clients at a store of files on a drive.
+    Files,
+    /// Of four seeds one makes a network, one a store of files, and two a drive.
+    All,
 }
 
 /// A mistake that is made on purpose, to see whether it is found.
@@ -42,6 +49,8 @@ pub enum Bug {
     Drive(SeededBug),
     /// Between hosts and drives: there are only worlds of networks then.
     Network(NetworkBug),
+    /// In a store of files: there are only worlds with files then.
+    Files(FilesBug),
 }
 
 /// A part of a world that can be left out, so that a failure is told with as little around it as possible.
@@ -73,7 +82,7 @@ pub enum Part {
     Cuts,
     /// Stretches of time in which a network carries nothing, or little.
     Blackholes,
-    /// Hosts that die, and come back as new ones.
+    /// Hosts that die, and come back as new ones; programs of stores that do.
     Deaths,
     /// Hosts that stop reading.
     Stalls,
@@ -85,6 +94,10 @@ pub enum Part {
     Digests,
     /// Authentication.
     Authentication,
+    /// Moving of live data, in a store of files.
+    Migration,
+    /// Flushes, of a store of files that does not trust a write cache.
+    Flushes,
 }
 
 /// What a run is told beside its seed. The default is a whole swarm run.
@@ -131,7 +144,7 @@ impl Mode {
 
 impl Part {
     /// Every part, with its name.
-    pub const ALL: [(&'static str, Part); 19] = [
+    pub const ALL: [(&'static str, Part); 21] = [
         ("faults", Part::Faults),
         ("delays", Part::Delays),
         ("trace", Part::Trace),
@@ -151,6 +164,8 @@ impl Part {
         ("strangers", Part::Strangers),
         ("digests", Part::Digests),
         ("authentication", Part::Authentication),
+        ("migration", Part::Migration),
+        ("flushes", Part::Flushes),
     ];
 
     /// The part's name.
@@ -161,27 +176,36 @@ impl Part {
 
     /// Whether worlds of a kind have this part.
     pub(crate) fn is_in(self, kind: WorldKind) -> bool {
-        match self {
-            Part::Faults | Part::Delays | Part::PowerLoss | Part::Pauses | Part::Zrwa | Part::Mix => true,
-            Part::Trace | Part::Slice | Part::Degradation | Part::Conventional | Part::Bytes => {
-                kind == WorldKind::Drive
-            }
+        use WorldKind::{Drive, Files, Network};
+        let kinds: &[WorldKind] = match self {
+            Part::Faults | Part::Delays | Part::PowerLoss | Part::Pauses | Part::Mix => &[Drive, Network, Files],
+            Part::Zrwa => &[Drive, Network],
+            Part::Trace | Part::Degradation | Part::Conventional => &[Drive, Files],
+            Part::Slice | Part::Bytes => &[Drive],
+            Part::Deaths => &[Network, Files],
             Part::Cuts
             | Part::Blackholes
-            | Part::Deaths
             | Part::Stalls
             | Part::Crashes
             | Part::Strangers
             | Part::Digests
-            | Part::Authentication => kind == WorldKind::Network,
-        }
+            | Part::Authentication => &[Network],
+            Part::Migration | Part::Flushes => &[Files],
+        };
+        kinds.contains(&kind)
     }
 }
 
 impl WorldKind {
     /// Every kind, with its name.
-    pub const ALL: [(&'static str, WorldKind); 3] =
-        [("drive", WorldKind::Drive), ("network", WorldKind::Network), ("both", WorldKind::Both)];
+    pub const ALL: [(&'static str, WorldKind); 4] = [
+        ("drive", WorldKind::Drive),
+        ("network", WorldKind::Network),
+        ("files", WorldKind::Files),
+        ("all", WorldKind::All),
+    ];
+    /// What `all` was called when there were two kinds; still understood.
+    pub const ALL_FORMER_NAME: &'static str = "both";
 
     /// The kind's name.
     #[must_use]
@@ -194,6 +218,9 @@ impl FromStr for WorldKind {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<WorldKind, UnknownName> {
+        if name == WorldKind::ALL_FORMER_NAME {
+            return Ok(WorldKind::All);
+        }
         find("a kind of world", &WorldKind::ALL, name)
     }
 }
@@ -207,6 +234,12 @@ impl From<SeededBug> for Bug {
 impl From<NetworkBug> for Bug {
     fn from(bug: NetworkBug) -> Bug {
         Bug::Network(bug)
+    }
+}
+
+impl From<FilesBug> for Bug {
+    fn from(bug: FilesBug) -> Bug {
+        Bug::Files(bug)
     }
 }
 
@@ -230,7 +263,9 @@ impl FromStr for Part {
 #[must_use]
 pub fn bugs() -> Vec<(&'static str, Bug)> {
     let of_drives = SeededBug::ALL.iter().map(|(name, bug)| (*name, Bug::Drive(*bug)));
-    of_drives.chain(NetworkBug::ALL.iter().map(|(name, bug)| (*name, Bug::Network(*bug)))).collect()
+    let of_networks = NetworkBug::ALL.iter().map(|(name, bug)| (*name, Bug::Network(*bug)));
+    let of_files = FilesBug::ALL.iter().map(|(name, bug)| (*name, Bug::Files(*bug)));
+    of_drives.chain(of_networks).chain(of_files).collect()
 }
 
 /// The bug of this name.
@@ -280,15 +315,19 @@ impl Options {
         Options { bug: Some(bug.into()), ..self }
     }
 
-    /// What is in the world of a seed: a bug decides by where it is, and only whole worlds have networks.
+    /// What is in the world of a seed: a bug decides by where it is, and only whole worlds have more than a drive.
     #[must_use]
     pub fn world_of(&self, seed: u64) -> WorldKind {
         match (self.bug, self.world) {
             (Some(Bug::Drive(_)), _) => WorldKind::Drive,
             (Some(Bug::Network(_)), _) => WorldKind::Network,
+            (Some(Bug::Files(_)), _) => WorldKind::Files,
             _ if self.mode != Mode::Swarm => WorldKind::Drive,
-            (None, WorldKind::Both) if seed.is_multiple_of(NETWORK_SHARE) => WorldKind::Network,
-            (None, WorldKind::Both) => WorldKind::Drive,
+            (None, WorldKind::All) => match seed % KINDS_SHARE {
+                NETWORK_REMAINDER => WorldKind::Network,
+                FILES_REMAINDER => WorldKind::Files,
+                _ => WorldKind::Drive,
+            },
             (None, kind) => kind,
         }
     }
@@ -303,8 +342,8 @@ impl Options {
     #[must_use]
     pub fn replay_command(&self, seed: u64) -> String {
         let mut command = format!("zonda sim {seed} --{}", self.mode.name());
-        if self.bug.is_none() && self.world_of(seed) == WorldKind::Network {
-            command += " --world network";
+        if self.bug.is_none() && self.world_of(seed) != WorldKind::Drive {
+            command += &format!(" --world {}", self.world_of(seed).name());
         }
         if let Some(bug) = self.bug {
             command += &format!(" --bug {}", bug_name(bug));
@@ -356,6 +395,7 @@ mod tests {
         assert!(Mode::ALL.iter().all(|(name, mode)| name.parse() == Ok(*mode)));
         assert!(Part::ALL.iter().all(|(name, part)| name.parse() == Ok(*part)));
         assert!(WorldKind::ALL.iter().all(|(name, kind)| name.parse() == Ok(*kind)));
+        assert_eq!(WorldKind::ALL_FORMER_NAME.parse(), Ok(WorldKind::All));
         assert!(bugs().iter().all(|(name, bug)| bug_by_name(name) == Ok(*bug) && bug_name(*bug) == *name));
     }
 
@@ -377,8 +417,9 @@ mod tests {
         };
         let expected = "zonda sim 7 --swarm --bug torn-block --commands 40 --queue-depth 2 --without faults,slice";
         assert_eq!(options.replay_command(7), expected);
-        let both = Options::of_world(WorldKind::Both);
-        assert_eq!(both.replay_command(7), "zonda sim 7 --swarm");
-        assert_eq!(both.replay_command(8), "zonda sim 8 --swarm --world network");
+        let all = Options::of_world(WorldKind::All);
+        assert_eq!(all.replay_command(7), "zonda sim 7 --swarm");
+        assert_eq!(all.replay_command(8), "zonda sim 8 --swarm --world network");
+        assert_eq!(all.replay_command(6), "zonda sim 6 --swarm --world files");
     }
 }

@@ -15,11 +15,11 @@ pub struct Outcome {
     pub mode: Mode,
     /// What is in its world.
     pub world: WorldKind,
-    /// Commands of load that the stack took.
+    /// Commands of load that the stack took; in a world with files, requests of its clients.
     pub commands: u64,
     /// Events: submissions, and polls of the stack.
     pub events: u64,
-    /// Losses of power; in a network, servers that died.
+    /// Losses of power; in a network, servers that died; in a world with files, programs that died too.
     pub power_losses: u64,
     /// Commands that a fault struck, and zones that degraded; in a network, everything that was done to it.
     pub faults: u64,
@@ -42,7 +42,10 @@ pub struct Failure {
     pub at: Instant,
     /// The zone concerned, as the host counts it, if one is.
     pub zone: Option<ZoneIndex>,
-    /// The last commands that touched that zone, or the last of all, the oldest first.
+    /// The file concerned, if one is.
+    pub file: Option<String>,
+    /// The last commands that touched that zone, or the last of all, the oldest first; in a world with files, the last
+    /// requests that named the file.
     pub tail: Vec<String>,
 }
 
@@ -69,6 +72,8 @@ pub enum FailureKind {
     BrokenConnection,
     /// Something is kept for connections that are gone.
     Leak,
+    /// A store of files that was there cannot be mounted any more.
+    MountFailed,
     /// An assertion failed: a broken invariant of the drive or of a layer.
     Panic,
     /// Two runs of the same seed differed.
@@ -77,7 +82,7 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Every kind, with its name.
-    pub const ALL: [(&'static str, FailureKind); 12] = [
+    pub const ALL: [(&'static str, FailureKind); 13] = [
         ("wrong-answer", FailureKind::WrongAnswer),
         ("stray-completion", FailureKind::StrayCompletion),
         ("starved", FailureKind::Starved),
@@ -88,6 +93,7 @@ impl FailureKind {
         ("limit-exceeded", FailureKind::LimitExceeded),
         ("broken-connection", FailureKind::BrokenConnection),
         ("leak", FailureKind::Leak),
+        ("mount-failed", FailureKind::MountFailed),
         ("panic", FailureKind::Panic),
         ("not-repeatable", FailureKind::NotRepeatable),
     ];

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use zonda_zoned::Instant;
 
+use crate::files::{FilesRun, FilesWorld, describe as describe_files};
 use crate::network::{Network, NetworkRun, describe as describe_network};
 use crate::options::{Options, WorldKind};
 use crate::outcome::{Failure, FailureKind, Outcome};
@@ -33,7 +34,7 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
         ended(&second)
     );
     let at = Instant(first.virtual_time.0);
-    let failure = Failure { kind: FailureKind::NotRepeatable, message, at, zone: None, tail: Vec::new() };
+    let failure = Failure { kind: FailureKind::NotRepeatable, message, at, zone: None, file: None, tail: Vec::new() };
     Outcome { failure: Some(failure), ..first }
 }
 
@@ -45,26 +46,32 @@ pub fn story(seed: u64, options: &Options) -> String {
     let description = match &world {
         AnyWorld::Drive(world) => describe(world),
         AnyWorld::Network(world) => describe_network(world),
+        AnyWorld::Files(world) => describe_files(world),
     };
     compose(&description, options, &outcome, &lines)
 }
 
-/// The drive of a seed's world, as the text of a profile.
+/// The drive of a seed's world, as the text of a profile; of a network, that of the drive which the seed makes alone.
 #[must_use]
 pub fn drive_profile(seed: u64, options: &Options) -> String {
-    World::new(seed, options).profile_text
+    match options.world_of(seed) {
+        WorldKind::Files => FilesWorld::new(seed, options).profile_text,
+        _ => World::new(seed, options).profile_text,
+    }
 }
 
-/// The world of a seed, of either kind.
+/// The world of a seed, of any kind.
 pub(crate) enum AnyWorld {
     Drive(Box<World>),
     Network(Box<Network>),
+    Files(Box<FilesWorld>),
 }
 
 impl AnyWorld {
     pub(crate) fn new(seed: u64, options: &Options) -> AnyWorld {
         match options.world_of(seed) {
             WorldKind::Network => AnyWorld::Network(Box::new(Network::new(seed, options))),
+            WorldKind::Files => AnyWorld::Files(Box::new(FilesWorld::new(seed, options))),
             _ => AnyWorld::Drive(Box::new(World::new(seed, options))),
         }
     }
@@ -83,6 +90,11 @@ pub(crate) fn run_once(seed: u64, world: &AnyWorld, options: &Options, teller: T
             let trouble = caught(|| run.run());
             finish(run.outcome(seed), trouble, run.now, &mut run.teller)
         }
+        AnyWorld::Files(world) => {
+            let mut run = FilesRun::new(world, options, teller);
+            let trouble = caught(|| run.run());
+            finish(run.outcome(seed), trouble, run.now, &mut run.teller)
+        }
     }
 }
 
@@ -98,12 +110,10 @@ fn caught(run: impl FnOnce() -> Result<(), Trouble>) -> Option<Trouble> {
 }
 
 fn finish(mut outcome: Outcome, trouble: Option<Trouble>, at: Instant, teller: &mut Teller) -> (Outcome, Vec<String>) {
-    outcome.failure = trouble.map(|Trouble { kind, message, zone, host }| Failure {
-        kind,
-        message,
-        at,
-        tail: teller.tail(zone, host),
-        zone,
+    outcome.failure = trouble.map(|trouble| {
+        let tail = teller.tail(&trouble);
+        let Trouble { kind, message, zone, file, host: _ } = trouble;
+        Failure { kind, message, at, zone, file, tail }
     });
     (outcome, std::mem::take(&mut teller.lines))
 }

@@ -2,36 +2,45 @@
 
 use zonda_layers::{Delay, Fault, FaultEffect, FaultRule, Shared, Slice, Trace};
 use zonda_ssd::Ssd;
-use zonda_zoned::{Command, CompletionQueue, Instant, QueueFull, ZonedDevice};
+use zonda_zoned::{Command, CompletionQueue, Instant, Prng, QueueFull, ZonedDevice};
 
 use crate::world::{Layer, World};
 
-type Device = Box<dyn ZonedDevice>;
+pub(crate) type Device = Box<dyn ZonedDevice>;
 
 /// The layers over a drive, with a hand on the layer of faults.
 pub(crate) struct Stack {
     top: Device,
-    fault: Option<(Shared<Fault<Device>>, Vec<FaultRule>)>,
+    fault: Option<FaultLayer>,
+}
+
+/// A layer of faults, with its rules.
+type FaultLayer = (Shared<Fault<Device>>, Vec<FaultRule>);
+
+/// Puts layers over a drive, the first the lowest; returns the uppermost, and the layer of faults if there is one.
+pub(crate) fn pile_up(root: &Prng, layers: &[Layer], drive: &Shared<Ssd>, life: u64) -> (Device, Option<FaultLayer>) {
+    let mut top: Device = Box::new(drive.clone());
+    let mut fault = None;
+    for (place, layer) in layers.iter().enumerate() {
+        let prng = root.fork(&format!("layer/{place}/{life}"));
+        top = match layer {
+            Layer::Slice(config) => Box::new(Slice::new(top, *config).expect("the slice was checked")),
+            Layer::Delay(rules) => Box::new(Delay::new(top, rules.clone(), prng)),
+            Layer::Trace => Box::new(Trace::with_capacity(top, 0)),
+            Layer::Fault(rules) => {
+                let shared = Shared::new(Fault::new(top, rules.clone(), prng));
+                fault = Some((shared.clone(), rules.clone()));
+                Box::new(shared)
+            }
+        };
+    }
+    (top, fault)
 }
 
 impl Stack {
     /// Builds the layers. `life` counts how often power has come on: each life has its own randomness.
     pub(crate) fn new(world: &World, drive: &Shared<Ssd>, life: u64) -> Stack {
-        let mut top: Device = Box::new(drive.clone());
-        let mut fault = None;
-        for (place, layer) in world.layers.iter().enumerate() {
-            let prng = world.root.fork(&format!("layer/{place}/{life}"));
-            top = match layer {
-                Layer::Slice(config) => Box::new(Slice::new(top, *config).expect("the slice was checked")),
-                Layer::Delay(rules) => Box::new(Delay::new(top, rules.clone(), prng)),
-                Layer::Trace => Box::new(Trace::with_capacity(top, 0)),
-                Layer::Fault(rules) => {
-                    let shared = Shared::new(Fault::new(top, rules.clone(), prng));
-                    fault = Some((shared.clone(), rules.clone()));
-                    Box::new(shared)
-                }
-            };
-        }
+        let (top, fault) = pile_up(&world.root, &world.layers, drive, life);
         Stack { top, fault }
     }
 

@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 
 use zonda_layers::OperationKind;
+use zonda_ssd::profile::Profile;
 use zonda_zoned::{
     Blocks, CommandId, Duration, Geometry, Instant, Lba, Operation, PayloadKind, Status, ZoneIndex, ZoneTarget,
 };
 
-use crate::options::Options;
+use crate::options::{Options, WorldKind};
 use crate::outcome::Outcome;
+use crate::survey::Trouble;
 use crate::world::{Layer, World};
 
 /// Commands that are remembered for the end of a story.
@@ -53,6 +55,23 @@ pub(crate) struct Teller {
     listens: bool,
     pub(crate) lines: Vec<String>,
     commands: VecDeque<Told>,
+    /// In a world with files.
+    requests: VecDeque<Asked>,
+}
+
+/// A request of a client, as it is told.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// `None` where there is nothing to wait for.
+    pub(crate) id: Option<u64>,
+    /// The file that it is about.
+    pub(crate) name: String,
+    /// The name that it is to have.
+    pub(crate) new_name: Option<String>,
+    pub(crate) what: String,
+    pub(crate) at: Instant,
+    /// How it ended.
+    pub(crate) end: Option<String>,
 }
 
 impl Told {
@@ -122,6 +141,17 @@ impl Told {
     }
 }
 
+impl Asked {
+    fn line(&self) -> String {
+        let end = match (&self.end, self.id) {
+            (Some(end), _) => format!(": {end}"),
+            (None, Some(_)) => ": under way".to_owned(),
+            (None, None) => String::new(),
+        };
+        format!("{} {}{end}", self.at, self.what)
+    }
+}
+
 impl Teller {
     pub(crate) fn listening() -> Teller {
         Teller { listens: true, ..Teller::default() }
@@ -152,8 +182,59 @@ impl Teller {
         }
     }
 
+    /// A client has asked for something.
+    pub(crate) fn asked(&mut self, asked: Asked) {
+        if self.requests.len() == COMMANDS_KEPT {
+            self.requests.pop_front();
+        }
+        self.requests.push_back(asked);
+    }
+
+    /// A request has ended.
+    pub(crate) fn answered(&mut self, id: u64, now: Instant, result: Result<(), String>) {
+        if let Some(asked) = self.requests.iter_mut().rev().find(|asked| asked.id == Some(id)) {
+            let how = result.map_or_else(|error| error, |()| "done".to_owned());
+            asked.end = Some(format!("{how} after {}", now.since(asked.at)));
+        }
+    }
+
+    /// The store is gone, and with it what it was asked for.
+    pub(crate) fn requests_lost(&mut self) {
+        for asked in self.requests.iter_mut().filter(|asked| asked.id.is_some() && asked.end.is_none()) {
+            asked.end = Some("lost with the store".to_owned());
+        }
+    }
+
+    /// The last that happened to what is in trouble.
+    pub(crate) fn tail(&self, trouble: &Trouble) -> Vec<String> {
+        if self.requests.is_empty() {
+            self.tail_of_commands(trouble.zone, trouble.host)
+        } else {
+            self.tail_of_requests(trouble.file.as_deref())
+        }
+    }
+
+    /// The last requests that named a file, also by names that it had before; or the last of all.
+    fn tail_of_requests(&self, file: Option<&str>) -> Vec<String> {
+        let mut names: Vec<&str> = file.into_iter().collect();
+        let mut tail = Vec::new();
+        for asked in self.requests.iter().rev() {
+            if file.is_none() || names.contains(&asked.name.as_str()) {
+                tail.push(asked.line());
+            } else if asked.new_name.as_ref().is_some_and(|name| names.contains(&name.as_str())) {
+                names.push(&asked.name);
+                tail.push(asked.line());
+            }
+            if tail.len() == TAIL_MAX {
+                break;
+            }
+        }
+        tail.reverse();
+        tail
+    }
+
     /// The last commands that touched a zone, or the last of all; of one host, where there are several.
-    pub(crate) fn tail(&self, zone: Option<ZoneIndex>, host: Option<u32>) -> Vec<String> {
+    fn tail_of_commands(&self, zone: Option<ZoneIndex>, host: Option<u32>) -> Vec<String> {
         let of_host = self.commands.iter().rev().filter(|told| host.is_none() || told.host == host);
         let concerned = of_host.filter(|told| zone.is_none_or(|zone| told.touches(zone)));
         let mut tail: Vec<String> = concerned.take(TAIL_MAX).map(Told::line).collect();
@@ -172,7 +253,6 @@ pub(crate) fn describe(world: &World) -> String {
         PayloadKind::Fingerprints => "keeps fingerprints",
         PayloadKind::Bytes => "keeps bytes",
     };
-    let limit = |limit: Option<u32>| limit.map_or_else(|| "any number".to_owned(), |limit| limit.to_string());
     let mut line = |head: &str, tail: String| {
         writeln!(text, "  {head:<8}{tail}").expect("a string takes what is written to it");
     };
@@ -185,26 +265,9 @@ pub(crate) fn describe(world: &World) -> String {
         drive += &format!(", the first {} conventional", whole.conventional_zone_count);
     }
     line("drive", format!("{drive}; {keeps}"));
-    let mut limits = format!("{} active, {} open", limit(whole.max_active_zones), limit(whole.max_open_zones));
-    if let Some(zrwa) = &whole.zrwa {
-        limits += &format!(", {} with a ZRWA of {} blocks", zrwa.resources, zrwa.size_blocks);
-    }
-    line("limits", limits);
-    let (flash, buffer) = (&profile.flash, &profile.write_buffer);
-    line(
-        "flash",
-        format!(
-            "{} dies on {} channels, {} to a zone; program unit {}; write buffer {}, {}",
-            profile.dies(),
-            flash.channels,
-            profile.zones.parallelism,
-            flash.program_unit,
-            buffer.capacity,
-            if buffer.early_completion { "writes end in it" } else { "writes end when programmed" }
-        ),
-    );
-    let layers: Vec<String> = world.layers.iter().map(describe_layer).collect();
-    line("layers", if layers.is_empty() { "none".to_owned() } else { layers.join(", then ") });
+    line("limits", describe_limits(&whole));
+    line("flash", describe_flash(profile));
+    line("layers", describe_layers(&world.layers));
     line("load", describe_load(world));
     let every = |every: Option<u64>| every.map_or_else(|| "never".to_owned(), |every| format!("every {every} events"));
     line(
@@ -212,6 +275,36 @@ pub(crate) fn describe(world: &World) -> String {
         format!("power is lost {}, a zone degrades {}", every(world.power_loss_every), every(world.degradation_every)),
     );
     text
+}
+
+/// How many zones may hold which resource.
+pub(crate) fn describe_limits(geometry: &Geometry) -> String {
+    let limit = |limit: Option<u32>| limit.map_or_else(|| "any number".to_owned(), |limit| limit.to_string());
+    let mut limits = format!("{} active, {} open", limit(geometry.max_active_zones), limit(geometry.max_open_zones));
+    if let Some(zrwa) = &geometry.zrwa {
+        limits += &format!(", {} with a ZRWA of {} blocks", zrwa.resources, zrwa.size_blocks);
+    }
+    limits
+}
+
+/// Dies, channels and write buffer.
+pub(crate) fn describe_flash(profile: &Profile) -> String {
+    let (flash, buffer) = (&profile.flash, &profile.write_buffer);
+    format!(
+        "{} dies on {} channels, {} to a zone; program unit {}; write buffer {}, {}",
+        profile.dies(),
+        flash.channels,
+        profile.zones.parallelism,
+        flash.program_unit,
+        buffer.capacity,
+        if buffer.early_completion { "writes end in it" } else { "writes end when programmed" }
+    )
+}
+
+/// Layers in their order.
+pub(crate) fn describe_layers<'l>(layers: impl IntoIterator<Item = &'l Layer>) -> String {
+    let layers: Vec<String> = layers.into_iter().map(describe_layer).collect();
+    if layers.is_empty() { "none".to_owned() } else { layers.join(", then ") }
 }
 
 fn describe_layer(layer: &Layer) -> String {
@@ -263,15 +356,24 @@ pub(crate) fn compose(description: &str, options: &Options, outcome: &Outcome, l
             text.push('\n');
         }
     }
+    let (commands, losses) = match outcome.world {
+        WorldKind::Files => ("requests", "power losses and deaths"),
+        _ => ("commands", "power losses"),
+    };
     let counts = format!(
-        "{} commands, {} events, {} power losses, {} faults in {} of its time; hash {:016x}",
+        "{} {commands}, {} events, {} {losses}, {} faults in {} of its time; hash {:016x}",
         outcome.commands, outcome.events, outcome.power_losses, outcome.faults, outcome.virtual_time, outcome.hash
     );
     match &outcome.failure {
         None => text += &format!("\nGood: {counts}.\n"),
         Some(failure) => {
             text += &format!("\nFAILED: {failure}\n");
-            let of = failure.zone.map_or_else(|| "The last commands".to_owned(), |zone| format!("Zone {zone}"));
+            let of = match (&failure.file, failure.zone) {
+                (Some(file), _) => format!("File {file}"),
+                (None, Some(zone)) => format!("Zone {zone}"),
+                (None, None) if outcome.world == WorldKind::Files => "The last requests".to_owned(),
+                (None, None) => "The last commands".to_owned(),
+            };
             text += &format!("\n{of}:\n");
             for line in &failure.tail {
                 text += &format!("  {line}\n");

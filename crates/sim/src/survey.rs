@@ -32,11 +32,18 @@ pub(crate) struct Trouble {
     pub(crate) zone: Option<ZoneIndex>,
     /// Whose zone it is, where there are several hosts.
     pub(crate) host: Option<u32>,
+    /// The file concerned, in a world of files.
+    pub(crate) file: Option<String>,
 }
 
 impl Trouble {
     pub(crate) fn new(kind: FailureKind, zone: impl Into<Option<ZoneIndex>>, message: String) -> Trouble {
-        Trouble { kind, message, zone: zone.into(), host: None }
+        Trouble { kind, message, zone: zone.into(), host: None, file: None }
+    }
+
+    /// The same, of a file.
+    pub(crate) fn of_file(self, file: Option<String>) -> Trouble {
+        Trouble { file, ..self }
     }
 
     /// The same, of a host's zones or commands.

@@ -42,14 +42,16 @@ fn a_network_without_disturbances_is_good_and_has_none() {
 }
 
 #[test]
-fn of_both_kinds_of_worlds_one_in_four_is_a_network_and_the_others_are_the_drives_of_always() {
-    let both = Options::of_world(WorldKind::Both);
-    let networks = (0..40).filter(|seed| both.world_of(*seed) == WorldKind::Network).count();
-    assert_eq!(networks, 10);
-    for seed in [1, 2, 3, 5] {
-        assert_eq!(run(seed, &both), run(seed, &Options::default()));
+fn of_all_kinds_of_worlds_one_in_four_is_a_network_one_a_store_of_files_and_the_others_are_the_drives_of_always() {
+    let all = Options::of_world(WorldKind::All);
+    for kind in [WorldKind::Network, WorldKind::Files] {
+        assert_eq!((0..40).filter(|seed| all.world_of(*seed) == kind).count(), 10);
     }
-    assert_eq!(run(8, &both), run(8, &Options::of_world(WorldKind::Network)));
+    for seed in [1, 3, 5, 7] {
+        assert_eq!(run(seed, &all), run(seed, &Options::default()));
+    }
+    assert_eq!(run(8, &all), run(8, &Options::of_world(WorldKind::Network)));
+    assert_eq!(run(6, &all), run(6, &Options::of_world(WorldKind::Files)));
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod batch;
 
 use std::path::{Path, PathBuf};
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 use zonda_sim::{BugbaseEntry, FailureKind, Mode, Options, Outcome, Part, WorldKind, bug_by_name, bugs};
@@ -13,21 +13,24 @@ use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::{files, units};
 
-pub(crate) const LONG_ABOUT: &str = "Tests the drive model, the NVMe/TCP target and the initiator with random worlds, one for each seed.
+pub(crate) const LONG_ABOUT: &str = "Tests the drive model, the NVMe/TCP target, the initiator and the file store with random worlds, one for each seed.
 
 A seed makes a world: a small drive of a shape that no vendor sells, layers around it, a host with a mix of commands, faults \
 and losses of power at any moment. Or some hosts reach such drives over a network that is slow, breaks, and falls silent, while \
-hosts and servers die and come back. Every answer is held against a slow and obvious model of the specification. What was \
-acknowledged must be there after all of this. The same seed makes the same world on every machine.
+hosts and servers die and come back. Or clients write, rename and delete files in a store of files on such a drive. Every \
+answer is held against a slow and obvious model of the specification, or of what files promise. What was acknowledged must be \
+there after all of this. The same seed makes the same world on every machine.
 
-Of many seeds, one in four makes a network, and the others a drive alone; a seed given by itself makes a drive alone, unless \
---world says otherwise.";
+Of many seeds, one in four makes a network, one in four a store of files, and the others a drive alone; a seed given by itself \
+makes a drive alone, unless --world says otherwise. --world all, the default for many seeds, was called both when there were two \
+kinds; that is still understood.";
 
 const EXAMPLES: &str = "Examples:
   zonda sim                                   200 seeds on all cores
   zonda sim --seeds 10000 --first 1000        other seeds, and more of them
   zonda sim 42                                the story of one seed
-  zonda sim 42 --world network                and of its other world
+  zonda sim 42 --world network                and of its other worlds
+  zonda sim --world files --seeds 2000        stores of files alone
   zonda sim --bug lost-wakeup                 plants a bug, to see that it is found
   zonda sim 42 --bug lost-wakeup --shrink     makes its failure as small as possible
 
@@ -61,11 +64,11 @@ pub(crate) struct SimArgs {
     /// A bare drive without faults, in which every command must end in time
     #[arg(long)]
     performance: bool,
-    /// What is in the worlds; default both, and for a seed given by itself a drive
+    /// What is in the worlds; default all, and for a seed given by itself a drive
     #[arg(long, value_name = "KIND", conflicts_with_all = ["lite", "performance"],
-          value_parser = PossibleValuesParser::new(WorldKind::ALL.map(|(name, _)| name)))]
+          value_parser = PossibleValuesParser::new(WorldKind::ALL.map(kind_value)))]
     world: Option<String>,
-    /// Plants a bug in the drive or in the network, to see whether it is found
+    /// Plants a bug in the drive, the network or the file store, to see whether it is found
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(bugs().into_iter().map(|(name, _)| name)))]
     bug: Option<String>,
     /// At most so many commands
@@ -108,6 +111,12 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     }
 }
 
+/// A kind of world as a value of `--world`.
+fn kind_value((name, kind): (&'static str, WorldKind)) -> PossibleValue {
+    let value = PossibleValue::new(name);
+    if kind == WorldKind::All { value.alias(WorldKind::ALL_FORMER_NAME) } else { value }
+}
+
 impl SimArgs {
     fn options(&self) -> Options {
         let mode = match (self.lite, self.performance) {
@@ -118,7 +127,7 @@ impl SimArgs {
         let world = match (&self.world, self.seed) {
             (Some(name), _) => name.parse().expect("clap knows the names"),
             (None, Some(_)) => WorldKind::Drive,
-            (None, None) => WorldKind::Both,
+            (None, None) => WorldKind::All,
         };
         Options {
             world,
@@ -231,6 +240,8 @@ struct FailureOf {
     message: String,
     at_ns: u64,
     zone: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
     tail: Vec<String>,
 }
 
@@ -252,6 +263,7 @@ impl Verdict {
                 message: failure.message.clone(),
                 at_ns: failure.at.0,
                 zone: failure.zone.map(|zone| zone.0),
+                file: failure.file.clone(),
                 tail: failure.tail.clone(),
             }),
             replay: options.replay_command(outcome.seed),

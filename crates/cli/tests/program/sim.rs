@@ -58,3 +58,13 @@ fn of_many_seeds_the_first_failure_of_each_kind_is_made_small_and_kept() {
     let kept = std::fs::read_dir(&directory).expect("the directory is there").count();
     assert_eq!(kept, 1, "one kind of failure, one entry");
 }
+
+#[test]
+fn worlds_of_files_are_run_and_told_and_the_former_name_of_all_worlds_is_understood() {
+    let story = output_of(&["sim", "6", "--world", "files"]);
+    assert!(story.contains("for metadata") && story.contains("\nGood: "), "{story}");
+    let batch = |kind: &str| json_of(&["sim", "--world", kind, "--seeds", "8", "--json", "--quiet"]);
+    let all = batch("all");
+    assert_eq!((&all["seeds"], &all["good"]), (&8.into(), &8.into()));
+    assert_eq!(all, batch("both"));
+}

@@ -18,7 +18,7 @@ impl FileStore {
     /// # Panics
     /// When something does not hold: the store has a bug.
     pub fn check_invariants(&self) {
-        if !matches!(self.phase, Phase::Ready) {
+        if !matches!(self.phase, Phase::Ready) || self.bug.is_some() {
             return;
         }
         self.check_files();

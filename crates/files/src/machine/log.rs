@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use zonda_zoned::{Blocks, Operation, Status, ZoneIndex};
 
+use crate::bug::SeededBug;
 use crate::extents::Run;
 use crate::format::record::{Record, RecordBuffer};
 use crate::{Event, FileError, FileId, FileStore, Outcome, RequestId};
@@ -31,7 +32,7 @@ pub(super) struct Log {
     /// The drive has a volatile write cache: data are flushed before the records that speak of them, and these too.
     pub(super) flushes: bool,
     /// Who waits for which ticket, in the order of tickets.
-    waiters: VecDeque<(u64, Waiter)>,
+    pub(super) waiters: VecDeque<(u64, Waiter)>,
     /// How the last command to a metadata zone ended that failed.
     pub(super) last_failure: Status,
     /// The metadata cannot be written any more.
@@ -146,7 +147,8 @@ impl Log {
 impl FileStore {
     /// Has something happen when the records up to a ticket are durable, which may be now.
     pub(super) fn when_durable(&mut self, ticket: u64, waiter: Waiter) {
-        if ticket <= self.log.durable {
+        let is_eager = matches!(waiter, Waiter::Release(_)) && self.has(SeededBug::EagerReset);
+        if ticket <= self.log.durable || is_eager {
             return self.on_durable(waiter);
         }
         if let Some(error) = self.log.failed.clone() {

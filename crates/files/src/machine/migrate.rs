@@ -15,6 +15,10 @@ use super::UnderWay;
 use super::log::Waiter;
 use super::zones::{Holder, State};
 
+/// What two switches can add to a snapshot, of the copy that is there and of the part under way: the extent that is replaced
+/// falls into two, with the copy between them.
+const SWITCHES_COST_BYTES: u64 = 2 * 2 * EXTENT_COST_BYTES;
+
 /// The migration under way, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct Migrator {
@@ -32,6 +36,8 @@ pub(super) struct Migrator {
     copied: Option<Copied>,
     /// Writes that failed since the last that did not.
     attempts: u8,
+    /// What a file was last given in place of what it had.
+    pub(super) last_moved: Option<Run>,
     /// There was no room: nothing is tried before a zone is emptied.
     is_stuck: bool,
 }
@@ -95,6 +101,13 @@ impl FileStore {
         if self.config.migration.is_none() || !std::mem::take(&mut self.zones.has_news_for_migration) {
             return;
         }
+        if self.migrator.stage == Stage::WaitingForZone
+            && self.migrator.victim.is_some_and(|victim| self.zones[victim].live_blocks == 0)
+        {
+            // What was to be moved was deleted meanwhile: the zone waits for nothing but to be let go.
+            self.waiting.retain(|holder| *holder != Holder::Migration);
+            self.end_migration();
+        }
         if self.migrator.stage == Stage::Emptying {
             let victim = self.migrator.victim.expect("a migration has a zone");
             let entry = &self.zones[victim];
@@ -104,6 +117,8 @@ impl FileStore {
             self.zones[victim].is_stuck = true;
             self.migrator.victim = None;
             self.migrator.stage = Stage::Idle;
+            // Whoever waits for the room that it would make waits for nothing now.
+            self.zones.has_news = true;
         }
         if self.migrator.stage != Stage::Idle || !self.is_low() {
             return;
@@ -113,9 +128,17 @@ impl FileStore {
         }
     }
 
-    /// Whether a migration is under way, or would begin if somebody needed room.
+    /// Whether a migration is under way, or about to begin. It makes empty zones; where there are enough of them, and it is
+    /// active ones that are missing, none begins.
     pub(super) fn may_migrate(&self) -> bool {
-        self.migrator.stage != Stage::Idle || self.find_victim().is_some()
+        self.migrator.stage != Stage::Idle || (self.is_low() && self.find_victim().is_some())
+    }
+
+    /// Whether a snapshot has room for so many bytes more. What switches of copies may need is kept free: between the
+    /// read of a part and its switch, others get on.
+    pub(super) fn has_metadata_room(&self, bytes: u64) -> bool {
+        let kept = if self.config.migration.is_some() { SWITCHES_COST_BYTES } else { 0 };
+        self.snapshot_bytes + bytes + kept <= self.shape.snapshot_bytes_max
     }
 
     /// Whether empty zones have run low.
@@ -171,7 +194,7 @@ impl FileStore {
             .runs_from(item.offset, self.shape.block_bytes)
             .next()
             .expect("the bytes of a file stay where they are but for migrations");
-        if self.snapshot_bytes + 3 * EXTENT_COST_BYTES > self.shape.snapshot_bytes_max {
+        if self.snapshot_bytes + SWITCHES_COST_BYTES > self.shape.snapshot_bytes_max {
             return self.give_up_migration();
         }
         if let Some(target) = self.migrator.target.filter(|_| self.migrator.lifetime != lifetime) {
@@ -270,6 +293,7 @@ impl FileStore {
         if !self.files.contains_key(&id) {
             return self.zones.release(&run);
         }
+        self.migrator.last_moved = Some(run);
         if self.files[&id].is_recorded && self.files[&id].recorded_bytes < offset + run.bytes(block_bytes) {
             self.record_file(id);
         }

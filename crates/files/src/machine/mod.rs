@@ -32,6 +32,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use zonda_zoned::{Command, CommandId, Completion, Instant, NamespaceId, Operation, Slab, ZoneIndex};
 
+use crate::bug::SeededBug;
 use crate::extents::Run;
 use crate::limits::REQUESTS_MAX;
 use crate::{Event, FileError, FileId, FilesConfig, Outcome, RequestId, Usage};
@@ -81,6 +82,7 @@ pub struct FileStore {
     /// Counts uses, to tell who was used last.
     uses: u64,
     counters: Counters,
+    bug: Option<SeededBug>,
 }
 
 /// How far the store is.
@@ -210,6 +212,16 @@ impl FileStore {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         matches!(self.phase, Phase::Ready)
+    }
+
+    /// Plants a bug in a new store, so that a tester can show that it would be found.
+    #[doc(hidden)]
+    pub fn plant(&mut self, bug: SeededBug) {
+        self.bug = Some(bug);
+    }
+
+    fn has(&self, bug: SeededBug) -> bool {
+        self.bug == Some(bug)
     }
 
     /// Whether a request may begin. If not, it has ended already.

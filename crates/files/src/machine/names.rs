@@ -29,8 +29,10 @@ impl FileStore {
             return Err(FileError::Exists);
         }
         let cost = cost(name);
-        let is_full = self.snapshot_bytes + cost + EXTENT_COST_BYTES > self.shape.snapshot_bytes_max;
-        if is_full || self.files.len() >= FILES_MAX || self.next_file == u64::MAX {
+        if !self.has_metadata_room(cost + EXTENT_COST_BYTES)
+            || self.files.len() >= FILES_MAX
+            || self.next_file == u64::MAX
+        {
             return Err(FileError::TooManyFiles);
         }
         self.snapshot_bytes += cost;
@@ -114,7 +116,7 @@ impl FileStore {
         check_name(to)?;
         let is_replacing = from != to && self.names.contains_key(to);
         let grows = to.len().saturating_sub(from.len()) as u64;
-        if !is_replacing && self.snapshot_bytes + grows > self.shape.snapshot_bytes_max {
+        if !is_replacing && !self.has_metadata_room(grows) {
             return Err(FileError::TooManyFiles);
         }
         Ok(())

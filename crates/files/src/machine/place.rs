@@ -87,8 +87,10 @@ impl FileStore {
             && !has_ended
             && self.is_quiet()
         {
-            return self.take_over(index);
+            has_ended = self.take_over(index);
         }
+        // Who got a zone may not be able to write: then nothing ends with which the others would be looked at again.
+        self.zones.has_news |= has_ended;
         has_ended
     }
 

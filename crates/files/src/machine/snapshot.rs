@@ -4,11 +4,12 @@
 use zonda_zoned::{Operation, Status, ZoneAction, ZoneTarget};
 
 use crate::FileStore;
+use crate::bug::SeededBug;
 use crate::format::record::{Record, RecordBuffer};
 use crate::format::superblock::Superblock;
 
 use super::UnderWay;
-use super::log::{SnapshotRun, Stage};
+use super::log::{SnapshotRun, Stage, Waiter};
 use super::zones::State;
 
 impl FileStore {
@@ -69,6 +70,9 @@ impl FileStore {
         }
         self.log.current = run.next;
         self.log.written = run.written;
+        if self.has(SeededBug::ForgottenWaiter) && self.is_ready() {
+            self.log.waiters.pop_front_if(|(_, waiter)| matches!(waiter, Waiter::Request(_)));
+        }
         self.become_durable(run.ticket);
     }
 
@@ -103,7 +107,9 @@ impl FileStore {
         for (id, file) in self.files.iter_mut().filter(|(_, file)| file.is_recorded) {
             let meta = &file.meta;
             records.push(&Record::Created { file: *id, lifetime: meta.lifetime, name: &meta.name });
-            records.push_extents(*id, meta.extents.iter().map(|extent| extent.run));
+            let forgotten = self.migrator.last_moved.filter(|_| self.bug == Some(SeededBug::ForgottenMove));
+            let runs = meta.extents.iter().map(|extent| extent.run);
+            records.push_extents(*id, runs.filter(|run| Some(*run) != forgotten));
             if meta.is_closed {
                 records.push(&Record::Closed { file: *id });
             }

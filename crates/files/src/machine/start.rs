@@ -113,6 +113,7 @@ impl FileStore {
             data_writes: 0,
             uses: 0,
             counters: Counters::default(),
+            bug: None,
         };
         store.report_zones(store.shape.first_log);
         Ok(store)

@@ -85,6 +85,28 @@ pub(crate) fn pattern(seed: u64, length: usize) -> Vec<u8> {
     (0..length as u64).map(|at| ((seed + 1) * 31 + at + at / 251) as u8).collect()
 }
 
+/// Makes files until the metadata have room for nothing more, not for one byte.
+pub(crate) fn fill_metadata(store: &mut FileStore) {
+    let name = |store: &FileStore, length: usize| format!("{:0length$}", store.names().count());
+    let mut last = String::new();
+    for length in (1..=255).rev() {
+        loop {
+            let name = name(store, length);
+            if store.create(&name, Lifetime::Long).is_err() {
+                break;
+            }
+            last = name;
+        }
+    }
+    for length in (last.len()..=255).rev() {
+        let longer = name(store, length);
+        store.rename(RequestId(9000 + length as u64), &last, &longer);
+        if store.lookup(&longer).is_some() {
+            return;
+        }
+    }
+}
+
 impl Desk<Memory> {
     /// A formatted store on an empty drive in memory.
     pub(crate) fn new(geometry: Geometry, config: FilesConfig) -> Desk<Memory> {

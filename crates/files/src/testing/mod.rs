@@ -1,11 +1,30 @@
-//! What the tests need: a world in which drives stop at any moment, and a model of what files promise.
+//! What files promise, as a model that testers hold a store against: this crate's own tests, and the simulation tester.
+//!
+//! [`Mix::draw`] draws requests, [`Model::ask`] hands them to a store and notes what must come of them, [`Model::hear`]
+//! checks how they end, and [`Model::found`] what is there after a crash. Nothing here knows how a store works: it sees names
+//! and bytes.
 
-mod desk;
-mod drive;
+mod found;
 mod model;
+mod request;
+
+#[cfg(test)]
+mod desk;
+#[cfg(test)]
+mod drive;
+#[cfg(test)]
+mod host;
+#[cfg(test)]
 mod world;
 
-pub(crate) use desk::{Desk, pattern, small, units_of_two_blocks};
-pub(crate) use drive::SsdWorld;
-pub(crate) use model::{Host, Model};
-pub(crate) use world::World;
+pub use found::FoundFile;
+pub use model::{Model, Promise, Violation};
+pub use request::{Mix, Request};
+
+#[cfg(test)]
+pub(crate) use {
+    desk::{Desk, fill_metadata, pattern, small, units_of_two_blocks},
+    drive::SsdWorld,
+    host::{Host, Tester},
+    world::World,
+};

@@ -1,407 +1,468 @@
-//! What files promise, in the plainest form: bytes by name.
+//! What files promise while a store is up, in the plainest form: bytes by name.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use bytes::Bytes;
-use zonda_zoned::Prng;
+use crate::{Event, FileData, FileError, FileId, FileStore, Outcome, RequestId};
 
-use crate::{Event, FileData, FileError, FileId, FileStore, Lifetime, Outcome, RequestId};
+use super::Request;
 
-/// Where a store is while it is tested.
-pub(crate) trait Host {
-    fn store(&mut self) -> &mut FileStore;
-    fn prng(&mut self) -> &mut Prng;
-    /// The oldest event that nobody has heard of.
-    fn next_event(&mut self) -> Option<Event>;
-    /// Lets everything end that is under way.
-    fn rest(&mut self);
+/// What files promise, and the requests of a store that have not ended.
+///
+/// Requests go to the store by way of [`ask`](Model::ask); each event of the store is to be given to [`hear`](Model::hear)
+/// before anything else is asked. After a crash and a mount [`found`](Model::found) decides whether what is there may be
+/// there, and goes on with it.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    pub(super) files: Vec<ModelFile>,
+    pub(super) names: BTreeMap<String, usize>,
+    /// Names when the store was last mounted.
+    pub(super) base: BTreeMap<String, usize>,
+    pub(super) changes: Vec<Change>,
+    /// Changes up to here must survive a crash.
+    pub(super) durable_changes: usize,
+    pub(super) pending: BTreeMap<RequestId, Pending>,
+    next_request: u64,
+    refusals: u64,
+    reads: u64,
+    /// Whether commands to the drive may fail, so that requests may end with errors of the medium.
+    pub may_fail: bool,
 }
 
 /// A file of the model; its place in the list is its identity.
 #[derive(Clone, Debug)]
-struct ModelFile {
-    id: FileId,
+pub(super) struct ModelFile {
+    pub(super) id: FileId,
     /// All that was appended, acknowledged or not.
-    content: Vec<u8>,
-    acknowledged: usize,
+    pub(super) content: Vec<u8>,
+    pub(super) acknowledged: usize,
     /// Bytes that a crash must leave.
-    durable: usize,
+    pub(super) durable: usize,
     /// A crash must leave the file.
-    is_durable: bool,
+    pub(super) is_durable: bool,
     /// A close was asked for: appends may be refused.
-    may_be_closed: bool,
+    pub(super) may_be_closed: bool,
     /// A close was acknowledged: appends must be refused.
-    is_closed: bool,
-    is_gone: bool,
+    pub(super) is_closed: bool,
+    pub(super) is_gone: bool,
 }
 
 /// A request that has not ended.
 #[derive(Clone, Debug)]
-enum Pending {
-    Append { file: usize, start: usize, end: usize },
-    Sync { file: usize, target: usize, closes: bool },
-    Read { expected: Vec<u8> },
-    Name { change: usize },
+pub(super) enum Pending {
+    Append {
+        file: usize,
+        start: usize,
+        end: usize,
+    },
+    Sync {
+        file: usize,
+        target: usize,
+        closes: bool,
+    },
+    Read {
+        name: String,
+        expected: Vec<u8>,
+    },
+    Name {
+        change: usize,
+    },
+    /// The name is not there.
+    Refused,
 }
 
 /// A change of names: what was asked for, in the order of asking.
 #[derive(Clone, Debug)]
-enum Change {
+pub(super) enum Change {
     Delete { name: String },
     Rename { file: usize, from: String, to: String },
     Create { file: usize, name: String },
 }
 
-/// The model, and the requests under way.
-pub(crate) struct Model {
-    files: Vec<ModelFile>,
-    names: BTreeMap<String, usize>,
-    /// Names when the store was last mounted.
-    base: BTreeMap<String, usize>,
-    changes: Vec<Change>,
-    /// Changes up to here must survive a crash.
-    durable_changes: usize,
-    pending: BTreeMap<RequestId, Pending>,
-    next_request: u64,
-    /// Requests that ended with an error of space or medium.
-    pub(crate) refusals: u64,
-    pub(crate) reads: u64,
-    /// The drive fails writes.
-    pub(crate) may_fail: bool,
-    append_bytes_max: u64,
+/// A promise that was not kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which one.
+    pub promise: Promise,
+    /// The file concerned, if it is one.
+    pub file: Option<String>,
+    /// What exactly, for a person.
+    pub message: String,
+}
+
+/// What files promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// Requests end as they must, and files have the names and lengths that they must have.
+    Answers,
+    /// Every request ends, once.
+    Ends,
+    /// What was acknowledged as durable is there after a crash.
+    Durability,
+    /// Files hold what was appended to them, and nothing else.
+    Contents,
+}
+
+impl Violation {
+    pub(super) fn new(promise: Promise, file: &str, message: String) -> Violation {
+        Violation { promise, file: Some(file.to_owned()), message }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl ModelFile {
+    pub(super) fn new(id: FileId, content: Vec<u8>) -> ModelFile {
+        let length = content.len();
+        ModelFile {
+            id,
+            content,
+            acknowledged: length,
+            durable: length,
+            is_durable: false,
+            may_be_closed: false,
+            is_closed: false,
+            is_gone: false,
+        }
+    }
 }
 
 impl Model {
-    pub(crate) fn new() -> Model {
-        Model::with_appends_of(20_000)
+    /// Of a store without files.
+    #[must_use]
+    pub fn new() -> Model {
+        Model::default()
     }
 
-    /// A tenth of the appends are of up to so many bytes.
-    pub(crate) fn with_appends_of(append_bytes_max: u64) -> Model {
-        Model {
-            append_bytes_max,
-            files: Vec::new(),
-            names: BTreeMap::new(),
-            base: BTreeMap::new(),
-            changes: Vec::new(),
-            durable_changes: 0,
-            pending: BTreeMap::new(),
-            next_request: 0,
-            refusals: 0,
-            reads: 0,
-            may_fail: false,
+    /// Names of files that are there; only those to which nobody has asked to append no more, if so wanted.
+    pub fn names(&self, open_only: bool) -> impl Iterator<Item = &str> {
+        let wanted = move |file: &usize| !open_only || !self.files[*file].may_be_closed;
+        self.names.iter().filter(move |(_, file)| wanted(file)).map(|(name, _)| name.as_str())
+    }
+
+    /// Bytes of acknowledged appends of a file; 0 when there is none of this name.
+    #[must_use]
+    pub fn len_bytes(&self, name: &str) -> u64 {
+        self.names.get(name).map_or(0, |file| self.files[*file].acknowledged as u64)
+    }
+
+    /// Requests that ended with an error of space or medium.
+    #[must_use]
+    pub fn refusals(&self) -> u64 {
+        self.refusals
+    }
+
+    /// Reads that were asked for.
+    #[must_use]
+    pub fn reads(&self) -> u64 {
+        self.reads
+    }
+
+    /// Requests that have not ended.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Hands a request to a store. `None` when there is nothing to wait for: a create, or a file that is not there.
+    ///
+    /// # Errors
+    /// The store has answered at once, and wrongly.
+    pub fn ask(&mut self, store: &mut FileStore, request: &Request) -> Result<Option<RequestId>, Violation> {
+        if let Request::Create { name, lifetime } = request {
+            let result = store.create(name, *lifetime);
+            return self.on_created(name, result).map(|()| None);
         }
-    }
-
-    /// Asks for something, drawn by the world's generator.
-    pub(crate) fn request(&mut self, world: &mut impl Host) {
-        let name = ["a", "b", "c", "dir/d", "e.sst", "g", "h", "i", "j"][world.prng().below(9) as usize].to_owned();
-        match world.prng().below(24) {
-            0..5 => self.create(world, &name),
-            5..14 => self.append(world, &name),
-            14..16 => self.sync(world, &name, false),
-            16..18 => self.sync(world, &name, true),
-            18..20 => self.read(world, &name),
-            20..23 => self.delete(world, &name),
-            _ => {
-                let to = ["a", "b", "f"][world.prng().below(3) as usize].to_owned();
-                self.rename(world, &name, &to);
+        let known = self.names.get(request.name()).copied();
+        let id = match (request, known) {
+            (Request::Append { data, .. }, Some(file)) => {
+                let known = &mut self.files[file];
+                let start = known.content.len();
+                known.content.extend_from_slice(data);
+                let end = known.content.len();
+                let id = self.wait_for(Pending::Append { file, start, end });
+                store.append(id, self.files[file].id, FileData::Bytes(data.clone()));
+                id
             }
-        }
-        self.hear(world);
+            (Request::Sync { .. } | Request::Close { .. }, Some(file)) => {
+                let closes = matches!(request, Request::Close { .. });
+                let target = self.files[file].content.len();
+                let id = self.wait_for(Pending::Sync { file, target, closes });
+                if closes {
+                    store.close(id, self.files[file].id);
+                    self.files[file].may_be_closed = true;
+                } else {
+                    store.sync(id, self.files[file].id);
+                }
+                id
+            }
+            (Request::Read { name, offset_bytes, bytes }, Some(file)) => {
+                let known = &self.files[file];
+                if store.len_bytes(known.id) != Some(known.acknowledged as u64) {
+                    let (found, known) = (store.len_bytes(known.id), known.acknowledged);
+                    let message = format!("{name} has {found:?} bytes, and {known} were acknowledged");
+                    return Err(Violation::new(Promise::Answers, name, message));
+                }
+                let end = (offset_bytes + u64::from(*bytes)).min(known.acknowledged as u64) as usize;
+                let expected = known.content.get(*offset_bytes as usize..end).unwrap_or_default().to_vec();
+                let file = known.id;
+                let id = self.wait_for(Pending::Read { name: name.clone(), expected });
+                store.read(id, file, *offset_bytes, *bytes);
+                self.reads += 1;
+                id
+            }
+            (Request::Delete { name }, Some(file)) => self.delete(store, name, file),
+            (Request::Delete { name }, None) => {
+                let id = self.wait_for(Pending::Refused);
+                store.delete(id, name);
+                id
+            }
+            (Request::Rename { from, to }, Some(file)) if from != to => self.rename(store, from, to, file),
+            _ => return Ok(None),
+        };
+        Ok(Some(id))
     }
 
-    fn create(&mut self, world: &mut impl Host, name: &str) {
-        let lifetime = Lifetime::ALL[world.prng().below(6) as usize];
-        match world.store().create(name, lifetime) {
-            Ok(id) => {
-                assert!(!self.names.contains_key(name), "{name} was there");
+    fn wait_for(&mut self, pending: Pending) -> RequestId {
+        self.next_request += 1;
+        self.pending.insert(RequestId(self.next_request), pending);
+        RequestId(self.next_request)
+    }
+
+    fn on_created(&mut self, name: &str, result: Result<FileId, FileError>) -> Result<(), Violation> {
+        let is_there = self.names.contains_key(name);
+        match result {
+            Ok(id) if !is_there => {
                 let file = self.files.len();
-                self.files.push(ModelFile {
-                    id,
-                    content: Vec::new(),
-                    acknowledged: 0,
-                    durable: 0,
-                    is_durable: false,
-                    may_be_closed: false,
-                    is_closed: false,
-                    is_gone: false,
-                });
+                self.files.push(ModelFile::new(id, Vec::new()));
                 self.names.insert(name.to_owned(), file);
                 self.changes.push(Change::Create { file, name: name.to_owned() });
             }
-            Err(FileError::Exists) => assert!(self.names.contains_key(name), "{name} was not there"),
+            Err(FileError::Exists) if is_there => {}
             Err(FileError::TooManyFiles) => self.refusals += 1,
             Err(FileError::Media { .. }) if self.may_fail => self.refusals += 1,
-            Err(error) => panic!("create: {error}"),
+            result => {
+                let was = if is_there { "was there" } else { "was not there" };
+                let message = format!("{name} {was}, and its creation ended with {result:?}");
+                return Err(Violation::new(Promise::Answers, name, message));
+            }
         }
+        Ok(())
     }
 
-    fn append(&mut self, world: &mut impl Host, name: &str) {
-        let Some(&file) = self.names.get(name) else { return };
-        let length = match world.prng().below(10) {
-            0 => 0,
-            1..5 => world.prng().below(300),
-            5..9 => world.prng().below(3000),
-            _ => world.prng().below(self.append_bytes_max),
-        };
-        let data: Vec<u8> = (0..length).map(|_| world.prng().next_u64() as u8).collect();
-        let request = self.next();
-        let start = self.files[file].content.len();
-        self.files[file].content.extend_from_slice(&data);
-        let end = start + data.len();
-        self.pending.insert(request, Pending::Append { file, start, end });
-        world.store().append(request, self.files[file].id, FileData::Bytes(Bytes::from(data)));
-    }
-
-    fn sync(&mut self, world: &mut impl Host, name: &str, closes: bool) {
-        let Some(&file) = self.names.get(name) else { return };
-        let request = self.next();
-        let target = self.files[file].content.len();
-        self.pending.insert(request, Pending::Sync { file, target, closes });
-        if closes {
-            world.store().close(request, self.files[file].id);
-            self.files[file].may_be_closed = true;
-        } else {
-            world.store().sync(request, self.files[file].id);
-        }
-    }
-
-    fn read(&mut self, world: &mut impl Host, name: &str) {
-        let Some(&file) = self.names.get(name) else { return };
-        let known = &self.files[file];
-        let acknowledged = known.acknowledged as u64;
-        assert_eq!(world.store().len_bytes(known.id), Some(acknowledged), "bytes of {name}");
-        let offset = world.prng().below(acknowledged + 10);
-        let bytes = world.prng().below(acknowledged + 100) as u32;
-        let end = (offset + u64::from(bytes)).min(acknowledged) as usize;
-        let expected = known.content.get(offset as usize..end).unwrap_or_default().to_vec();
-        let id = known.id;
-        let request = self.next();
-        self.pending.insert(request, Pending::Read { expected });
-        world.store().read(request, id, offset, bytes);
-        self.reads += 1;
-    }
-
-    fn delete(&mut self, world: &mut impl Host, name: &str) {
-        let request = self.next();
-        let Some(file) = self.names.remove(name) else {
-            world.store().delete(request, name);
-            let ended = Event::Done { request, result: Err(FileError::NoSuchFile) };
-            let broken = self.may_fail;
-            let event = world.next_event();
-            assert!(event == Some(ended) || broken, "{event:?}");
-            return;
-        };
+    fn delete(&mut self, store: &mut FileStore, name: &str, file: usize) -> RequestId {
+        self.names.remove(name);
         self.files[file].is_gone = true;
-        let change = self.changes.len();
+        let id = self.wait_for(Pending::Name { change: self.changes.len() });
         self.changes.push(Change::Delete { name: name.to_owned() });
-        self.pending.insert(request, Pending::Name { change });
-        world.store().delete(request, name);
-        if self.may_fail && world.store().lookup(name).is_some() {
+        store.delete(id, name);
+        if self.may_fail && store.lookup(name).is_some() {
             // Refused: the metadata cannot be written.
             self.files[file].is_gone = false;
             self.names.insert(name.to_owned(), file);
             self.changes.pop();
         }
+        id
     }
 
-    fn rename(&mut self, world: &mut impl Host, from: &str, to: &str) {
-        if !self.names.contains_key(from) || from == to {
-            return;
-        }
+    fn rename(&mut self, store: &mut FileStore, from: &str, to: &str, file: usize) -> RequestId {
         let before = self.names.clone();
-        let file = self.names.remove(from).expect("it is there");
+        self.names.remove(from);
         if let Some(replaced) = self.names.insert(to.to_owned(), file) {
             self.files[replaced].is_gone = true;
         }
-        let request = self.next();
-        let change = self.changes.len();
+        let id = self.wait_for(Pending::Name { change: self.changes.len() });
         self.changes.push(Change::Rename { file, from: from.to_owned(), to: to.to_owned() });
-        self.pending.insert(request, Pending::Name { change });
-        world.store().rename(request, from, to);
-        if self.may_fail && world.store().lookup(from).is_some() {
+        store.rename(id, from, to);
+        if store.lookup(from).is_some() {
+            // Refused: there is no room for a longer name, or the metadata cannot be written.
             if let Some(replaced) = before.get(to) {
                 self.files[*replaced].is_gone = false;
             }
             self.names = before;
             self.changes.pop();
         }
+        id
     }
 
-    fn next(&mut self) -> RequestId {
-        self.next_request += 1;
-        RequestId(self.next_request)
-    }
-
-    /// Hears of the requests that have ended.
-    pub(crate) fn hear(&mut self, world: &mut impl Host) {
-        while let Some(event) = world.next_event() {
-            match event {
-                Event::Done { request, result } => self.on_done(world, request, result),
-                Event::Failed(error) => assert!(self.may_fail, "{error}"),
-                Event::Ready => panic!("it was ready"),
+    /// Takes an event of the store.
+    ///
+    /// # Errors
+    /// A request has ended that is not under way, or not as it must.
+    pub fn hear(&mut self, store: &FileStore, event: Event) -> Result<(), Violation> {
+        match event {
+            Event::Done { request, result } => self.on_done(store, request, result),
+            Event::Failed(_) if self.may_fail => Ok(()),
+            event => {
+                let message = format!("a store that is ready and whose drive is well says {event:?}");
+                Err(Violation { promise: Promise::Answers, file: None, message })
             }
         }
-        let names: Vec<(&str, FileId)> = world.store().names().collect();
-        let expected: Vec<(&str, FileId)> =
-            self.names.iter().map(|(name, file)| (name.as_str(), self.files[*file].id)).collect();
-        assert_eq!(names, expected);
     }
 
-    fn on_done(&mut self, world: &mut impl Host, request: RequestId, result: Result<Outcome, FileError>) {
-        let pending = self.pending.remove(&request).expect("a request ends once");
+    /// Holds the names of a store against those that there must be. All events must have been heard.
+    ///
+    /// # Errors
+    /// They are not the same.
+    pub fn check_names(&self, store: &FileStore) -> Result<(), Violation> {
+        let known = self.names.iter().map(|(name, file)| (name.as_str(), self.files[*file].id));
+        if store.names().eq(known) {
+            return Ok(());
+        }
+        let found: Vec<&str> = store.names().map(|(name, _)| name).collect();
+        let known: Vec<&str> = self.names.keys().map(String::as_str).collect();
+        let message = format!("the store has files {found:?}, and {known:?} are there");
+        Err(Violation { promise: Promise::Answers, file: None, message })
+    }
+
+    fn on_done(
+        &mut self,
+        store: &FileStore,
+        request: RequestId,
+        result: Result<Outcome, FileError>,
+    ) -> Result<(), Violation> {
+        let Some(pending) = self.pending.remove(&request) else {
+            let message = format!("request {} ended, and is not under way", request.0);
+            return Err(Violation { promise: Promise::Ends, file: None, message });
+        };
+        let may_fail = self.may_fail;
         match (pending, result) {
-            (Pending::Read { expected }, Ok(Outcome::Data(found))) => {
-                assert!(found == expected, "a read of {} bytes found {}", expected.len(), found.len());
+            (Pending::Read { name, expected }, Ok(Outcome::Data(found))) if found != expected => {
+                let (wanted, count, same) = (expected.len(), found.len(), same_bytes(&found, &expected));
+                let message =
+                    format!("a read of {wanted} bytes of {name} found {count}, the first {same} of them right");
+                Err(Violation::new(Promise::Contents, &name, message))
             }
-            (Pending::Append { file, end, .. }, Ok(_)) => {
+            (Pending::Append { file, end, .. }, Ok(_)) if !self.files[file].is_closed => {
                 let file = &mut self.files[file];
-                assert!(!file.is_closed, "a closed file takes no data");
                 file.acknowledged = file.acknowledged.max(end);
+                Ok(())
             }
             (Pending::Sync { file, target, closes }, Ok(_)) => {
                 let file = &mut self.files[file];
                 file.durable = file.durable.max(target);
                 file.is_durable = true;
                 file.is_closed |= closes;
+                Ok(())
             }
             (Pending::Name { change }, Ok(_)) => {
                 self.durable_changes = self.durable_changes.max(change + 1);
                 if let Change::Rename { file, .. } = self.changes[change] {
                     self.files[file].is_durable = true;
                 }
+                Ok(())
             }
-            (Pending::Append { file, .. } | Pending::Sync { file, .. }, Err(FileError::NoSuchFile)) => {
-                assert!(self.files[file].is_gone, "the file is there");
+            (Pending::Append { file, .. } | Pending::Sync { file, .. }, Err(FileError::NoSuchFile))
+                if self.files[file].is_gone =>
+            {
+                Ok(())
             }
-            (Pending::Append { file, start, .. }, Err(error)) => {
-                let is_before = |pending: &Pending| matches!(pending, Pending::Append { file: other, end, .. } if *other == file && *end <= start);
-                let is_refused_at_once = self.pending.values().any(is_before);
-                let known = &mut self.files[file];
+            (Pending::Append { file, start, .. }, Err(error)) if self.may_refuse(file, &error) => {
                 self.refusals += 1;
-                match error {
-                    FileError::NotOpen => assert!(known.may_be_closed, "the file is open"),
-                    FileError::NoSpace => {}
-                    FileError::Media { .. } => assert!(self.may_fail, "{error}"),
-                    error => panic!("append: {error}"),
-                }
-                // What found no room is not there, nor is what was to come behind it.
-                if is_refused_at_once {
-                    known.content.truncate(start);
-                } else if let Some(length) = world.store().len_bytes(known.id) {
-                    known.content.truncate(length as usize);
-                    known.acknowledged = length as usize;
-                }
+                self.forget_append(store, file, start);
+                Ok(())
             }
-            (Pending::Sync { file, .. }, Err(error)) => {
+            (Pending::Sync { file, .. }, Err(error)) if self.may_refuse(file, &error) => {
                 self.refusals += 1;
-                match error {
-                    FileError::NotOpen => assert!(self.files[file].may_be_closed),
-                    FileError::NoSpace => {}
-                    FileError::Media { .. } => assert!(self.may_fail, "{error}"),
-                    error => panic!("sync: {error}"),
-                }
+                Ok(())
             }
-            (Pending::Name { .. } | Pending::Read { .. }, Err(FileError::Media { .. })) if self.may_fail => {}
-            (pending, result) => panic!("{pending:?} ended with {result:?}"),
+            (Pending::Name { .. }, Err(FileError::TooManyFiles))
+            | (Pending::Read { .. }, Ok(Outcome::Data(_)))
+            | (Pending::Refused, Err(FileError::NoSuchFile)) => Ok(()),
+            (Pending::Name { .. } | Pending::Read { .. } | Pending::Refused, Err(FileError::Media { .. }))
+                if may_fail =>
+            {
+                Ok(())
+            }
+            (pending, result) => {
+                let file = self.name_of(&pending);
+                let (what, ended) = (pending.told(), told(&result));
+                let of = file.as_ref().map_or_else(String::new, |file| format!(" of {file}"));
+                let message = format!("{what}{of} ended with {ended}");
+                Err(Violation { promise: Promise::Answers, file, message })
+            }
         }
     }
 
-    /// Every request must have ended: nothing waits for ever.
-    pub(crate) fn expect_rest(&self) {
-        assert!(self.pending.is_empty(), "still waiting: {:?}", self.pending);
+    /// Whether an append or sync may end in this way.
+    fn may_refuse(&self, file: usize, error: &FileError) -> bool {
+        match error {
+            FileError::NotOpen => self.files[file].may_be_closed,
+            FileError::NoSpace => true,
+            FileError::Media { .. } => self.may_fail,
+            _ => false,
+        }
     }
 
-    /// After a crash and a mount: what is there must be what may be there. The model goes on with it.
-    pub(crate) fn compare(&mut self, world: &mut impl Host) {
-        self.pending.clear();
-        let found: BTreeMap<String, FileId> = world.store().names().map(|(name, id)| (name.to_owned(), id)).collect();
-        let contents: BTreeMap<String, Vec<u8>> =
-            found.iter().map(|(name, id)| (name.clone(), read_all(world, *id))).collect();
-        let mut reasons = Vec::new();
-        let explained = (self.durable_changes..=self.changes.len()).find_map(|count| {
-            let names = self.names_after(count);
-            match self.explains(&names, &contents) {
-                Ok(()) => Some(()),
-                Err(reason) => {
-                    reasons.push(reason);
-                    None
-                }
-            }
-        });
-        assert!(explained.is_some(), "no state of the names explains what is there: {reasons:#?}");
-        let mut files = Vec::new();
-        self.names.clear();
-        for (name, content) in contents {
-            let length = content.len();
-            self.names.insert(name.clone(), files.len());
-            files.push(ModelFile {
-                id: found[&name],
-                content,
-                acknowledged: length,
-                durable: length,
-                is_durable: true,
-                // Of two files of one name, each empty, nobody knows which it is.
-                may_be_closed: true,
-                is_closed: false,
-                is_gone: false,
-            });
+    /// What found no room is not there, nor is what was to come behind it.
+    fn forget_append(&mut self, store: &FileStore, file: usize, start: usize) {
+        let is_before = |pending: &Pending| matches!(pending, Pending::Append { file: other, end, .. } if *other == file && *end <= start);
+        let is_refused_at_once = self.pending.values().any(is_before);
+        let known = &mut self.files[file];
+        if is_refused_at_once {
+            known.content.truncate(start);
+        } else if let Some(length) = store.len_bytes(known.id) {
+            known.content.truncate(length as usize);
+            known.acknowledged = length as usize;
         }
-        self.files = files;
-        self.base = self.names.clone();
-        self.changes.clear();
-        self.durable_changes = 0;
     }
 
-    /// Names after the first `count` changes since the mount.
-    fn names_after(&self, count: usize) -> BTreeMap<String, usize> {
-        let mut names = self.base.clone();
-        for change in &self.changes[..count] {
-            match change {
-                Change::Create { file, name } => names.insert(name.clone(), *file),
-                Change::Delete { name } => names.remove(name),
-                Change::Rename { file, from, to } => {
-                    names.remove(from);
-                    names.insert(to.clone(), *file)
-                }
-            };
+    fn name_of(&self, pending: &Pending) -> Option<String> {
+        let known = |wanted: usize| self.names.iter().find(|(_, file)| **file == wanted).map(|(name, _)| name.clone());
+        match pending {
+            Pending::Append { file, .. } | Pending::Sync { file, .. } => known(*file),
+            Pending::Read { name, .. } => Some(name.clone()),
+            Pending::Name { change } => match self.changes.get(*change)? {
+                Change::Delete { name } | Change::Create { name, .. } => Some(name.clone()),
+                Change::Rename { from, .. } => Some(from.clone()),
+            },
+            Pending::Refused => None,
         }
-        names
     }
 
-    fn explains(&self, names: &BTreeMap<String, usize>, contents: &BTreeMap<String, Vec<u8>>) -> Result<(), String> {
-        for (name, content) in contents {
-            let file = &self.files[*names.get(name).ok_or(format!("{name} should not be there"))?];
-            if content.len() < file.durable || !file.content.starts_with(content) {
-                let same = content.iter().zip(&file.content).take_while(|(a, b)| a == b).count();
-                return Err(format!(
-                    "{name} has {} bytes, {same} of them right; {} were durable and {} appended",
-                    content.len(),
-                    file.durable,
-                    file.content.len()
-                ));
-            }
-        }
-        for (name, file) in names {
-            if self.files[*file].is_durable && !contents.contains_key(name) {
-                return Err(format!("{name} is lost"));
-            }
-        }
-        Ok(())
+    /// Nothing is under way at the drive, so that nothing more will happen: every request must have ended.
+    ///
+    /// # Errors
+    /// One waits for ever.
+    pub fn expect_rest(&self) -> Result<(), Violation> {
+        let Some((id, pending)) = self.pending.first_key_value() else { return Ok(()) };
+        let file = self.name_of(pending);
+        let of = file.as_ref().map_or_else(String::new, |file| format!(" of {file}"));
+        let (what, number, waiting) = (pending.told(), id.0, self.pending.len());
+        let message = format!(
+            "{what}{of} (request {number}) never ends, though nothing is under way at the drive ({waiting} wait)"
+        );
+        Err(Violation { promise: Promise::Ends, file, message })
     }
 }
 
-/// All of a file, through the store.
-fn read_all(world: &mut impl Host, file: FileId) -> Vec<u8> {
-    let length = world.store().len_bytes(file).expect("the file is there");
-    world.store().read(RequestId(0), file, 0, length as u32);
-    world.rest();
-    match world.next_event() {
-        Some(Event::Done { result: Ok(Outcome::Data(found)), .. }) => {
-            assert_eq!(found.len() as u64, length);
-            found.to_vec()
+impl Pending {
+    fn told(&self) -> &'static str {
+        match self {
+            Pending::Append { .. } => "an append",
+            Pending::Sync { closes: true, .. } => "a close",
+            Pending::Sync { .. } => "a sync",
+            Pending::Read { .. } => "a read",
+            Pending::Name { .. } => "a change of the name",
+            Pending::Refused => "a change of the name of a file that is not there",
         }
-        other => panic!("reading a file after a mount: {other:?}"),
     }
+}
+
+fn told(result: &Result<Outcome, FileError>) -> String {
+    match result {
+        Ok(Outcome::None) => "success".to_owned(),
+        Ok(Outcome::Data(data)) => format!("{} bytes", data.len()),
+        Ok(Outcome::Length(bytes)) => format!("a length of {bytes} bytes"),
+        Err(error) => format!("\"{error}\""),
+    }
+}
+
+/// How many bytes at the start are the same.
+pub(super) fn same_bytes(found: &[u8], expected: &[u8]) -> usize {
+    found.iter().zip(expected).take_while(|(found, expected)| found == expected).count()
 }

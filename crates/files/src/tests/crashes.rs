@@ -2,7 +2,7 @@
 
 use zonda_zoned::{Blocks, Geometry, Prng};
 
-use crate::testing::{Host, Model, SsdWorld, World};
+use crate::testing::{Host, Mix, SsdWorld, Tester, World};
 use crate::{FileStore, FilesConfig, Migration, Usage};
 
 /// A small drive of 4 to 14 active zones, or 3, or without limits.
@@ -102,14 +102,14 @@ fn run(seed: u64, drive: Drive, met: &mut Met) {
         world.crash();
         world.mount().expect("what was formatted");
     }
-    let mut model = Model::new();
+    let mut tester = Tester::new(Mix::default());
     for _ in 0..1 + prng.below(3) {
         world.faults_per_mille = faults_per_mille;
-        model.may_fail = faults_per_mille > 0;
+        tester.model.may_fail = faults_per_mille > 0;
         let events = if prng.chance(1, 4) { 1000 } else { 200 };
         for _ in 0..prng.below(events) {
             match prng.below(10) {
-                0..3 => model.request(&mut world),
+                0..3 => tester.request(&mut world),
                 3..6 => {
                     world.hand_out();
                 }
@@ -119,18 +119,18 @@ fn run(seed: u64, drive: Drive, met: &mut Met) {
                 _ => {
                     if prng.chance(1, 10) {
                         world.rest();
-                        model.hear(&mut world);
-                        model.expect_rest();
+                        tester.hear(&mut world);
+                        tester.expect_rest();
                     }
                 }
             }
-            model.hear(&mut world);
+            tester.hear(&mut world);
         }
         met.add(&world.store.usage());
         if prng.chance(1, 4) {
             world.rest();
-            model.hear(&mut world);
-            model.expect_rest();
+            tester.hear(&mut world);
+            tester.expect_rest();
         }
         world.faults_per_mille = 0;
         world.crash();
@@ -138,10 +138,10 @@ fn run(seed: u64, drive: Drive, met: &mut Met) {
             world.mount_and_crash();
         }
         world.mount().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        model.compare(&mut world);
+        tester.compare(&mut world);
     }
-    met.refusals += model.refusals;
-    met.reads += model.reads;
+    met.refusals += tester.model.refusals();
+    met.reads += tester.model.reads();
 }
 
 /// Names the seed of a run that panics.
@@ -194,27 +194,27 @@ fn run_on_a_model_drive(seed: u64, met: &mut Met) {
         config.file_buffer_bytes = 1 << 20;
         config
     });
-    let mut model = Model::with_appends_of(400_000);
+    let mut tester = Tester::new(Mix { append_bytes_max: 400_000, ..Mix::default() });
     for _ in 0..3 {
         for _ in 0..prng.below(300) {
             match prng.below(3) {
-                0 => model.request(&mut world),
+                0 => tester.request(&mut world),
                 _ => world.step(),
             }
-            model.hear(&mut world);
+            tester.hear(&mut world);
         }
         met.add(&world.store().usage());
         if prng.chance(1, 4) {
             world.rest();
-            model.hear(&mut world);
-            model.expect_rest();
+            tester.hear(&mut world);
+            tester.expect_rest();
         }
         world.power_loss();
         world.mount().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        model.compare(&mut world);
+        tester.compare(&mut world);
     }
-    met.refusals += model.refusals;
-    met.reads += model.reads;
+    met.refusals += tester.model.refusals();
+    met.reads += tester.model.reads();
 }
 
 #[test]

@@ -142,6 +142,15 @@ fn a_damaged_superblock_beside_an_older_one_is_damage() {
 }
 
 #[test]
+fn a_metadata_zone_that_became_read_only_before_it_was_written_is_no_damage() {
+    let mut drive = drive();
+    set_zone(&mut drive, 1, ZoneState::ReadOnly, 0);
+    let mut desk = mount(drive).expect("the other metadata zone has everything");
+    let file = desk.store().lookup("a").expect("it was closed");
+    assert_eq!(desk.contents(file), pattern(file.0, 20 * 512));
+}
+
+#[test]
 fn files_in_a_read_only_zone_are_read_and_those_in_an_offline_zone_say_so() {
     let mut drive = drive();
     drive.degrade(ZoneIndex(2), ZoneState::ReadOnly);

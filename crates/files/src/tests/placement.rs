@@ -2,8 +2,8 @@
 
 use zonda_zoned::Prng;
 
-use crate::testing::{Desk, World, pattern, small, units_of_two_blocks};
-use crate::{FileData, FilesConfig, Lifetime, RequestId};
+use crate::testing::{Desk, World, fill_metadata, pattern, small, units_of_two_blocks};
+use crate::{FileData, FileError, FilesConfig, Lifetime, RequestId};
 
 use Lifetime::{Extreme, Long, Medium, NotSet, Short};
 
@@ -221,5 +221,29 @@ fn empty_zones_are_used_in_the_order_in_which_they_became_empty() {
         assert_eq!(desk.zones_written(), [2 + round % 6]);
         desk.delete(&name);
         desk.seen();
+    }
+}
+
+#[test]
+fn a_file_that_gets_a_zone_and_has_no_room_for_its_metadata_lets_nobody_wait() {
+    let mut desk = Desk::new(small(12, 3), units_of_two_blocks());
+    let files = ["a", "b", "c", "d", "e"].map(|name| desk.create(name, Long));
+    for file in &files[..2] {
+        desk.append(*file, &pattern(1, 1024));
+    }
+    // While a write is under way, nobody takes a zone over: three wait. The write goes on with an extent, and leaves room for
+    // one of another file.
+    let store = desk.store();
+    let data = |number| FileData::Bytes(pattern(number, 1024).into());
+    store.append(RequestId(900), files[0], data(2));
+    fill_metadata(store);
+    for (number, file) in (3..).zip(&files[2..]) {
+        store.append(RequestId(900 + number), *file, data(number));
+    }
+    store.close(RequestId(914), files[3]);
+    store.close(RequestId(915), files[4]);
+    desk.run();
+    for close in [914, 915] {
+        assert_eq!(desk.result(RequestId(close)), Some(&Err(FileError::NoSpace)));
     }
 }

@@ -1,7 +1,11 @@
 //! Space: what becomes free, and what happens when none is.
 
-use crate::testing::{Desk, pattern, small, units_of_two_blocks};
-use crate::{FileError, FileId, FilesConfig, Lifetime, Migration};
+use zonda_layers::{Fault, FaultEffect, FaultRule, Matcher, Memory, OperationKind, OperationSet, When};
+use zonda_zoned::reference::ReferenceDevice;
+use zonda_zoned::{Instant, Operation, PayloadKind, Prng, Status, ZoneIndex};
+
+use crate::testing::{Desk, fill_metadata, pattern, small, units_of_two_blocks};
+use crate::{FileData, FileError, FileId, FileStore, FilesConfig, Lifetime, Migration, RequestId};
 
 use Lifetime::{Long, NotSet, Short};
 
@@ -203,4 +207,151 @@ fn migration_makes_room_where_without_it_there_is_none() {
     let (written, migrated) = half_dead(Some(Migration { start_empty_zones_percent: 1, garbage_percent: 50 }));
     assert!(written >= 6, "{written} files of half a zone");
     assert!(migrated >= 3 * 8 * 512, "{migrated} bytes");
+}
+
+#[test]
+fn who_waits_for_a_migration_that_comes_to_nothing_hears_of_it() {
+    // Of a file's four writes the first is told to have failed. So nothing of it is an extent yet, and what is in its zone
+    // cannot be moved; and the only empty zone is kept for migration.
+    let geometry = small(5, 5);
+    let matches = Matcher::operations(OperationSet::WRITES).in_zones(ZoneIndex(3)..ZoneIndex(4));
+    let rule = FaultRule { matches, when: When::Once, effect: FaultEffect::FailAfter(Status::WriteFault) };
+    let drive = Fault::new(Memory::new(geometry.clone(), 1 << 30), vec![rule], Prng::new(1));
+    let migration = Some(Migration { start_empty_zones_percent: 1, garbage_percent: 40 });
+    let mut desk = Desk::format(&geometry, FilesConfig { migration, ..units_of_two_blocks() }, drive);
+    desk.write_file("a", NotSet, 16 * 512);
+    let file = desk.create("b", NotSet);
+    desk.append(file, &pattern(1, 8 * 512));
+    let close = desk.close(file);
+    assert_eq!(desk.error(close), FileError::NoSpace);
+    assert_eq!(desk.contents(file), pattern(1, 8 * 512), "it is open as before, with what its buffer took");
+    desk.delete("a");
+    let close = desk.close(file);
+    desk.expect(close);
+}
+
+#[test]
+fn where_active_zones_are_missing_nobody_waits_for_a_migration() {
+    // Resets of two partly written zones fail, which keeps their active resources; there is a zone of half garbage, and
+    // there are enough empty ones.
+    let geometry = small(12, 4);
+    let resets = OperationSet::of(&[OperationKind::Reset]);
+    let matches = Matcher::operations(resets).in_zones(ZoneIndex(3)..ZoneIndex(5));
+    let effect = FaultEffect::Fail(Status::InternalError);
+    let rule = FaultRule { matches, when: When::Always, effect };
+    let drive = Fault::new(Memory::new(geometry.clone(), 1 << 30), vec![rule], Prng::new(1));
+    let migration = Some(Migration { start_empty_zones_percent: 1, garbage_percent: 40 });
+    let mut desk = Desk::format(&geometry, FilesConfig { migration, ..units_of_two_blocks() }, drive);
+    desk.write_file("stays", NotSet, 8 * 512);
+    desk.write_file("goes", NotSet, 8 * 512);
+    desk.write_file("a", Lifetime::Medium, 512);
+    desk.write_file("b", Long, 512);
+    for name in ["goes", "a", "b"] {
+        desk.delete(name);
+    }
+    let usage = desk.store().usage();
+    assert_eq!((usage.zones_active, usage.zones_empty), (2, 7));
+    let file = desk.create("c", Long);
+    desk.append(file, b"more");
+    let close = desk.close(file);
+    assert_eq!(desk.error(close), FileError::NoSpace);
+    desk.write_file("short", Short, 512);
+}
+
+#[test]
+fn files_made_while_data_are_moved_leave_room_for_the_metadata_of_the_move() {
+    let geometry = small(10, 5);
+    let migration = Some(Migration { start_empty_zones_percent: 100, garbage_percent: 30 });
+    let config = FilesConfig { migration, ..units_of_two_blocks() };
+    let mut store = FileStore::format(&geometry, config, [1; 16]).expect("they suit");
+    let mut drive = ReferenceDevice::new(geometry, PayloadKind::Bytes);
+    let mut run = |store: &mut FileStore, before: &mut dyn FnMut(&mut FileStore, &Operation)| {
+        while let Some(command) = store.poll_command(Instant::ZERO) {
+            before(store, &command.operation);
+            store.on_completion(Instant::ZERO, drive.execute(&command));
+            store.check_invariants();
+        }
+    };
+    run(&mut store, &mut |_, _| {});
+    // The zone of the first two is to be emptied; the third leaves room for a part of what is moved, so that it falls into
+    // two extents.
+    for (number, (name, blocks)) in [("stays", 10), ("goes", 6), ("other", 13)].into_iter().enumerate() {
+        let file = store.create(name, NotSet).expect("the name is free");
+        store.append(RequestId(number as u64), file, FileData::Bytes(pattern(1, blocks * 512).into()));
+        store.close(RequestId(100 + number as u64), file);
+        run(&mut store, &mut |_, _| {});
+    }
+    store.delete(RequestId(200), "goes");
+    let mut has_filled = false;
+    run(&mut store, &mut |store, operation| {
+        if has_filled || !matches!(operation, Operation::Read { .. }) {
+            return;
+        }
+        has_filled = true;
+        fill_metadata(store);
+    });
+    assert!(has_filled && store.usage().migrated_bytes > 0);
+}
+
+#[test]
+fn a_migration_whose_data_are_deleted_while_it_waits_for_a_zone_lets_nobody_wait() {
+    let geometry = small(12, 3);
+    let migration = Some(Migration { start_empty_zones_percent: 100, garbage_percent: 40 });
+    let config = FilesConfig { migration, finish_threshold_percent: 100, ..units_of_two_blocks() };
+    let mut store = FileStore::format(&geometry, config, [1; 16]).expect("they suit");
+    let mut drive = ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes);
+    // Ends everything but writes to one zone, if there is one to be left out; returns those.
+    let mut run = |store: &mut FileStore, left_out: Option<ZoneIndex>| {
+        let mut held = Vec::new();
+        while let Some(command) = store.poll_command(Instant::ZERO) {
+            let zone = match &command.operation {
+                Operation::Write { start, .. } => geometry.zone_of(*start),
+                _ => None,
+            };
+            let completion = drive.execute(&command);
+            if zone.is_some() && zone == left_out {
+                held.push(completion);
+            } else {
+                store.on_completion(Instant::ZERO, completion);
+            }
+        }
+        store.check_invariants();
+        held
+    };
+    run(&mut store, None);
+    let data = |blocks: usize| FileData::Bytes(pattern(1, blocks * 512).into());
+    for (number, name) in ["stays", "goes"].into_iter().enumerate() {
+        let file = store.create(name, NotSet).expect("the name is free");
+        store.append(RequestId(10 + number as u64), file, data(8));
+        store.close(RequestId(20 + number as u64), file);
+        run(&mut store, None);
+    }
+    // Two open files hold all zones that may be active, and one writes for ever so long.
+    let holders = ["a", "b"].map(|name| store.create(name, Long).expect("the name is free"));
+    for file in holders {
+        store.append(RequestId(30 + file.0), file, data(2));
+        run(&mut store, None);
+    }
+    store.append(RequestId(40), holders[0], data(2));
+    let held = run(&mut store, Some(ZoneIndex(3)));
+    assert_eq!(held.len(), 1);
+    store.delete(RequestId(50), "goes");
+    run(&mut store, None);
+    store.delete(RequestId(51), "stays");
+    run(&mut store, None);
+    let file = store.create("c", Long).expect("the name is free");
+    store.append(RequestId(60), file, data(2));
+    store.close(RequestId(61), file);
+    run(&mut store, None);
+    for completion in held {
+        store.on_completion(Instant::ZERO, completion);
+    }
+    run(&mut store, None);
+    let mut ended = Vec::new();
+    while let Some(event) = store.poll_event() {
+        if let crate::Event::Done { request, result: Ok(_) } = event {
+            ended.push(request);
+        }
+    }
+    assert!(ended.contains(&RequestId(61)), "{ended:?}");
 }
