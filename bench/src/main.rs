@@ -1,10 +1,12 @@
 //! How fast zonda is on this machine, beside named baselines in the same run.
 //!
-//! `model`: requests that the SSD model simulates. `allocation`: how long it takes to allocate a zone. `serve`: a drive over
-//! NVMe/TCP on loopback. All without an argument; `--json` for scripts. The figures and their reading are in
-//! `docs/performance.md`, those of `allocation` in `docs/internals/zone-allocation.md`.
+//! `model`: requests that the SSD model simulates. `allocation`: how long it takes to allocate a zone. `erasure`: parity
+//! made and lost chunks brought back. `serve`: a drive over NVMe/TCP on loopback. All without an argument; `--json` for
+//! scripts. The figures and their reading are in `docs/performance.md`, those of `allocation` in
+//! `docs/internals/zone-allocation.md`.
 
 mod allocation;
+mod erasure;
 mod host;
 mod model;
 mod serve;
@@ -25,6 +27,9 @@ fn main() {
     }
     if wants("allocation") {
         allocation::run_all(as_json);
+    }
+    if wants("erasure") {
+        erasure::run_all(as_json);
     }
     if wants("serve") {
         serve::run_all(as_json);
