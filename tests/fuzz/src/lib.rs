@@ -19,6 +19,7 @@ mod feed;
 mod image;
 mod initiator;
 mod names;
+mod nbd;
 mod operations;
 mod pages;
 mod pdu;
@@ -53,6 +54,7 @@ pub const BODIES: &[Body] = &[
     Body { name: "image", run: image::run, seeds: image::seeds, input_bytes_max: 4096 },
     Body { name: "initiator", run: initiator::run, seeds: initiator::seeds, input_bytes_max: 4096 },
     Body { name: "names", run: names::run, seeds: names::seeds, input_bytes_max: 512 },
+    Body { name: "nbd", run: nbd::run, seeds: nbd::seeds, input_bytes_max: 4096 },
     Body { name: "pages", run: pages::run, seeds: pages::seeds, input_bytes_max: 16384 },
     Body { name: "pdu_controller", run: pdu::run_controller, seeds: pdu::seeds_controller, input_bytes_max: 8192 },
     Body { name: "pdu_host", run: pdu::run_host, seeds: pdu::seeds_host, input_bytes_max: 8192 },

@@ -58,7 +58,20 @@ macro_rules! replays {
     };
 }
 
-replays!(chap, commands, config_job, config_server, image, initiator, names, pages, pdu_controller, pdu_host, target,);
+replays!(
+    chap,
+    commands,
+    config_job,
+    config_server,
+    image,
+    initiator,
+    names,
+    nbd,
+    pages,
+    pdu_controller,
+    pdu_host,
+    target,
+);
 
 #[test]
 fn the_list_for_the_script_has_every_target_with_its_longest_input() {

@@ -1,0 +1,132 @@
+//! Requests under way, by slot.
+
+use crate::limits::REQUESTS_MAX;
+use crate::request::RequestId;
+
+/// Bits of an id that are its slot; the others count the requests of the connection.
+const SLOT_BITS: u32 = 16;
+
+const _: () = assert!(REQUESTS_MAX <= 1 << SLOT_BITS);
+
+/// A request that the caller has been given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pending {
+    /// The client's name for it.
+    pub(crate) cookie: u64,
+    pub(crate) kind: PendingKind,
+    /// Bytes of its data, which are held until the reply.
+    pub(crate) data_bytes: usize,
+}
+
+/// What its reply depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PendingKind {
+    Read {
+        offset: u64,
+        length: u32,
+        unfragmented: bool,
+    },
+    Status {
+        length: u32,
+        one: bool,
+    },
+    FastZeroes,
+    /// WRITE, FLUSH, TRIM, and WRITE_ZEROES that may be slow.
+    Plain,
+}
+
+/// The table, and the bytes that its requests hold or will have read.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight {
+    slots: Vec<Option<(RequestId, Pending)>>,
+    free: Vec<u16>,
+    taken: usize,
+    requests: u64,
+    data_bytes: usize,
+}
+
+impl InFlight {
+    pub(crate) fn len(&self) -> usize {
+        self.taken
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.taken == 0
+    }
+
+    /// Of requests in the table, and reserved for the one that is to be entered next.
+    pub(crate) fn data_bytes(&self) -> usize {
+        self.data_bytes
+    }
+
+    /// Counts data of a request before it is entered.
+    pub(crate) fn reserve(&mut self, data_bytes: usize) {
+        self.data_bytes += data_bytes;
+    }
+
+    /// Enters a request whose data has been reserved.
+    pub(crate) fn insert(&mut self, pending: Pending) -> RequestId {
+        let slot = self.free.pop().unwrap_or(self.slots.len() as u16);
+        let id = RequestId(self.requests << SLOT_BITS | u64::from(slot));
+        self.requests += 1;
+        self.taken += 1;
+        let entry = Some((id, pending));
+        match self.slots.get_mut(usize::from(slot)) {
+            Some(place) => *place = entry,
+            None => self.slots.push(entry),
+        }
+        id
+    }
+
+    /// Takes a request out; `None` when there is none with this id.
+    pub(crate) fn remove(&mut self, id: RequestId) -> Option<Pending> {
+        let slot = id.0 as u16;
+        let place = self.slots.get_mut(usize::from(slot))?;
+        let (_, pending) = place.take_if(|(known, _)| *known == id)?;
+        self.free.push(slot);
+        self.taken -= 1;
+        self.data_bytes -= pending.data_bytes;
+        Some(pending)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = InFlight { requests: self.requests, ..InFlight::default() };
+    }
+
+    pub(crate) fn check_invariants(&self, most: usize) {
+        let held: Vec<&Pending> = self.slots.iter().flatten().map(|(_, pending)| pending).collect();
+        assert_eq!(held.len(), self.taken, "requests are counted");
+        assert_eq!(self.slots.len(), self.taken + self.free.len(), "every slot is taken or free");
+        assert!(self.slots.len() <= most, "no more requests than may be");
+        let data: usize = held.iter().map(|pending| pending.data_bytes).sum();
+        assert!(data <= self.data_bytes, "data of requests is counted");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(cookie: u64) -> Pending {
+        Pending { cookie, kind: PendingKind::Plain, data_bytes: 10 }
+    }
+
+    #[test]
+    fn an_id_is_never_used_again_though_its_slot_is() {
+        let mut table = InFlight::default();
+        let enter = |table: &mut InFlight, cookie| {
+            table.reserve(10);
+            table.insert(pending(cookie))
+        };
+        let first = enter(&mut table, 1);
+        let second = enter(&mut table, 2);
+        assert_eq!(table.remove(first).map(|pending| pending.cookie), Some(1));
+        let third = enter(&mut table, 3);
+        assert!(third != first && third != second);
+        assert_eq!((table.remove(first), table.len(), table.data_bytes()), (None, 2, 20));
+        table.check_invariants(2);
+        table.clear();
+        assert_eq!((table.remove(second), table.is_empty(), table.data_bytes()), (None, true, 0));
+        assert!(enter(&mut table, 4) > third);
+    }
+}

@@ -1,0 +1,228 @@
+//! Requests as they come: their headers, what is refused, their data (section "Request types").
+
+use bytes::Bytes;
+use zerocopy::FromBytes;
+
+use super::in_flight::{Pending, PendingKind};
+use super::{Connection, Expect};
+use crate::error::{Fault, NbdError, Refusal};
+use crate::export::{Export, ExportIndex};
+use crate::request::{Effect, Operation, Request};
+use crate::wire::transmission::{REQUEST_MAGIC, RequestHeader, command, command_flags};
+
+/// What the handshake has agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Transmission {
+    pub(super) export: ExportIndex,
+    /// Whether BLOCK_STATUS may be asked.
+    pub(super) has_allocation: bool,
+}
+
+/// A request whose header has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Incoming {
+    flags: u16,
+    command: u16,
+    cookie: u64,
+    offset: u64,
+    length: u32,
+}
+
+/// A request that gets an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    cookie: u64,
+    refusal: Refusal,
+}
+
+impl Incoming {
+    fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Bytes of data that it holds until its reply: those that it brings or asks for.
+    pub(super) fn data_bytes(&self) -> usize {
+        match self.command {
+            command::READ | command::WRITE => self.length as usize,
+            _ => 0,
+        }
+    }
+
+    /// Whether it asks for nothing, which is done at once.
+    fn is_empty(&self) -> bool {
+        self.length == 0 && self.command != command::FLUSH
+    }
+}
+
+impl Connection {
+    pub(super) fn take_request_header(&mut self) -> bool {
+        let Some(bytes) = self.input.take(size_of::<RequestHeader>()) else { return false };
+        let header = RequestHeader::read_from_bytes(&bytes).expect("as many bytes as it has were asked for");
+        if header.magic.get() != REQUEST_MAGIC {
+            self.fail(Fault::RequestMagic { found: header.magic.get() });
+            return false;
+        }
+        let incoming = Incoming {
+            flags: header.flags.get(),
+            command: header.command.get(),
+            cookie: header.cookie.get(),
+            offset: header.offset.get(),
+            length: header.length.get(),
+        };
+        if incoming.command == command::DISC {
+            self.expect = Expect::Nothing;
+            self.input.clear();
+            self.close_when_drained();
+            return false;
+        }
+        self.expect = Expect::Room(incoming);
+        true
+    }
+
+    /// Goes on with a request: refuses it, or finds room for it.
+    pub(super) fn take_room(&mut self, incoming: Incoming) -> bool {
+        if let Err(refusal) = self.check(&incoming) {
+            let refused = Refused { cookie: incoming.cookie, refusal };
+            let left = if incoming.command == command::WRITE { incoming.length } else { 0 };
+            self.expect = Expect::SkipWriteData { left, refused };
+            return true;
+        }
+        if incoming.is_empty() {
+            self.expect = Expect::RequestHeader;
+            self.reply_empty(incoming.command, incoming.cookie);
+            return true;
+        }
+        let limits = &self.server.config().limits;
+        let bytes = self.in_flight.data_bytes() + self.outgoing_bytes() + incoming.data_bytes();
+        if self.in_flight.len() == limits.requests || bytes > limits.data_bytes {
+            return false;
+        }
+        self.in_flight.reserve(incoming.data_bytes());
+        if incoming.command == command::WRITE {
+            self.expect = Expect::WriteData(incoming);
+        } else {
+            self.expect = Expect::RequestHeader;
+            self.hand_over(&incoming, Bytes::new());
+        }
+        true
+    }
+
+    pub(super) fn take_write_data(&mut self, incoming: Incoming) -> bool {
+        let Some(data) = self.input.take(incoming.length as usize) else { return false };
+        self.expect = Expect::RequestHeader;
+        self.hand_over(&incoming, data);
+        true
+    }
+
+    pub(super) fn skip_write_data(&mut self, left: u32, refused: Refused) -> bool {
+        let left = left - self.input.skip(left);
+        if left > 0 {
+            self.expect = Expect::SkipWriteData { left, refused };
+            return false;
+        }
+        self.expect = Expect::RequestHeader;
+        self.reply_error(refused.cookie, refused.refusal);
+        true
+    }
+
+    pub(super) fn minimum_block_bytes(&self) -> u32 {
+        let transmission = self.transmission.as_ref().expect("requests come after the handshake");
+        self.server.export(transmission.export).minimum_block_bytes
+    }
+
+    /// Gives the caller a request that is in order.
+    fn hand_over(&mut self, incoming: &Incoming, data: Bytes) {
+        let &Incoming { offset, length, .. } = incoming;
+        let fua = incoming.has(command_flags::FUA);
+        let mut kind = PendingKind::Plain;
+        let operation = match incoming.command {
+            command::READ => {
+                kind = PendingKind::Read { offset, length, unfragmented: incoming.has(command_flags::DF) };
+                Operation::Read { offset, length }
+            }
+            command::WRITE => Operation::Write { offset, data, fua },
+            command::FLUSH => Operation::Flush,
+            command::TRIM => Operation::Trim { offset, length, fua },
+            command::WRITE_ZEROES => {
+                let (may_trim, fast) = (!incoming.has(command_flags::NO_HOLE), incoming.has(command_flags::FAST_ZERO));
+                kind = if fast { PendingKind::FastZeroes } else { kind };
+                Operation::WriteZeroes { offset, length, fua, may_trim, fast }
+            }
+            command::BLOCK_STATUS => {
+                let one = incoming.has(command_flags::REQ_ONE);
+                kind = PendingKind::Status { length, one };
+                Operation::BlockStatus { offset, length, one }
+            }
+            _ => unreachable!("other commands are refused"),
+        };
+        let pending = Pending { cookie: incoming.cookie, kind, data_bytes: incoming.data_bytes() };
+        let id = self.in_flight.insert(pending);
+        self.effects.push_back(Effect::Request(Request { id, operation }));
+    }
+
+    /// Whether a request is in order.
+    fn check(&self, incoming: &Incoming) -> Result<(), Refusal> {
+        let transmission = self.transmission.as_ref().expect("requests come after the handshake");
+        let export = self.server.export(transmission.export);
+        if self.is_shutting_down {
+            return Err(NbdError::Shutdown.into());
+        }
+        check_flags(incoming, export, self.structured_replies)?;
+        match incoming.command {
+            command::FLUSH if incoming.offset != 0 || incoming.length != 0 => {
+                return invalid("FLUSH has neither offset nor length");
+            }
+            command::FLUSH => return Ok(()),
+            command::WRITE | command::TRIM | command::WRITE_ZEROES if export.read_only => {
+                return Err(Refusal { error: NbdError::NotPermitted, message: "the export is read-only" });
+            }
+            command::BLOCK_STATUS if !transmission.has_allocation => {
+                return invalid("no metadata context was selected for this export");
+            }
+            command::BLOCK_STATUS if incoming.length == 0 => return invalid("BLOCK_STATUS of no bytes"),
+            _ => {}
+        }
+        check_range(incoming, export)
+    }
+}
+
+/// Whether a command is known, and has no flag but its own.
+fn check_flags(incoming: &Incoming, export: &Export, structured_replies: bool) -> Result<(), Refusal> {
+    let own = match incoming.command {
+        command::READ if structured_replies => command_flags::DF,
+        command::READ | command::WRITE | command::FLUSH | command::TRIM => 0,
+        command::WRITE_ZEROES if export.fast_zero => command_flags::NO_HOLE | command_flags::FAST_ZERO,
+        command::WRITE_ZEROES => command_flags::NO_HOLE,
+        command::BLOCK_STATUS => command_flags::REQ_ONE,
+        command::CACHE => return invalid("CACHE was not offered"),
+        _ => return invalid("this server does not know the command"),
+    };
+    // FUA may go with any command; where nothing is written it means nothing.
+    if incoming.flags & !(own | command_flags::FUA) != 0 {
+        return invalid("a flag that the command does not have, or that was not offered");
+    }
+    Ok(())
+}
+
+/// Whether a request keeps to the export and to its sizes of blocks.
+fn check_range(incoming: &Incoming, export: &Export) -> Result<(), Refusal> {
+    let &Incoming { offset, length, .. } = incoming;
+    if incoming.data_bytes() > export.maximum_block_bytes as usize {
+        return invalid("longer than the maximum block size");
+    }
+    if offset.checked_add(u64::from(length)).is_none_or(|end| end > export.size_bytes) {
+        let error = match incoming.command {
+            command::WRITE | command::WRITE_ZEROES => NbdError::NoSpace,
+            _ => NbdError::Invalid,
+        };
+        return Err(Refusal { error, message: "the range ends behind the export" });
+    }
+    if !(offset | u64::from(length)).is_multiple_of(u64::from(export.minimum_block_bytes)) {
+        return invalid("offset or length is no multiple of the minimum block size");
+    }
+    Ok(())
+}
+
+fn invalid(message: &'static str) -> Result<(), Refusal> {
+    Err(Refusal { error: NbdError::Invalid, message })
+}

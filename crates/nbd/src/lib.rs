@@ -1,0 +1,60 @@
+//! The NBD server as a machine: bytes in, bytes and block requests out.
+//!
+//! A [`Server`] has [`Export`]s. Each [`Connection`] to it is told what its client sends ([`Connection::received`]), what
+//! has left for the client ([`Connection::sent`]) and how its requests ended ([`Connection::reply`], in any order), and
+//! answers with [`Effect`]s. It stops wanting bytes ([`Connection::wants_bytes`]) while as much is under way as may be.
+//!
+//! It speaks the fixed newstyle handshake, structured replies and `base:allocation`, as in `doc/proto.md` of the project
+//! NetworkBlockDevice/nbd. `docs/internals/nbd.md` has its messages, and what is refused.
+//!
+//! What is absent: sockets, clocks (deadlines of a handshake are the caller's), TLS itself, the exports' devices; oldstyle
+//! handshakes, extended headers, CACHE, RESIZE.
+//!
+//! ```
+//! use bytes::Bytes;
+//! use zonda_nbd::testing::{Answer, Client};
+//! use zonda_nbd::{Effect, Export, Operation, Reply, Server, ServerConfig};
+//!
+//! let server = Server::new(ServerConfig::new(vec![Export::new("disk", 1 << 20)]))?;
+//! let mut connection = server.connect();
+//! let mut client = Client::new();
+//! connection.received(client.hello("disk"));
+//! connection.received(client.read(7, 4096, 4));
+//! while let Some(effect) = connection.poll_effect() {
+//!     match effect {
+//!         Effect::Send(pieces) => {
+//!             client.received(&pieces.concat());
+//!             connection.sent(pieces.iter().map(Bytes::len).sum());
+//!         }
+//!         Effect::Open(index) => assert_eq!(server.export(index).name, "disk"),
+//!         Effect::Request(request) => {
+//!             assert_eq!(request.operation, Operation::Read { offset: 4096, length: 4 });
+//!             connection.reply(request.id, Ok(Reply::data(Bytes::from_static(b"zone"))));
+//!         }
+//!         Effect::StartTls | Effect::Close(_) => unreachable!("nobody asked for it"),
+//!     }
+//! }
+//! assert_eq!(client.finished(), Some((7, Ok(Answer::Data(b"zone".to_vec())))));
+//! # Ok::<(), zonda_nbd::ServerConfigError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod connection;
+mod error;
+mod export;
+mod input;
+pub mod limits;
+mod output;
+mod request;
+mod server;
+pub mod testing;
+#[cfg(test)]
+mod tests;
+pub mod wire;
+
+pub use connection::{Connection, Stage};
+pub use error::{CloseReason, Fault, NbdError};
+pub use export::{Export, ExportIndex};
+pub use limits::Limits;
+pub use request::{Effect, Extent, Operation, ReadPiece, Reply, Request, RequestId};
+pub use server::{Server, ServerConfig, ServerConfigError, TlsPolicy};

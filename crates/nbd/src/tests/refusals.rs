@@ -1,0 +1,158 @@
+//! Requests that the server refuses by itself.
+
+use super::world::{SIZE, World, ask, config};
+use crate::limits::REQUEST_BYTES_MAX;
+use crate::testing::{Ask, info_data, meta_context_data};
+use crate::wire::handshake::{option, reply};
+use crate::wire::transmission::{command, command_flags as flag};
+use crate::{NbdError, Operation};
+
+const RANGED: [u16; 5] = [command::READ, command::WRITE, command::TRIM, command::WRITE_ZEROES, command::BLOCK_STATUS];
+
+/// Refuses a request, with data where it is a WRITE; what comes next is understood.
+fn refusal(world: &mut World, ask: Ask) -> NbdError {
+    let data = vec![1; if ask.command == command::WRITE { ask.length as usize } else { 0 }];
+    let error = world.refusal(ask, &data);
+    assert_eq!((&world.closed, world.connection.requests_in_flight()), (&None, 0));
+    error
+}
+
+#[test]
+fn a_range_that_ends_behind_the_export_is_refused() {
+    for mut world in [World::simple("disk"), World::structured("disk")] {
+        for command in RANGED {
+            let error = match command {
+                command::WRITE | command::WRITE_ZEROES => NbdError::NoSpace,
+                _ => NbdError::Invalid,
+            };
+            for (offset, length) in [(SIZE, 1), (SIZE - 512, 513), (u64::MAX, 2), (u64::MAX - 1, 1), (1 << 63, 512)] {
+                assert_eq!(refusal(&mut world, ask(command, 1, offset, length)), error, "{command} {offset} {length}");
+            }
+        }
+        assert_eq!(world.ask(ask(command::READ, 1, SIZE - 1, 1), &[]), Operation::Read { offset: SIZE - 1, length: 1 });
+    }
+}
+
+#[test]
+fn a_read_or_write_longer_than_the_maximum_is_refused_and_other_commands_are_not() {
+    let mut large = config();
+    large.exports[0].size_bytes = 1 << 40;
+    for maximum in [1 << 20, REQUEST_BYTES_MAX] {
+        large.exports[0].maximum_block_bytes = maximum;
+        let mut world = World::structured_with(large.clone(), "disk");
+        for command in [command::READ, command::WRITE] {
+            assert_eq!(refusal(&mut world, ask(command, 1, 0, maximum + 1)), NbdError::Invalid);
+        }
+        for (cookie, command) in [command::TRIM, command::WRITE_ZEROES, command::BLOCK_STATUS].into_iter().enumerate() {
+            world.ask(ask(command, cookie as u64, 0, u32::MAX), &[]);
+        }
+        assert_eq!(world.connection.requests_in_flight(), 3);
+    }
+}
+
+#[test]
+fn what_is_not_aligned_to_the_minimum_block_size_is_refused() {
+    let mut blocks = config();
+    blocks.exports[0].minimum_block_bytes = 4096;
+    let mut world = World::structured_with(blocks, "disk");
+    for command in RANGED {
+        for (offset, length) in [(512, 4096), (4096, 512), (4097, 4095), (1, 1)] {
+            assert_eq!(refusal(&mut world, ask(command, 1, offset, length)), NbdError::Invalid);
+        }
+    }
+    world.ask(ask(command::READ, 1, 4096, 8192), &[]);
+}
+
+#[test]
+fn a_read_only_export_is_not_written() {
+    for mut world in [World::simple("relic"), World::structured("relic")] {
+        for command in [command::WRITE, command::TRIM, command::WRITE_ZEROES] {
+            assert_eq!(refusal(&mut world, ask(command, 1, 0, 512)), NbdError::NotPermitted);
+            assert_eq!(refusal(&mut world, ask(command, 1, 0, 0)), NbdError::NotPermitted);
+        }
+        assert_eq!(world.ask(ask(command::FLUSH, 1, 0, 0), &[]), Operation::Flush);
+        world.ask(ask(command::READ, 2, 0, 512), &[]);
+    }
+}
+
+#[test]
+fn a_flag_that_is_not_the_commands_or_was_not_offered_is_refused() {
+    let every = [flag::NO_HOLE, flag::DF, flag::REQ_ONE, flag::FAST_ZERO, 1 << 5, 1 << 15];
+    let own = |command| match command {
+        command::READ => flag::DF,
+        command::WRITE_ZEROES => flag::NO_HOLE,
+        command::BLOCK_STATUS => flag::REQ_ONE,
+        _ => 0,
+    };
+    let mut world = World::structured("disk");
+    for command in RANGED.into_iter().chain([command::FLUSH]) {
+        for flags in every.into_iter().filter(|flags| flags & own(command) == 0) {
+            let ask = Ask { flags, ..ask(command, 1, 0, 0) };
+            assert_eq!(refusal(&mut world, ask), NbdError::Invalid, "{command} {flags:#x}");
+        }
+    }
+    let mut world = World::simple("disk");
+    assert_eq!(refusal(&mut world, Ask { flags: flag::DF, ..ask(command::READ, 1, 0, 512) }), NbdError::Invalid);
+}
+
+#[test]
+fn a_command_that_is_not_known_is_refused() {
+    for mut world in [World::simple("disk"), World::structured("disk")] {
+        for command in [command::CACHE, 8, 77, u16::MAX] {
+            assert_eq!(refusal(&mut world, ask(command, 1, 0, 512)), NbdError::Invalid);
+        }
+    }
+}
+
+#[test]
+fn a_flush_of_a_range_and_a_status_of_nothing_are_refused() {
+    let mut world = World::structured("disk");
+    assert_eq!(refusal(&mut world, ask(command::FLUSH, 1, 512, 0)), NbdError::Invalid);
+    assert_eq!(refusal(&mut world, ask(command::FLUSH, 1, 0, 512)), NbdError::Invalid);
+    assert_eq!(refusal(&mut world, ask(command::BLOCK_STATUS, 1, 0, 0)), NbdError::Invalid);
+}
+
+#[test]
+fn a_status_is_refused_unless_the_last_selection_was_for_this_export() {
+    let status = ask(command::BLOCK_STATUS, 1, 0, 512);
+    assert_eq!(refusal(&mut World::simple("disk"), status), NbdError::Invalid);
+    let allocation: [&[u8]; 1] = [b"base:allocation"];
+    let select = |world: &mut World, name: &[u8]| {
+        let data = meta_context_data(name, &allocation);
+        world.option(option::SET_META_CONTEXT, &data).last().unwrap().kind
+    };
+    let refused_after = |selections: &[&[u8]], spoil: &[u8]| {
+        let mut world = World::greeted(config());
+        world.option(option::STRUCTURED_REPLY, &[]);
+        selections.iter().for_each(|name| assert_eq!(select(&mut world, name), reply::ACK));
+        if !spoil.is_empty() {
+            assert_ne!(world.option_reply(option::SET_META_CONTEXT, spoil), reply::META_CONTEXT);
+        }
+        world.option(option::GO, &info_data(b"disk", &[]));
+        let bytes = world.client.ask(status, &[]);
+        world.feed(&bytes);
+        world.requests.is_empty()
+    };
+    assert!(!refused_after(&[b"disk"], b""));
+    assert!(!refused_after(&[b"relic", b"disk"], b""));
+    assert!(!refused_after(&[b""], b""), "the default export is the same by its name");
+    assert!(refused_after(&[], b""));
+    assert!(refused_after(&[b"disk", b"relic"], b""));
+    assert!(refused_after(&[b"disk"], &meta_context_data(b"disk", &[])), "a selection of nothing");
+    assert!(refused_after(&[b"disk"], b"malformed"), "a selection that failed");
+    assert!(refused_after(&[b"disk"], &[0; 70_000]), "a selection that was too big");
+}
+
+#[test]
+fn data_of_a_write_that_is_refused_is_skipped_as_it_comes() {
+    let mut world = World::simple("disk");
+    let bytes = world.client.write(1, SIZE, &[0x25; 100_000]);
+    for chunk in bytes.chunks(777) {
+        assert!(world.connection.wants_bytes());
+        assert_eq!(world.client.finished(), None);
+        world.feed(chunk);
+        assert!(world.connection.buffered_bytes() < 28, "nothing of it is kept");
+    }
+    assert_eq!(world.finished(1).unwrap_err().error, NbdError::NoSpace);
+    world.ask(ask(command::READ, 2, 0, 1), &[]);
+}
