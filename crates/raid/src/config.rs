@@ -1,0 +1,241 @@
+//! What a volume is to be.
+
+use zonda_zoned::Duration;
+
+use crate::VolumeError;
+use crate::limits::{GROUP_STRIPES_MAX, MEMBERS_MAX, OPEN_SEGMENTS_MAX, UNIT_BLOCKS_MAX};
+
+/// How blocks are made redundant. `k` members' worth of data, `m` of parity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// No redundancy: `k` members.
+    Raid0,
+    /// `m` copies beside the block itself: 1 + m members.
+    Raid1,
+    /// A mirror of a stripe: `k` members and their `k` copies.
+    Raid01,
+    /// One parity member, always the last.
+    Raid4,
+    /// One parity, rotated.
+    Raid5,
+    /// Two parities, rotated.
+    Raid6,
+    /// `k` + `m` Reed-Solomon, rotated.
+    ReedSolomon,
+}
+
+/// How many members hold what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheme {
+    /// How redundancy is made.
+    pub level: Level,
+    /// Data chunks of a stripe, k.
+    pub data: u8,
+    /// Parity chunks or copies of a stripe, m.
+    pub parity: u8,
+}
+
+/// How segments of one stream are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamShape {
+    /// Blocks of a chunk, the part of a stripe on one member (with its metadata block on members without metadata).
+    pub unit_blocks: u32,
+    /// Stripes of a group, G: inside a group chunks are appended in any order; 1 is Zone Write only.
+    pub group_stripes: u32,
+}
+
+/// Which sealed segment is emptied next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Victim {
+    /// The one with the fewest live blocks.
+    #[default]
+    Greedy,
+    /// The one with the best (1 - u) x age / (1 + u), where u is the live share (Rosenblum and Ousterhout, "The Design
+    /// and Implementation of a Log-Structured File System", ACM TOCS 10 (1), 1992, section 3.5).
+    CostBenefit,
+}
+
+/// What a volume is to be. What concerns the layout is kept on the members; the rest can differ from mount to mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeConfig {
+    /// A name for people, at most 64 bytes.
+    pub name: String,
+    /// How blocks are made redundant.
+    pub scheme: Scheme,
+    /// Blocks that hosts see; `None` is as many as the members allow with [`reserve_percent`](VolumeConfig::reserve_percent).
+    pub volume_blocks: Option<u64>,
+    /// Segments for small requests.
+    pub small: StreamShape,
+    /// Segments for large requests.
+    pub large: StreamShape,
+    /// Tuning, which can be changed with every mount.
+    pub tuning: Tuning,
+}
+
+/// What can be changed with every mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Space that hosts do not see and garbage collection lives on, in percent of all.
+    pub reserve_percent: u8,
+    /// Segments open for small requests.
+    pub small_segments: u8,
+    /// Segments open for large requests; 0 sends all to the small ones.
+    pub large_segments: u8,
+    /// Blocks from which a request is large.
+    pub large_from_blocks: u32,
+    /// A stripe that waits longer for more blocks is padded.
+    pub flush_interval: Duration,
+    /// Which segment is emptied next.
+    pub victim: Victim,
+    /// A member that leaves a command without an answer for so long is lost.
+    pub member_timeout: Duration,
+    /// Blocks that a rebuild writes in a second, at most; `None` is as fast as members are.
+    pub rebuild_blocks_per_second: Option<u64>,
+    /// Blocks that a scrub reads in a second, at most; `None` is as fast as members are.
+    pub scrub_blocks_per_second: Option<u64>,
+    /// Whether members may lose what they have acknowledged until they are flushed.
+    pub is_cache_volatile: bool,
+    /// Whether contents matter. Without them nothing can be verified, mounted or repaired; for studies of time.
+    pub has_contents: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Tuning {
+        Tuning {
+            reserve_percent: 12,
+            small_segments: 1,
+            large_segments: 1,
+            large_from_blocks: 16,
+            flush_interval: Duration::from_micros(100),
+            victim: Victim::Greedy,
+            member_timeout: Duration::from_secs(30),
+            rebuild_blocks_per_second: None,
+            // 64 MiB/s of blocks of 4 KiB.
+            scrub_blocks_per_second: Some(16_384),
+            is_cache_volatile: false,
+            has_contents: true,
+        }
+    }
+}
+
+impl VolumeConfig {
+    /// A volume with the defaults: groups of 256 stripes of one block for small requests, stripes of 64 KiB chunks for
+    /// large ones, as large as its members allow.
+    #[must_use]
+    pub fn new(name: &str, scheme: Scheme) -> VolumeConfig {
+        VolumeConfig {
+            name: name.to_owned(),
+            scheme,
+            volume_blocks: None,
+            small: StreamShape { unit_blocks: 1, group_stripes: 256 },
+            large: StreamShape { unit_blocks: 16, group_stripes: 1 },
+            tuning: Tuning::default(),
+        }
+    }
+}
+
+impl Scheme {
+    /// RAID 5 over `data` + 1 members.
+    #[must_use]
+    pub fn raid5(data: u8) -> Scheme {
+        Scheme { level: Level::Raid5, data, parity: 1 }
+    }
+
+    /// How many members there are.
+    #[must_use]
+    pub fn members(self) -> usize {
+        usize::from(self.data) + usize::from(self.parity)
+    }
+
+    /// Says whether there is such a scheme.
+    ///
+    /// # Errors
+    /// What must be changed.
+    pub fn validate(self) -> Result<(), VolumeError> {
+        let Scheme { level, data, parity } = self;
+        let fits = match level {
+            Level::Raid0 => data >= 1 && parity == 0,
+            Level::Raid1 => data == 1 && parity >= 1,
+            Level::Raid01 => data >= 1 && parity == data,
+            Level::Raid4 | Level::Raid5 => data >= 2 && parity == 1,
+            Level::Raid6 => data >= 2 && parity == 2,
+            Level::ReedSolomon => data >= 1 && parity >= 1,
+        };
+        if !fits {
+            return Err(VolumeError::Config(format!(
+                "{level:?} has no form of {data} data and {parity} parity members: RAID 0 has no parity, RAID 1 one data member, \
+                 RAID 01 as many copies as data members, RAID 4 and 5 one parity, RAID 6 two"
+            )));
+        }
+        if self.members() > MEMBERS_MAX {
+            return Err(VolumeError::Config(format!("a volume has at most {MEMBERS_MAX} members")));
+        }
+        Ok(())
+    }
+
+    /// Whether parity moves from member to member, stripe by stripe.
+    #[must_use]
+    pub fn is_rotated(self) -> bool {
+        matches!(self.level, Level::Raid5 | Level::Raid6 | Level::ReedSolomon)
+    }
+}
+
+impl Level {
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Level::Raid0 => 0,
+            Level::Raid1 => 1,
+            Level::Raid01 => 2,
+            Level::Raid4 => 4,
+            Level::Raid5 => 5,
+            Level::Raid6 => 6,
+            Level::ReedSolomon => 7,
+        }
+    }
+
+    pub(crate) fn of_code(code: u8) -> Option<Level> {
+        [Level::Raid0, Level::Raid1, Level::Raid01, Level::Raid4, Level::Raid5, Level::Raid6, Level::ReedSolomon]
+            .into_iter()
+            .find(|level| level.code() == code)
+    }
+}
+
+impl StreamShape {
+    /// A group as large as its segment: Zone Append only.
+    pub const WHOLE_SEGMENT: u32 = GROUP_STRIPES_MAX;
+
+    pub(crate) fn validate(self) -> Result<(), VolumeError> {
+        let StreamShape { unit_blocks, group_stripes } = self;
+        if !(1..=UNIT_BLOCKS_MAX).contains(&unit_blocks) {
+            return Err(VolumeError::Config(format!(
+                "a stripe unit has 1 to {UNIT_BLOCKS_MAX} blocks, not {unit_blocks}"
+            )));
+        }
+        if !(1..=GROUP_STRIPES_MAX).contains(&group_stripes) {
+            return Err(VolumeError::Config(format!(
+                "a group has 1 to {GROUP_STRIPES_MAX} stripes, not {group_stripes}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Tuning {
+    pub(crate) fn validate(&self) -> Result<(), VolumeError> {
+        let open = [self.small_segments, self.large_segments].map(usize::from);
+        if open[0] == 0 || open.iter().any(|&count| count > OPEN_SEGMENTS_MAX) {
+            return Err(VolumeError::Config(format!(
+                "1 to {OPEN_SEGMENTS_MAX} segments are open for small requests, and at most as many for large ones"
+            )));
+        }
+        if !(1..=90).contains(&self.reserve_percent) {
+            return Err(VolumeError::Config("the reserve is 1 to 90 percent".to_owned()));
+        }
+        if [self.rebuild_blocks_per_second, self.scrub_blocks_per_second].contains(&Some(0)) {
+            return Err(VolumeError::Config(
+                "a rebuild or a scrub of no blocks a second never ends: leave the rate out".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! What a volume has to tell beside completions.
+
+use crate::{MemberIndex, VolumeError};
+
+/// Something happened to the volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It is created or mounted.
+    Ready,
+    /// It could not be created or mounted, or has lost more members than it can do without.
+    Failed(VolumeError),
+    /// A member is given up: by command, because it fails, or because it does not answer.
+    MemberFailed {
+        /// Which one.
+        member: MemberIndex,
+        /// Why.
+        reason: FailReason,
+    },
+    /// A member holds its part again.
+    Rebuilt {
+        /// Which one.
+        member: MemberIndex,
+    },
+    /// All segments have been read and compared.
+    Scrubbed {
+        /// Blocks that were read.
+        blocks: u64,
+        /// Blocks that were wrong and were mended.
+        mended: u64,
+        /// Blocks that cannot be mended.
+        lost: u64,
+    },
+}
+
+/// Why a member is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailReason {
+    /// Somebody said so.
+    Command,
+    /// Its commands fail.
+    Errors,
+    /// It left a command without an answer.
+    Silence,
+    /// It was not there, or out of date, when the volume was mounted.
+    Absent,
+}

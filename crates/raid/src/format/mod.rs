@@ -1,0 +1,45 @@
+//! What the bytes of a volume on its members mean. Byte maps stand above each structure; `docs/internals/volume-format.md` has them
+//! together, and says what each checksum protects. All numbers are little-endian.
+//!
+//! No policy lives here: which block is written where, and which of two copies counts, is for others to say. A reader takes any
+//! bytes and never panics; what it gives back is what a writer of this version wrote, as far as CRC-32C can tell.
+
+mod block;
+mod block_meta;
+mod bytes;
+mod chunk_meta;
+mod footer;
+#[cfg(test)]
+mod noise_tests;
+mod place;
+mod record;
+mod segment_header;
+mod superblock;
+mod tombstone;
+
+pub(crate) use block::HeaderError;
+pub(crate) use block_meta::{BlockMeta, OOB_BYTES};
+pub(crate) use chunk_meta::{chunk_meta_entries_max, read_chunk_meta, write_chunk_meta};
+pub(crate) use footer::{footer_entries_per_block, read_footer_block, write_footer_block};
+pub(crate) use place::{Place, PlaceSeed};
+pub(crate) use record::{PADDING_LBA, RECORD_BYTES, Record, TOMBSTONE_LBA};
+pub(crate) use segment_header::SegmentHeader;
+pub(crate) use superblock::{MemberEntry, MemberState, NAME_BYTES_MAX, StreamShape, Superblock};
+pub(crate) use tombstone::{Tombstone, read_tombstones, tombstones_per_block, write_tombstones};
+
+/// The version of the format on the media, and the only one that this crate reads.
+pub const VERSION: u16 = 1;
+/// Members of an array.
+pub(crate) const MEMBERS_MAX: usize = 16;
+const _: () = assert!(crate::limits::MEMBERS_MAX <= MEMBERS_MAX, "headers and superblocks have room for all members");
+/// The smallest block of a member, which a superblock and a segment header fit.
+pub(crate) const BLOCK_BYTES_MIN: usize = 512;
+
+/// What an array is known by: drawn once, when it is created.
+pub type ArrayId = [u8; 16];
+
+/// CRC-32C (Castagnoli, as in iSCSI, RFC 3720 section 12.1).
+#[inline]
+pub(crate) fn crc(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}

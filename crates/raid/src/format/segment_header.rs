@@ -1,0 +1,223 @@
+//! The first block of each zone of a segment.
+//!
+//! ```text
+//! byte 0..4    magic "ZVSG"                        15      members
+//!      4..8    CRC-32C over byte 8 to the end       16..32  array
+//!      8..10   version, 1                           32..40  segment: its sequence, from 1, never used twice
+//!      10      member: whose zone this is           40..48  epoch
+//!      11      stream                               48..56  timestamp
+//!      12      bit 0: metadata are in band          56..60  blocks of a stripe unit, the one for metadata included
+//!      13      data chunks of a stripe              60..64  stripes of a group
+//!      14      parity chunks of a stripe            64..68  stripes
+//!                                                   68..72  0
+//!      72..136 zone u32 on each member, 2^32 - 1: it took no part, or there is no such member       136.. zeros
+//! ```
+
+use super::block::{self, HeaderError};
+use super::bytes::{array_at, put_u32, put_u64, u32_at, u64_at};
+use super::{ArrayId, BLOCK_BYTES_MIN, MEMBERS_MAX};
+
+const MAGIC: [u8; 4] = *b"ZVSG";
+const MEMBER_AT: usize = block::FIELDS_AT;
+const STREAM_AT: usize = 11;
+const FLAGS_AT: usize = 12;
+const DATA_AT: usize = 13;
+const PARITY_AT: usize = 14;
+const MEMBERS_AT: usize = 15;
+const ARRAY_AT: usize = 16;
+const SEGMENT_AT: usize = 32;
+const EPOCH_AT: usize = 40;
+const TIMESTAMP_AT: usize = 48;
+const UNIT_BLOCKS_AT: usize = 56;
+const GROUP_STRIPES_AT: usize = 60;
+const STRIPES_AT: usize = 64;
+const ZONES_AT: usize = 72;
+
+const IN_BAND: u8 = 1;
+const NO_ZONE: u32 = u32::MAX;
+
+const _: () = assert!(ZONES_AT + 4 * MEMBERS_MAX <= BLOCK_BYTES_MIN, "a header fits the smallest block");
+
+/// What a segment is, and which zones it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) array: ArrayId,
+    /// Its sequence: from 1, never used twice.
+    pub(crate) segment: u64,
+    /// The epoch of the array in which it was opened.
+    pub(crate) epoch: u64,
+    /// The first timestamp that had not been given out when it was opened.
+    pub(crate) timestamp: u64,
+    /// Whose zone begins with this copy.
+    pub(crate) member: u8,
+    pub(crate) stream: u8,
+    /// Whether the first block of each chunk describes the others.
+    pub(crate) is_in_band: bool,
+    pub(crate) unit_blocks: u32,
+    pub(crate) group_stripes: u32,
+    pub(crate) stripes: u32,
+    /// Data chunks of a stripe.
+    pub(crate) data: u8,
+    /// Parity chunks of a stripe.
+    pub(crate) parity: u8,
+    /// The zone on each member; `None`: the member took no part.
+    pub(crate) zones: Vec<Option<u32>>,
+}
+
+impl SegmentHeader {
+    /// Writes the header into a block.
+    pub(crate) fn write(&self, out: &mut [u8]) {
+        assert!(self.zones.len() <= MEMBERS_MAX, "an array has at most {MEMBERS_MAX} members");
+        block::begin(out, MAGIC);
+        out[MEMBER_AT] = self.member;
+        out[STREAM_AT] = self.stream;
+        out[FLAGS_AT] = if self.is_in_band { IN_BAND } else { 0 };
+        out[DATA_AT] = self.data;
+        out[PARITY_AT] = self.parity;
+        out[MEMBERS_AT] = self.zones.len() as u8;
+        out[ARRAY_AT..SEGMENT_AT].copy_from_slice(&self.array);
+        put_u64(out, SEGMENT_AT, self.segment);
+        put_u64(out, EPOCH_AT, self.epoch);
+        put_u64(out, TIMESTAMP_AT, self.timestamp);
+        put_u32(out, UNIT_BLOCKS_AT, self.unit_blocks);
+        put_u32(out, GROUP_STRIPES_AT, self.group_stripes);
+        put_u32(out, STRIPES_AT, self.stripes);
+        for member in 0..MEMBERS_MAX {
+            let zone = self.zones.get(member).copied().flatten();
+            assert!(zone != Some(NO_ZONE), "a namespace has fewer zones than {NO_ZONE}");
+            put_u32(out, ZONES_AT + 4 * member, zone.unwrap_or(NO_ZONE));
+        }
+        block::seal(out);
+    }
+
+    /// The header in a zone's first block. That it speaks of the array, member and zone it was found in is for the caller to check.
+    ///
+    /// # Errors
+    /// Why it is none. [`HeaderError::Damaged`] also where the header is whole and contradicts itself: no chunk of data, more chunks
+    /// or members than [`MEMBERS_MAX`], the zone of a member that is not there or took no part.
+    pub(crate) fn read(block: &[u8]) -> Result<SegmentHeader, HeaderError> {
+        block::check(block, MAGIC)?;
+        let zone = |member: usize| Some(u32_at(block, ZONES_AT + 4 * member)).filter(|zone| *zone != NO_ZONE);
+        let members = usize::from(block[MEMBERS_AT]);
+        if members > MEMBERS_MAX || (members..MEMBERS_MAX).any(|member| zone(member).is_some()) {
+            return Err(HeaderError::Damaged);
+        }
+        let header = SegmentHeader {
+            array: array_at(block, ARRAY_AT),
+            segment: u64_at(block, SEGMENT_AT),
+            epoch: u64_at(block, EPOCH_AT),
+            timestamp: u64_at(block, TIMESTAMP_AT),
+            member: block[MEMBER_AT],
+            stream: block[STREAM_AT],
+            is_in_band: block[FLAGS_AT] & IN_BAND != 0,
+            unit_blocks: u32_at(block, UNIT_BLOCKS_AT),
+            group_stripes: u32_at(block, GROUP_STRIPES_AT),
+            stripes: u32_at(block, STRIPES_AT),
+            data: block[DATA_AT],
+            parity: block[PARITY_AT],
+            zones: (0..members).map(zone).collect(),
+        };
+        if header.is_possible() { Ok(header) } else { Err(HeaderError::Damaged) }
+    }
+
+    fn is_possible(&self) -> bool {
+        let chunks = usize::from(self.data) + usize::from(self.parity);
+        let has_zone = self.zones.get(usize::from(self.member)).is_some_and(Option::is_some);
+        self.data > 0
+            && chunks <= MEMBERS_MAX
+            && has_zone
+            && self.segment > 0
+            && [self.unit_blocks, self.group_stripes, self.stripes].iter().all(|&count| count > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::block::tests::{every_flipped_bit_is_noticed, hex};
+
+    fn header() -> SegmentHeader {
+        SegmentHeader {
+            array: *b"0123456789abcdef",
+            segment: 0x0102_0304_0506_0708,
+            epoch: 0x1112_1314_1516_1718,
+            timestamp: 0x2122_2324_2526_2728,
+            member: 2,
+            stream: 1,
+            is_in_band: true,
+            unit_blocks: 0x3132_3334,
+            group_stripes: 0x4142_4344,
+            stripes: 0x5152_5354,
+            data: 3,
+            parity: 1,
+            zones: vec![Some(0x6162_6364), None, Some(0), Some(u32::MAX - 1)],
+        }
+    }
+
+    #[test]
+    fn a_header_reads_back_with_any_number_of_members() {
+        for members in [3, 4, MEMBERS_MAX] {
+            for (is_in_band, block_bytes) in [(false, 512), (true, 4096)] {
+                let mut header = SegmentHeader { is_in_band, ..header() };
+                header.zones.resize(members, Some(9));
+                let mut block = vec![0xFF; block_bytes];
+                header.write(&mut block);
+                assert_eq!(SegmentHeader::read(&block), Ok(header));
+            }
+        }
+        assert_eq!(SegmentHeader::read(&[0; 4096]), Err(HeaderError::Blank));
+        assert_eq!(SegmentHeader::read(&[1; 4096]), Err(HeaderError::NotOurs));
+    }
+
+    #[test]
+    fn a_header_with_a_flipped_bit_is_refused() {
+        let mut block = [0; 512];
+        header().write(&mut block);
+        every_flipped_bit_is_noticed(&block, |block| SegmentHeader::read(block).is_err());
+    }
+
+    #[test]
+    fn a_header_that_contradicts_itself_is_damaged() {
+        let refused: [fn(&mut SegmentHeader); 7] = [
+            |header| header.data = 0,
+            |header| header.parity = 14,
+            |header| header.member = 1,
+            |header| header.member = 4,
+            |header| header.segment = 0,
+            |header| header.unit_blocks = 0,
+            |header| header.zones.clear(),
+        ];
+        for (number, change) in refused.iter().enumerate() {
+            let mut header = header();
+            change(&mut header);
+            let mut block = [0; 512];
+            header.write(&mut block);
+            assert_eq!(SegmentHeader::read(&block), Err(HeaderError::Damaged), "change {number}");
+        }
+        let mut block = [0; 512];
+        header().write(&mut block);
+        block[MEMBERS_AT] = 17;
+        block::seal(&mut block);
+        assert_eq!(SegmentHeader::read(&block), Err(HeaderError::Damaged));
+    }
+
+    #[test]
+    fn the_bytes_of_a_header_are_golden() {
+        let mut block = [0; 512];
+        header().write(&mut block);
+        assert_eq!(
+            hex(&block),
+            concat!(
+                "5a5653475d7974ff0100020101030104\n",
+                "30313233343536373839616263646566\n",
+                "08070605040302011817161514131211\n",
+                "28272625242322213433323144434241\n",
+                "545352510000000064636261ffffffff\n",
+                "00000000feffffffffffffffffffffff\n",
+                "ffffffffffffffffffffffffffffffff\n",
+                "ffffffffffffffffffffffffffffffff\n",
+                "ffffffffffffffff",
+            )
+        );
+    }
+}

@@ -1,0 +1,45 @@
+//! Redundant volumes over zoned members.
+//!
+//! Several zoned namespaces become one device of conventional zones with random reads and writes. Blocks are written to a log of
+//! stripes, `k` data chunks and `m` of parity, each on a member of its own; inside a group of stripes the members choose the order
+//! (Zone Append), groups stay in order, so that a stripe's number takes log2 of the group's size in memory (Wang and Lee, "ZapRAID:
+//! Toward High-Performance RAID for ZNS SSDs via Zone Append", APSys 2023). Every block carries a checksum, and is read out
+//! of the rest of its stripe where it is lost or wrong.
+//!
+//! [`Volume`] is the machine: commands and completions in, commands and completions out. [`VolumeOn`] puts it on devices.
+//! What is on the members is in `docs/internals/volume-format.md`; why nothing acknowledged is lost in `docs/internals/volumes.md`.
+//!
+//! What is absent: clocks, threads, randomness, caching of reads, and any opinion on what a member is: it is told their geometries.
+#![forbid(unsafe_code)]
+
+mod config;
+mod error;
+mod event;
+mod format;
+pub mod limits;
+mod machine;
+mod on;
+mod shape;
+mod tables;
+pub mod testing;
+#[cfg(test)]
+mod tests;
+mod trial;
+
+pub use config::{Level, Scheme, StreamShape, Tuning, Victim, VolumeConfig};
+pub use error::VolumeError;
+pub use event::{Event, FailReason};
+pub use format::{ArrayId, VERSION};
+pub use machine::{Counters, MemberReport, MemberState, Volume, VolumeStatus};
+pub use on::VolumeOn;
+pub use trial::StripeTrial;
+
+/// A member, by its place in the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberIndex(pub u8);
+
+impl MemberIndex {
+    pub(crate) fn as_usize(self) -> usize {
+        usize::from(self.0)
+    }
+}

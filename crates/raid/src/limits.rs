@@ -1,0 +1,50 @@
+//! Named bounds of volumes, and how they relate.
+
+/// Members of a volume: data, parity and mirrors.
+pub const MEMBERS_MAX: usize = 16;
+/// Zones at the start of each member that hold the log of superblocks.
+pub const METADATA_ZONES: u32 = 2;
+/// Stripes of a group: more than any segment has.
+pub const GROUP_STRIPES_MAX: u32 = 1 << 24;
+/// Blocks of a chunk, the part of a stripe on one member.
+pub const UNIT_BLOCKS_MAX: u32 = 256;
+/// Segments that take writes of one kind at a time.
+pub const OPEN_SEGMENTS_MAX: usize = 8;
+/// Segments in the table: 24 bits of an address.
+pub const SEGMENTS_MAX: usize = 1 << 24;
+/// Blocks that one request of a host may name.
+pub const REQUEST_BLOCKS_MAX: u64 = 256;
+/// Requests of the host under way at once.
+pub const REQUESTS_MAX: usize = 4096;
+/// Blocks that wait in memory for their stripes, relocated ones not counted.
+pub const BUFFERED_BLOCKS_MAX: usize = 16_384;
+/// Blocks that a tombstone block trims at most, so that a long trim lets others in between.
+pub const TOMBSTONE_BLOCKS_MAX: u64 = 65_536;
+/// Commands that a member is given at once; the rest waits in the volume.
+pub const MEMBER_COMMANDS_MAX: usize = 1024;
+/// Times that blocks are written anew, each time to another segment, before their request fails.
+pub const WRITE_ATTEMPTS_MAX: u8 = 8;
+/// Times that a mount is begun anew because the last stripes could not be read.
+pub const MOUNT_ATTEMPTS_MAX: u32 = 8;
+/// Segments in a row in which a member fails until it is given up.
+pub const MEMBER_FAILURES_MAX: u32 = 16;
+/// Stripes of moved blocks that may wait while damaged blocks are written anew one by one.
+pub const MENDED_STRIPES_MAX: usize = 64;
+/// Blocks that garbage collection holds in memory at once.
+pub const RELOCATED_BLOCKS_MAX: usize = 1024;
+/// Blocks of all members that a run of stripes has, which a rebuild or a scrub holds in memory.
+pub const PIECE_BLOCKS_MAX: u32 = 4096;
+/// Runs of stripes that a rebuild holds in memory at once: one is read while the one before it is written.
+pub const REBUILD_PIECES_MAX: usize = 2;
+/// Zones in a row that a rebuild fails to write before their member is given up.
+pub const REBUILD_FAILURES_MAX: u32 = 8;
+/// Zone descriptors that one command of a mount asks for.
+pub const REPORT_ZONES_MAX: u32 = 1024;
+/// Segments that only relocation may take, so that space can always be won back.
+pub const RELOCATION_SEGMENTS: u32 = 2;
+
+const _: () = assert!(BUFFERED_BLOCKS_MAX as u64 >= 4 * REQUEST_BLOCKS_MAX, "a request always fits an empty buffer");
+const _: () = assert!(MEMBERS_MAX <= 16, "a member has 4 bits of an address");
+const _: () = assert!(RELOCATION_SEGMENTS >= 2, "one to write to while another one is being reset");
+const _: () = assert!(GROUP_STRIPES_MAX.is_power_of_two());
+const _: () = assert!(PIECE_BLOCKS_MAX >= UNIT_BLOCKS_MAX * MEMBERS_MAX as u32, "a run has one stripe at least");

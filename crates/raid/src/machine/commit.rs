@@ -1,0 +1,289 @@
+//! A stripe is durable: the map learns of it, and requests end.
+//!
+//! Until then the contents it replaces stay where they are: a crash must find them. A block may be written again while it is
+//! on its way, so each block remembers what it replaces, and whichever version becomes durable first takes over from there.
+
+use zonda_zoned::Status;
+
+use super::Volume;
+use super::write::{Block, Source, Ticket};
+use crate::MemberIndex;
+use crate::format::{BlockMeta, PADDING_LBA, RECORD_BYTES, Record, TOMBSTONE_LBA};
+use crate::shape::Stream;
+use crate::tables::{Address, Location, Physical, SegmentIndex};
+
+impl Volume {
+    pub(super) fn commit(&mut self, index: u32, segment_index: SegmentIndex) {
+        let stripe = &mut self.stripes[index];
+        let number = stripe.number;
+        let segment = &mut self.segments[segment_index];
+        for member in 0..self.members.len() {
+            if stripe.present >> member & 1 == 0 {
+                stripe.slots[member] = segment.slots.set_virtual(MemberIndex(member as u8), number);
+            }
+        }
+        self.note_metadata(index, segment_index);
+        // The stripe stays in its place while its blocks are published: older versions refer to it.
+        let count = self.stripes[index].blocks.len();
+        let mut ended: Vec<(u32, u64)> = Vec::new();
+        for at in 0..count {
+            let place = self.place_of(index, segment_index, at as u32);
+            let block = &mut self.stripes[index].blocks[at];
+            let lba = block.lba;
+            let source = std::mem::replace(&mut block.source, Source::Host { request: u32::MAX });
+            match source {
+                Source::Host { request } => {
+                    self.publish(lba, index, at as u32, Address::media(place), Some(place));
+                    self.buffered_blocks -= 1;
+                    match ended.last_mut() {
+                        Some((last, parts)) if *last == request => *parts += 1,
+                        _ => ended.push((request, 1)),
+                    }
+                }
+                Source::Moved { from, ticket } => self.publish_moved(lba, from, place, ticket),
+                Source::Trim { request, tombstones, olds } => {
+                    self.segments[segment_index].tombstones.push(place);
+                    self.segments[segment_index].tombstone_ranges += tombstones.len() as u32;
+                    let lbas = tombstones.iter().flat_map(|range| range.lba..range.lba + u64::from(range.blocks));
+                    self.stripes[index].blocks[at].source = Source::Trim { request, tombstones: Vec::new(), olds };
+                    for (place_in_olds, lba) in lbas.enumerate() {
+                        self.publish_trimmed(lba, index, at as u32, place_in_olds, segment_index);
+                    }
+                    self.buffered_blocks -= 1;
+                    ended.push((request, 1));
+                }
+                Source::MovedTombstones { from, tombstones, ticket } => {
+                    self.segments[segment_index].tombstones.push(place);
+                    self.segments[segment_index].tombstone_ranges += tombstones.len() as u32;
+                    for range in tombstones {
+                        for lba in range.lba..range.lba + u64::from(range.blocks) {
+                            let entry = &mut self.map[lba as usize];
+                            if entry.location() == (Location::Trimmed { segment: from }) {
+                                *entry = Address::trimmed(segment_index);
+                            }
+                        }
+                    }
+                    self.arrived(ticket);
+                }
+            }
+        }
+        let stripe = self.stripes.remove(index);
+        for request in stripe.flushes {
+            ended.push((request, 1));
+        }
+        self.stripe_left(segment_index, number, true);
+        for (request, parts) in ended {
+            self.end_part(request, parts, Status::Success);
+        }
+    }
+
+    fn place_of(&self, index: u32, segment: SegmentIndex, block: u32) -> Physical {
+        let stripe = &self.stripes[index];
+        let (member, block) = self.holder(stripe, block);
+        let offset = self.segments[segment].layout.offset_of(stripe.slots[member.as_usize()], block);
+        Physical { segment, member, offset }
+    }
+
+    /// A host's block is durable at `place`.
+    fn publish(&mut self, lba: u64, stripe: u32, block: u32, address: Address, place: Option<Physical>) {
+        let me = Address::buffered(stripe, block);
+        let entry = &mut self.stripes[stripe].blocks[block as usize];
+        if entry.is_superseded {
+            return;
+        }
+        let old = std::mem::take(&mut entry.old);
+        self.retire(lba, old);
+        self.take_over(lba, me, address);
+        if let Some(place) = place {
+            self.segments[place.segment].set_live(place.member, place.offset);
+        }
+    }
+
+    /// A block trimmed is durably so.
+    fn publish_trimmed(&mut self, lba: u64, stripe: u32, block: u32, at: usize, segment: SegmentIndex) {
+        let Source::Trim { olds, .. } = &mut self.stripes[stripe].blocks[block as usize].source else {
+            unreachable!("the block holds tombstones")
+        };
+        let old = std::mem::replace(&mut olds[at], SUPERSEDED);
+        if old == SUPERSEDED {
+            return;
+        }
+        self.retire(lba, old);
+        self.take_over(lba, Address::buffered(stripe, block), Address::trimmed(segment));
+    }
+
+    /// What `me` was for the map, or for the next version on its way, `address` is from now on.
+    fn take_over(&mut self, lba: u64, me: Address, address: Address) {
+        assert!(self.replace(lba, me, address), "a version that was not superseded is in the chain of its block");
+    }
+
+    /// Puts `address` in the place of `me` in the chain of a block's versions, if it is there.
+    fn replace(&mut self, lba: u64, me: Address, address: Address) -> bool {
+        let mut entry = self.map[lba as usize];
+        if entry == me {
+            self.map[lba as usize] = address;
+            return true;
+        }
+        while matches!(entry.location(), Location::Buffered { .. }) {
+            let old = self.old_of(lba, entry);
+            if *old == me {
+                *old = address;
+                return true;
+            }
+            entry = *old;
+        }
+        false
+    }
+
+    /// What a version on its way replaces.
+    fn old_of(&mut self, lba: u64, entry: Address) -> &mut Address {
+        let Location::Buffered { stripe, block } = entry.location() else {
+            unreachable!("a version that was not superseded is in the chain of its block")
+        };
+        let block = &mut self.stripes[stripe].blocks[block as usize];
+        match &mut block.source {
+            Source::Trim { tombstones, olds, .. } => {
+                let mut before = 0;
+                for range in tombstones.iter() {
+                    if (range.lba..range.lba + u64::from(range.blocks)).contains(&lba) {
+                        return &mut olds[before + (lba - range.lba) as usize];
+                    }
+                    before += range.blocks as usize;
+                }
+                unreachable!("a trim on its way covers the blocks that refer to it")
+            }
+            _ => &mut block.old,
+        }
+    }
+
+    /// A version is not needed any more: a newer one is durable.
+    fn retire(&mut self, lba: u64, old: Address) {
+        let mut old = old;
+        loop {
+            match old.location() {
+                Location::Nowhere | Location::Trimmed { .. } => return,
+                Location::Media(place) => {
+                    self.segments[place.segment].set_dead(place.member, place.offset);
+                    if self.segments[place.segment].live_blocks == 0 {
+                        self.collector.look_at(place.segment);
+                    }
+                    return;
+                }
+                Location::Buffered { stripe, block } => {
+                    let is_trim = matches!(self.stripes[stripe].blocks[block as usize].source, Source::Trim { .. });
+                    let next = self.old_of(lba, old);
+                    let before = *next;
+                    if is_trim {
+                        *next = SUPERSEDED;
+                    } else {
+                        *next = Address::NOWHERE;
+                        self.stripes[stripe].blocks[block as usize].is_superseded = true;
+                    }
+                    old = before;
+                }
+            }
+        }
+    }
+
+    /// A moved block is durable in its new place. If a newer version is on its way, that one replaces the new place.
+    fn publish_moved(&mut self, lba: u64, from: Address, place: Physical, ticket: Ticket) {
+        if self.replace(lba, from, Address::media(place)) {
+            if let Location::Media(source) = from.location() {
+                self.segments[source.segment].set_dead(source.member, source.offset);
+                self.collector.look_at(source.segment);
+            }
+            self.segments[place.segment].set_live(place.member, place.offset);
+        }
+        if let (Ticket::Mend, Location::Media(source)) = (ticket, from.location()) {
+            self.segments[source.segment].readers -= 1;
+            self.collector.look_at(source.segment);
+        }
+        self.arrived(ticket);
+    }
+
+    fn arrived(&mut self, ticket: Ticket) {
+        match ticket {
+            Ticket::Collector => self.collector.waiting_blocks -= 1,
+            Ticket::Mend => self.counters.mended_blocks += 1,
+            Ticket::Start => self.moved_at_start(),
+        }
+    }
+
+    /// What the footers of the segment will say of this stripe, and what reads need to know.
+    fn note_metadata(&mut self, index: u32, segment_index: SegmentIndex) {
+        let stripe = &self.stripes[index];
+        let segment = &mut self.segments[segment_index];
+        let layout = segment.layout;
+        let payload_blocks = layout.payload_blocks() as usize;
+        if !segment.lbas.is_empty() {
+            for chunk in 0..self.code.data() {
+                let member = self.shape.member_of(chunk, stripe.number).as_usize();
+                let from = stripe.slots[member] as usize * payload_blocks;
+                for block in 0..payload_blocks {
+                    let lba = stripe.blocks.get(chunk * payload_blocks + block).map_or(PADDING_LBA, |block| block.lba);
+                    segment.lbas[member][from + block] = lba;
+                }
+            }
+        }
+        let Some(metas) = stripe.metas.as_ref() else { return };
+        for member in 0..self.members.len() {
+            let chunk = self.shape.chunk_of(MemberIndex(member as u8), stripe.number);
+            let from = stripe.slots[member] as usize * payload_blocks;
+            for block in 0..payload_blocks {
+                let meta = &metas[chunk * payload_blocks + block];
+                if let Some(sums) = segment.sums.get_mut(member) {
+                    sums[from + block] = meta.block_crc;
+                }
+                if let Some(footers) = segment.footers.as_mut() {
+                    footers.entries[member][from + block] = *meta;
+                }
+            }
+        }
+    }
+
+    /// A stripe of a segment has ended, well or not.
+    pub(super) fn stripe_left(&mut self, index: SegmentIndex, number: u32, is_complete: bool) {
+        let segment = &mut self.segments[index];
+        segment.in_flight -= 1;
+        segment.complete_in_group += u32::from(is_complete);
+        let group = segment.layout.group_range(number);
+        if segment.complete_in_group == group.len() as u32 {
+            segment.complete_in_group = 0;
+            segment.slots.seal_group();
+        }
+        self.close_if_done(index);
+    }
+}
+
+/// In place of what a trimmed block was before: a newer write of the block is durable already.
+const SUPERSEDED: Address = Address::SUPERSEDED;
+
+/// Not a block of a host.
+pub(super) fn is_special(lba: u64) -> bool {
+    lba == PADDING_LBA || lba == TOMBSTONE_LBA
+}
+
+/// The record in a block's metadata, where it is not coded.
+pub(super) fn record_of(meta: &[u8; RECORD_BYTES]) -> Record {
+    Record::from_bytes(meta)
+}
+
+/// Metadata of all blocks of a stripe, chunk by chunk.
+pub(super) type Metas = Box<[BlockMeta]>;
+
+impl Block {
+    /// A block that is moved.
+    pub(super) fn moved(lba: u64, timestamp: u64, from: Address, ticket: Ticket) -> Block {
+        let source = Source::Moved { from, ticket };
+        Block { lba, timestamp, source, old: Address::NOWHERE, is_superseded: false }
+    }
+
+    pub(super) fn tombstones(source: Source, timestamp: u64) -> Block {
+        Block { lba: TOMBSTONE_LBA, timestamp, source, old: Address::NOWHERE, is_superseded: false }
+    }
+}
+
+impl Volume {
+    /// The stream that moved blocks go to.
+    pub(super) const MOVED_TO: Stream = Stream::Relocation;
+}

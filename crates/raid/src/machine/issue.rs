@@ -1,0 +1,249 @@
+//! Stripes go to segments: parity, metadata, one command to each member.
+
+use bytes::{Bytes, BytesMut};
+use zonda_zoned::{BlockBuffer, Blocks, Lba, Operation, Outcome, Payload, Status, ZoneIndex};
+
+use super::Volume;
+use super::members::Work;
+use crate::MemberIndex;
+use crate::event::FailReason;
+use crate::format::{BlockMeta, PADDING_LBA, Place, RECORD_BYTES, Record, crc, write_chunk_meta};
+use crate::limits::WRITE_ATTEMPTS_MAX;
+use crate::shape::Stream;
+use crate::tables::SegmentIndex;
+
+impl Volume {
+    /// Issues what can be issued.
+    pub(super) fn pump_stream(&mut self, stream: Stream) {
+        self.tidy_open(stream);
+        while !self.stream(stream).ready.is_empty() {
+            if !self.may_write(stream) {
+                return;
+            }
+            self.want_segments(stream);
+            let state = self.stream(stream);
+            let count = state.open.len();
+            let found = (0..count)
+                .map(|step| (state.turn + 1 + step) % count)
+                .find(|&at| self.segments[state.open[at]].can_issue());
+            let Some(at) = found else { return };
+            let state = self.stream_mut(stream);
+            state.turn = at;
+            let segment = state.open[at];
+            let stripe = state.ready.pop_front().expect("one waits");
+            self.pay(stream);
+            self.issue(stripe, segment);
+            self.tidy_open(stream);
+        }
+    }
+
+    fn issue(&mut self, index: u32, segment_index: SegmentIndex) {
+        let segment = &mut self.segments[segment_index];
+        let number = segment.next_stripe;
+        segment.next_stripe += 1;
+        segment.in_flight += 1;
+        segment.filled_at = self.now;
+        let layout = segment.layout;
+        let stripe = &mut self.stripes[index];
+        stripe.segment = Some(segment_index);
+        stripe.number = number;
+        stripe.present = 0;
+        stripe.failed = 0;
+        stripe.attempts += 1;
+        let chunks = self.chunks(index, segment_index);
+        let mut pending = 0;
+        for (at, payload) in chunks.into_iter().enumerate() {
+            let member = MemberIndex(at as u8);
+            let segment = &self.segments[segment_index];
+            let (Some(zone), true) = (segment.zones[at], self.members[at].is_there()) else { continue };
+            let zone_start = self.members[at].geometry.zone_start(ZoneIndex(zone));
+            let blocks = Blocks(u64::from(layout.unit_blocks));
+            let operation = if layout.group_stripes > 1 {
+                Operation::Append { zone_start, blocks, payload }
+            } else {
+                Operation::Write { start: Lba(zone_start.0 + u64::from(layout.slot_offset(number))), blocks, payload }
+            };
+            pending += 1;
+            self.counters.member_blocks += blocks.0;
+            self.send(member, Work::Chunk { stripe: index }, operation);
+        }
+        self.stripes[index].pending = pending;
+        assert!(pending > 0, "a volume that is ready has members");
+    }
+
+    /// The contents of a stripe's chunk for each member.
+    fn chunks(&mut self, index: u32, segment_index: SegmentIndex) -> Vec<Payload> {
+        let members = self.members.len();
+        if !self.has_contents() {
+            return vec![Payload::None; members];
+        }
+        let block_bytes = self.shape.block_bytes;
+        let stripe = &self.stripes[index];
+        let segment = &mut self.segments[segment_index];
+        let layout = segment.layout;
+        let payload_blocks = layout.payload_blocks() as usize;
+        let (data, parity) = (self.code.data(), self.code.parity());
+        let chunk_bytes = payload_blocks * block_bytes;
+        let mut chunks: Vec<Bytes> = (0..data)
+            .map(|chunk| stripe.chunk((chunk * payload_blocks) as u32, payload_blocks as u32, block_bytes, &self.zeros))
+            .collect();
+        // One allocation for all parity, cut up afterwards.
+        let mut parity_bytes = BytesMut::zeroed(parity * chunk_bytes);
+        let record_bytes = payload_blocks * RECORD_BYTES;
+        let mut records = vec![0u8; (data + parity) * record_bytes];
+        let mut sums = vec![0u32; (data + parity) * payload_blocks];
+        for (chunk, contents) in chunks.iter().enumerate() {
+            for block in 0..payload_blocks {
+                let at = chunk * payload_blocks + block;
+                let sum = crc(&contents[block * block_bytes..(block + 1) * block_bytes]);
+                sums[at] = sum;
+                let record = match stripe.blocks.get(at) {
+                    Some(block) => Record { lba: block.lba, timestamp: block.timestamp, data_crc: sum },
+                    None => Record { lba: PADDING_LBA, timestamp: 0, data_crc: sum },
+                };
+                records[at * RECORD_BYTES..(at + 1) * RECORD_BYTES].copy_from_slice(&record.to_bytes());
+            }
+        }
+        if parity > 0 {
+            let inputs: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
+            let mut outputs: Vec<&mut [u8]> = parity_bytes.chunks_mut(chunk_bytes).collect();
+            self.code.encode(&*self.engine, &inputs, &mut outputs);
+            let (inputs, outputs) = records.split_at_mut(data * record_bytes);
+            let inputs: Vec<&[u8]> = inputs.chunks(record_bytes).collect();
+            let mut outputs: Vec<&mut [u8]> = outputs.chunks_mut(record_bytes).collect();
+            self.code.encode(&*self.engine, &inputs, &mut outputs);
+            for (at, block) in parity_bytes.chunks(block_bytes).enumerate() {
+                sums[data * payload_blocks + at] = crc(block);
+            }
+            let parity_bytes = parity_bytes.freeze();
+            chunks.extend((0..parity).map(|at| parity_bytes.slice(at * chunk_bytes..(at + 1) * chunk_bytes)));
+        }
+        let number = stripe.number;
+        let metas: Vec<BlockMeta> = (0..sums.len())
+            .map(|at| BlockMeta {
+                record: records[at * RECORD_BYTES..(at + 1) * RECORD_BYTES]
+                    .try_into()
+                    .expect("a record has its length"),
+                block_crc: sums[at],
+                stripe: number,
+            })
+            .collect();
+        let payloads = (0..members)
+            .map(|member| {
+                let chunk = self.shape.chunk_of(MemberIndex(member as u8), number);
+                let from = chunk * payload_blocks;
+                let metas = &metas[from..from + payload_blocks];
+                let metadata_bytes = usize::from(self.members[member].geometry.metadata_bytes);
+                let mut metadata = BytesMut::zeroed(metadata_bytes * layout.unit_blocks as usize);
+                let data = if self.shape.is_in_band {
+                    let place = Place { array: self.array, segment: segment.sequence, member: member as u8 };
+                    let mut whole = BytesMut::zeroed(block_bytes);
+                    let entries: Vec<([u8; RECORD_BYTES], u32)> =
+                        metas.iter().map(|meta| (meta.record, meta.block_crc)).collect();
+                    write_chunk_meta(&place, number, &entries, &mut whole);
+                    whole.extend_from_slice(&chunks[chunk]);
+                    whole.freeze()
+                } else {
+                    for (meta, out) in metas.iter().zip(metadata.chunks_mut(metadata_bytes)) {
+                        meta.write_oob(segment.seeds[member], out);
+                    }
+                    chunks[chunk].clone()
+                };
+                Payload::Bytes(Box::new(BlockBuffer { data, metadata: metadata.freeze() }))
+            })
+            .collect();
+        self.stripes[index].metas = Some(metas.into_boxed_slice());
+        payloads
+    }
+
+    pub(super) fn on_chunk(&mut self, member: MemberIndex, index: u32, status: Status, outcome: &Outcome) {
+        let stripe = &mut self.stripes[index];
+        let segment_index = stripe.segment.expect("a stripe that is being written has a segment");
+        let segment = &mut self.segments[segment_index];
+        stripe.pending -= 1;
+        let slot =
+            if status.is_success() { placed(segment, &self.members, member, stripe.number, outcome) } else { None };
+        match slot {
+            Some(slot) => {
+                self.members[member.as_usize()].failures = 0;
+                segment.slots.set(member, slot, stripe.number);
+                stripe.slots[member.as_usize()] = slot;
+                stripe.present |= 1 << member.0;
+            }
+            None => {
+                stripe.failed |= 1 << member.0;
+                if self.members[member.as_usize()].is_there() {
+                    self.suspect(member, segment_index);
+                }
+            }
+        }
+        if self.stripes[index].pending == 0 {
+            self.stripe_ended(index);
+        }
+    }
+
+    /// All commands of a stripe have ended.
+    pub(super) fn stripe_ended(&mut self, index: u32) {
+        let stripe = &self.stripes[index];
+        let there = self.present().fold(0u32, |there, member| there | 1 << member.0);
+        let segment_index = stripe.segment.expect("it was written somewhere");
+        let has_failed = stripe.failed & there != 0;
+        if has_failed || !self.is_stripe_decodable(stripe.present & there, stripe.number) {
+            return self.write_again(index);
+        }
+        if !self.epochs.is_durable() {
+            // Without its failed members a stripe counts only once the others know that these failed.
+            self.epochs.waiting.push(index);
+            return;
+        }
+        self.commit(index, segment_index);
+    }
+
+    /// Whether the chunks on these members suffice to read the stripe.
+    pub(super) fn is_stripe_decodable(&self, members: u32, number: u32) -> bool {
+        let chunks = (0..self.members.len() as u8)
+            .filter(|member| members >> member & 1 == 1)
+            .fold(0u32, |chunks, member| chunks | 1 << self.shape.chunk_of(MemberIndex(member), number));
+        self.code.is_decodable(chunks)
+    }
+
+    fn write_again(&mut self, index: u32) {
+        let stripe = &mut self.stripes[index];
+        let segment = stripe.segment.take().expect("it was written somewhere");
+        let stream = stripe.stream;
+        self.segments[segment].in_flight -= 1;
+        self.break_segment(segment);
+        if self.stripes[index].attempts >= WRITE_ATTEMPTS_MAX {
+            // So many segments in a row: it is not the zones.
+            // One member at a time, that with the most errors: another may have failed this once.
+            let failed = self.stripes[index].failed;
+            let errors = |member: &MemberIndex| (self.members[member.as_usize()].errors, std::cmp::Reverse(member.0));
+            let worst = self.present().filter(|member| failed >> member.0 & 1 == 1).max_by_key(errors);
+            if let Some(worst) = worst {
+                self.give_up(worst, FailReason::Errors);
+            }
+            self.stripes[index].attempts = 0;
+        }
+        self.streams[stream as usize].ready.push_front(index);
+    }
+}
+
+/// The slot that a chunk came to; `None` if it is none that it may come to.
+fn placed(
+    segment: &crate::tables::Segment,
+    members: &[super::Member],
+    member: MemberIndex,
+    number: u32,
+    outcome: &Outcome,
+) -> Option<u32> {
+    let layout = &segment.layout;
+    if layout.group_stripes == 1 {
+        return Some(number);
+    }
+    let Outcome::Appended(lba) = outcome else { return None };
+    let zone = segment.zones[member.as_usize()]?;
+    let start = members[member.as_usize()].geometry.zone_start(ZoneIndex(zone));
+    let offset = u32::try_from(lba.0.checked_sub(start.0)?).ok()?.checked_sub(1)?;
+    let slot = offset / layout.unit_blocks;
+    (offset % layout.unit_blocks == 0 && segment.slots.is_free(member, slot)).then_some(slot)
+}

@@ -1,0 +1,286 @@
+//! The running volume: commands of hosts and completions of members in, commands to members and completions for hosts out.
+//!
+//! ```text
+//! host.rs      what hosts ask for
+//! write.rs     blocks gather in stripes
+//! issue.rs     stripes go to segments
+//! commit.rs    a stripe is durable: the map learns of it
+//! segments.rs  segments open, close and are reset
+//! read.rs      blocks by their addresses
+//! repair.rs    blocks out of the rest of their stripe
+//! trim.rs      ranges that read as zeros
+//! collect.rs   garbage collection
+//! members.rs   commands to members; members that fail
+//! superblocks.rs  the log of superblocks
+//! start.rs, mount/  creating and mounting
+//! rebuild/, scrub.rs    maintenance, on pieces/: runs of stripes
+//! ```
+
+mod collect;
+mod commit;
+mod host;
+mod invariants;
+mod issue;
+mod members;
+mod mount;
+mod pieces;
+mod read;
+mod rebuild;
+mod repair;
+mod scrub;
+mod segments;
+mod start;
+mod status;
+mod superblocks;
+mod trim;
+mod write;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use zonda_erasure::{Code, Engine};
+use zonda_zoned::{Completion, Geometry, Instant, Slab};
+
+use crate::config::VolumeConfig;
+use crate::event::Event;
+use crate::format::ArrayId;
+use crate::shape::{Shape, Stream};
+use crate::tables::{Address, SegmentIndex, SegmentTable};
+use crate::{MemberIndex, VolumeError};
+
+use collect::Collector;
+use host::Request;
+pub use members::MemberState;
+use members::{Member, Work};
+use pieces::Piece;
+use read::Fetch;
+use rebuild::Rebuild;
+use repair::Repair;
+use scrub::Scrub;
+use start::Start;
+pub use status::{MemberReport, VolumeStatus};
+use superblocks::Epochs;
+use write::Stripe;
+
+/// A volume over its members. It never blocks: commands and completions go in, commands and completions come out.
+///
+/// Dropping it is a crash: a mount finds all that was acknowledged.
+#[derive(Debug)]
+pub struct Volume {
+    shape: Shape,
+    config: VolumeConfig,
+    array: ArrayId,
+    geometry: Geometry,
+    code: Code,
+    engine: Box<dyn Engine>,
+    phase: Phase,
+    members: Vec<Member>,
+    epochs: Epochs,
+    /// Where each logical block is.
+    map: Vec<Address>,
+    segments: SegmentTable,
+    /// For each [`Stream`].
+    streams: [StreamState; 3],
+    stripes: Slab<Stripe>,
+    requests: Slab<Request>,
+    fetches: Slab<Fetch>,
+    repairs: Slab<Repair>,
+    /// Blocks of hosts that wait in stripes.
+    buffered_blocks: usize,
+    next_timestamp: u64,
+    next_sequence: u64,
+    collector: Collector,
+    /// Runs of stripes on their way in.
+    pieces: Slab<Piece>,
+    rebuild: Rebuild,
+    scrub: Option<Scrub>,
+    /// What was under way on members that were given up.
+    aborted: VecDeque<(MemberIndex, Work)>,
+    completions: VecDeque<Completion>,
+    events: VecDeque<Event>,
+    counters: Counters,
+    /// A block of zeros.
+    zeros: Bytes,
+    now: Instant,
+}
+
+/// How far the volume is.
+#[derive(Debug)]
+enum Phase {
+    Starting(Box<Start>),
+    Ready,
+    Failed(VolumeError),
+}
+
+/// Where blocks of one stream go.
+#[derive(Debug, Default)]
+struct StreamState {
+    /// Segments that are opening or open.
+    open: Vec<SegmentIndex>,
+    /// The one that was given the last stripe.
+    turn: usize,
+    /// A stripe that is not full.
+    filling: Option<u32>,
+    /// Stripes that wait for a segment.
+    ready: VecDeque<u32>,
+}
+
+/// What is counted since the mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Blocks that hosts have written.
+    pub host_blocks: u64,
+    /// Blocks written to members: data, parity, padding, metadata, relocated ones.
+    pub member_blocks: u64,
+    /// Blocks of padding in stripes that were not full in time.
+    pub padding_blocks: u64,
+    /// Blocks that garbage collection has moved.
+    pub relocated_blocks: u64,
+    /// Segments that were emptied and reset.
+    pub collected_segments: u64,
+    /// Blocks that were read out of the rest of their stripe.
+    pub reconstructed_blocks: u64,
+    /// Blocks that could not be read, or were not what had been written, and were written anew.
+    pub mended_blocks: u64,
+    /// Blocks that are lost: more members failed than the volume tolerates.
+    pub lost_blocks: u64,
+}
+
+impl Volume {
+    /// The shape that hosts see: conventional zones only.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Whether the volume is created or mounted, and takes commands.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        matches!(self.phase, Phase::Ready)
+    }
+
+    /// Computes parity with another engine than the portable one.
+    pub fn set_engine(&mut self, engine: Box<dyn Engine>) {
+        self.engine = engine;
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The next completion of a host's command.
+    pub fn poll_completion(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+
+    /// Whether a host's command has ended that nobody has asked for.
+    #[must_use]
+    pub fn has_completions(&self) -> bool {
+        !self.completions.is_empty()
+    }
+
+    /// What was counted since the mount.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// A command of a member has ended. Of a member that was given up, and of a command that it was given up for, nothing is
+    /// believed any more.
+    pub fn on_completion(&mut self, now: Instant, member: MemberIndex, completion: Completion) {
+        self.now = now;
+        if self.is_lost() {
+            return;
+        }
+        let Some(work) = self.members[member.as_usize()].ended(&completion) else { return };
+        self.dispatch(member, work, completion);
+        self.settle();
+    }
+
+    /// The time that [`next_timeout`](Volume::next_timeout) named has come.
+    pub fn on_timeout(&mut self, now: Instant) {
+        self.now = now;
+        if self.is_lost() {
+            return;
+        }
+        self.flush_late_stripes();
+        self.fail_silent_members();
+        self.settle();
+    }
+
+    /// When [`on_timeout`](Volume::on_timeout) is wanted.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        if self.is_lost() {
+            return None;
+        }
+        let stripes = Stream::ALL.iter().filter_map(|&stream| self.padding_due(stream));
+        let members = self.members.iter().filter_map(|member| member.answer_due(self.config.tuning.member_timeout));
+        stripes.chain(members).chain(self.rebuild_due()).chain(self.scrub_due()).min()
+    }
+
+    fn dispatch(&mut self, member: MemberIndex, work: Work, completion: Completion) {
+        let Completion { status, outcome, .. } = completion;
+        match work {
+            Work::Chunk { stripe } => self.on_chunk(member, stripe, status, &outcome),
+            Work::Header { segment } => self.on_header(member, segment, status),
+            Work::Footer { segment, blocks } => self.on_footer(member, segment, blocks, status),
+            Work::FinishZone { segment } => self.on_finish_zone(member, segment, status),
+            Work::ResetZone { segment } => self.on_reset_zone(member, segment, status),
+            Work::Inspect { segment } => self.on_inspect(member, segment, status, outcome),
+            Work::Fetch { fetch } => self.on_fetch(fetch, status, outcome),
+            Work::Source { repair, source } => self.on_source(repair, source, status, &outcome),
+            Work::Flush { request } => self.on_member_flush(member, request, status),
+            Work::Superblock => self.on_superblock(member, status),
+            Work::MetadataReset => self.on_metadata_reset(member, status),
+            Work::Start(step) => self.on_start(member, step, status, outcome),
+            Work::Slots { piece, slot, count } => self.on_slots(member, piece, slot, count, status, outcome),
+            Work::Rebuild(step) => self.on_rebuild(member, step, status, outcome),
+        }
+    }
+
+    /// Does everything that has become possible.
+    fn settle(&mut self) {
+        loop {
+            self.end_aborted();
+            match self.phase {
+                Phase::Starting(_) => self.settle_start(),
+                Phase::Ready => {
+                    self.pump_superblocks();
+                    self.pump_collector();
+                    self.pump_rebuild();
+                    self.pump_scrub();
+                    for stream in Stream::ALL {
+                        self.pump_stream(stream);
+                    }
+                }
+                Phase::Failed(_) => {
+                    self.aborted.clear();
+                    return self.end_all_requests();
+                }
+            }
+            // What was just done may have cost a member.
+            if self.aborted.is_empty() && !self.is_lost() {
+                return;
+            }
+        }
+    }
+
+    /// Whether nothing will come of anything any more.
+    fn is_lost(&self) -> bool {
+        matches!(self.phase, Phase::Failed(_))
+    }
+
+    fn stream_mut(&mut self, stream: Stream) -> &mut StreamState {
+        &mut self.streams[stream as usize]
+    }
+
+    fn stream(&self, stream: Stream) -> &StreamState {
+        &self.streams[stream as usize]
+    }
+
+    fn has_contents(&self) -> bool {
+        self.config.tuning.has_contents
+    }
+}

@@ -1,0 +1,256 @@
+//! Stripes out of what the zones of a segment hold, and the newest version of each block.
+
+use zonda_zoned::ZoneState;
+
+use super::Volume;
+use super::zones::{BlockRead, Reading};
+use crate::MemberIndex;
+use crate::format::{PADDING_LBA, RECORD_BYTES, Record, TOMBSTONE_LBA};
+use crate::tables::{Address, Location, Physical, Segment, SegmentIndex, SegmentState};
+
+/// One stripe of which something was found.
+struct FoundStripe {
+    number: u32,
+    /// Members that have their chunk, as bits.
+    present: u32,
+    is_torn: bool,
+}
+
+impl Volume {
+    /// The segment that was read becomes one of the volume.
+    pub(super) fn assemble(&mut self) {
+        let mut reading = self.found().current.take().expect("a segment was read");
+        self.drop_unfinished(&mut reading);
+        let layout = reading.layout;
+        let zones: Vec<Option<u32>> = reading.zones.iter().map(|zone| zone.as_ref().map(|zone| zone.zone)).collect();
+        let mut segment =
+            Segment::with_layout(reading.sequence, reading.stream, layout, &self.shape, zones, self.array, true);
+        segment.footers = None;
+        for (at, zone) in reading.zones.iter().enumerate() {
+            if zone.as_ref().is_some_and(|zone| zone.state.is_active()) {
+                segment.active |= 1 << at;
+            }
+        }
+        segment.state = if segment.active == 0 { SegmentState::Sealed } else { SegmentState::Open };
+        // What is open takes no more: its last group may lack anything.
+        segment.is_broken = true;
+        let is_filled = reading.zones.iter().flatten().any(|zone| zone.has_footer(&layout));
+        let last = reading
+            .zones
+            .iter()
+            .flatten()
+            .filter_map(|zone| zone.slots.iter().rposition(Option::is_some))
+            .max()
+            .map_or(0, |slot| slot as u32 + 1);
+        let mut stripes = Vec::new();
+        let mut first = 0;
+        while first < last {
+            let group = layout.group_range(first);
+            // A group that another one follows, or a footer, was complete.
+            let was_complete = is_filled || last > group.end;
+            let is_complete = self.place_group(&mut segment, &reading, group.clone(), was_complete, &mut stripes);
+            if !is_complete {
+                break;
+            }
+            segment.slots.seal_group();
+            first = group.end;
+        }
+        segment.next_stripe = first.max(stripes.last().map_or(0, |stripe: &FoundStripe| stripe.number + 1));
+        for (at, zone) in reading.zones.iter().enumerate() {
+            let (Some(sums), Some(zone)) = (segment.sums.get_mut(at), zone) else { continue };
+            for (slot, read) in zone.slots.iter().enumerate() {
+                for (block, meta) in read.iter().flat_map(|read| &*read.blocks).map(|block| block.meta).enumerate() {
+                    if let Some(meta) = meta {
+                        sums[slot * layout.payload_blocks() as usize + block] = meta.block_crc;
+                    }
+                }
+            }
+        }
+        self.count_timestamps(&reading);
+        let index = self.segments.insert(segment);
+        for stripe in &stripes {
+            self.take_stripe(index, &reading, stripe);
+        }
+        self.collector.look_at(index);
+    }
+
+    /// Zones that a rebuild did not complete go.
+    fn drop_unfinished(&mut self, reading: &mut Reading) {
+        for member in 0..self.members.len() {
+            let index = MemberIndex(member as u8);
+            let is_there = self.members[member].is_there();
+            let Some(zone) = &reading.zones[member] else { continue };
+            // The last thing that a rebuild does is to make the zone full.
+            let is_unfinished = reading.found.rebuilt >> member & 1 == 1 && zone.state != ZoneState::Full;
+            if is_unfinished || !is_there {
+                let number = zone.zone;
+                reading.zones[member] = None;
+                if is_there {
+                    self.reset_orphan(index, number);
+                }
+            }
+        }
+    }
+
+    /// Puts the chunks of a group into their slots. Says whether the group is complete.
+    fn place_group(
+        &self,
+        segment: &mut Segment,
+        reading: &Reading,
+        group: std::ops::Range<u32>,
+        was_complete: bool,
+        stripes: &mut Vec<FoundStripe>,
+    ) -> bool {
+        let members = self.members.len();
+        let rows = reading.layout.payload_blocks() as usize;
+        // For each stripe the members whose chunk was found, and for each of its rows those whose block is good.
+        let mut present = vec![0u32; group.len()];
+        let mut good = vec![0u32; group.len() * rows];
+        for (at, zone) in reading.zones.iter().enumerate() {
+            let Some(zone) = zone else { continue };
+            for slot in group.clone() {
+                let Some(read) = &zone.slots[slot as usize] else { continue };
+                if !group.contains(&read.stripe) {
+                    continue;
+                }
+                let stripe = (read.stripe - group.start) as usize;
+                // Nothing writes a chunk twice; the first one found counts.
+                if present[stripe] >> at & 1 == 1 {
+                    continue;
+                }
+                present[stripe] |= 1 << at;
+                segment.slots.set(MemberIndex(at as u8), slot, read.stripe);
+                for (row, block) in read.blocks.iter().enumerate() {
+                    good[stripe * rows + row] |= u32::from(block.is_good) << at;
+                }
+            }
+        }
+        let with_zone = reading.zones.iter().enumerate().filter(|(_, zone)| zone.is_some());
+        let with_zone = with_zone.fold(0u32, |mask, (at, _)| mask | 1 << at);
+        let mut is_complete = true;
+        for (stripe, number) in group.clone().enumerate() {
+            let rows = &good[stripe * rows..(stripe + 1) * rows];
+            let is_decodable = rows.iter().all(|&row| self.is_stripe_decodable(row, number));
+            let is_whole = is_decodable && rows.iter().all(|&row| row & with_zone == with_zone);
+            is_complete &= is_whole;
+            if !is_decodable && !was_complete {
+                continue;
+            }
+            // What was complete counts, whatever became of it: a block that is lost is not an older one.
+            stripes.push(FoundStripe { number, present: present[stripe], is_torn: !is_whole && !was_complete });
+            for member in (0..members).filter(|member| present[stripe] >> member & 1 == 0) {
+                segment.slots.set_virtual(MemberIndex(member as u8), number);
+            }
+        }
+        is_complete || was_complete
+    }
+
+    /// No timestamp is given twice, be it of a stripe that does not count.
+    fn count_timestamps(&mut self, reading: &Reading) {
+        for (member, zone) in (0..).map(MemberIndex).zip(&reading.zones) {
+            for read in zone.iter().flat_map(|zone| zone.slots.iter().flatten()) {
+                if self.shape.chunk_of(member, read.stripe) >= self.shape.data() {
+                    continue;
+                }
+                for meta in read.blocks.iter().filter_map(|block| block.meta) {
+                    let record = Record::from_bytes(&meta.record);
+                    if record.lba != PADDING_LBA {
+                        self.next_timestamp = self.next_timestamp.max(record.timestamp + 1);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The blocks of a stripe count, where they are the newest.
+    fn take_stripe(&mut self, index: SegmentIndex, reading: &Reading, stripe: &FoundStripe) {
+        for chunk in 0..self.shape.data() {
+            let member = self.shape.member_of(chunk, stripe.number);
+            let Some(slot) = self.segments[index].slots.slot_of(member, stripe.number) else { continue };
+            for row in 0..reading.layout.payload_blocks() {
+                let Some(record) = self.record_of(reading, index, stripe, chunk, row as usize) else { continue };
+                let offset = reading.layout.offset_of(slot, row);
+                self.take_block(Physical { segment: index, member, offset }, record, stripe.is_torn);
+            }
+        }
+    }
+
+    fn take_block(&mut self, place: Physical, record: Record, is_torn: bool) {
+        if record.lba == PADDING_LBA {
+            return;
+        }
+        self.next_timestamp = self.next_timestamp.max(record.timestamp + 1);
+        if is_torn {
+            self.found().torn.insert(place);
+        }
+        if record.lba == TOMBSTONE_LBA {
+            self.segments[place.segment].tombstones.push(place);
+            self.found().tombstones.push(place);
+            return;
+        }
+        let Some(&stamp) = self.found().stamps.get(record.lba as usize) else { return };
+        let known = self.map[record.lba as usize].location();
+        // Of two copies of one version the one counts that lacks nothing, else the later one: the first may be about to go.
+        let is_known_whole = matches!(known, Location::Media(known) if !self.is_frail(known));
+        let is_better = stamp == record.timestamp && !(is_known_whole && self.is_frail(place));
+        if stamp < record.timestamp || is_better {
+            self.found().stamps[record.lba as usize] = record.timestamp;
+            if is_torn {
+                self.shadow(known);
+            }
+            self.point(record.lba, Address::media(place));
+        } else if matches!(known, Location::Media(known) if self.found().torn.contains(&known)) {
+            self.shadow(Location::Media(place));
+        }
+    }
+
+    /// Whether a block's stripe lacks a chunk.
+    fn is_frail(&mut self, place: Physical) -> bool {
+        self.segments[place.segment].lost != 0 || self.found().torn.contains(&place)
+    }
+
+    /// Until a version that was not complete is written anew, the one before it must stay: if the first is lost, that one counts.
+    pub(super) fn shadow(&mut self, older: Location) {
+        if let Location::Media(place) = older {
+            self.segments[place.segment].is_pinned = true;
+            self.found().shadowed.insert(place.segment);
+        }
+    }
+
+    /// The record of a block of a data chunk: its own, or computed from those of the others in its row. `None` if too few are there.
+    fn record_of(
+        &self,
+        reading: &Reading,
+        index: SegmentIndex,
+        stripe: &FoundStripe,
+        chunk: usize,
+        row: usize,
+    ) -> Option<Record> {
+        let block = |chunk: usize| -> Option<BlockRead> {
+            let member = self.shape.member_of(chunk, stripe.number);
+            if stripe.present >> member.0 & 1 == 0 {
+                return None;
+            }
+            let slot = self.segments[index].slots.slot_of(member, stripe.number)?;
+            let read = reading.zones[member.as_usize()].as_ref()?.slots[slot as usize].as_ref()?;
+            Some(read.blocks[row])
+        };
+        if let Some(BlockRead { meta: Some(meta), is_good }) = block(chunk) {
+            let own = Record::from_bytes(&meta.record);
+            // A rebuild that could not compute a block wrote padding with a wrong checksum.
+            if is_good || own.lba != PADDING_LBA {
+                return Some(own);
+            }
+        }
+        let record =
+            |chunk: usize| block(chunk).filter(|block| block.is_good).and_then(|block| Some(block.meta?.record));
+        let chunks = self.members.len();
+        let there = (0..chunks).filter(|&chunk| record(chunk).is_some()).fold(0u32, |there, chunk| there | 1 << chunk);
+        let recovery = self.code.recover(there, &[chunk])?;
+        let sources: Vec<[u8; RECORD_BYTES]> = recovery.sources.iter().filter_map(|&source| record(source)).collect();
+        let sources: Vec<&[u8]> = sources.iter().map(|source| &source[..]).collect();
+        let mut computed = [0; RECORD_BYTES];
+        recovery.apply(&*self.engine, &sources, &mut [&mut computed]);
+        Some(Record::from_bytes(&computed))
+    }
+}

@@ -1,0 +1,158 @@
+//! Which zones make which segments.
+
+use std::collections::BTreeMap;
+
+use zonda_zoned::{BlockBuffer, Operation, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
+
+use super::superblocks::written_blocks;
+use super::{Volume, block_of};
+use crate::MemberIndex;
+use crate::format::{HeaderError, SegmentHeader};
+use crate::limits::METADATA_ZONES;
+use crate::machine::members::MemberState;
+use crate::machine::start::StartStep;
+
+/// A segment of which a header was found.
+#[derive(Debug)]
+pub(super) struct FoundSegment {
+    pub(super) header: SegmentHeader,
+    /// The zone on each member that is there.
+    pub(super) zones: Vec<Option<u32>>,
+    /// Zones that were not named when the segment was opened: a rebuild's, which count if they were completed.
+    pub(super) rebuilt: u32,
+}
+
+/// Headers of one member on their way.
+const HEADERS_IN_FLIGHT: usize = 64;
+
+impl Volume {
+    /// Which zones have a header to be read.
+    pub(super) fn list_headers(&mut self) {
+        let zones = self.start_mut().zones.clone();
+        let members = self.members.len();
+        self.found().unread = vec![Default::default(); members];
+        for member in self.present() {
+            for (zone, descriptor) in (0..).zip(&zones[member.as_usize()]).skip(METADATA_ZONES as usize) {
+                let entry = &mut self.members[member.as_usize()];
+                match descriptor.state {
+                    ZoneState::Offline => drop(entry.retired_zones.insert(zone)),
+                    ZoneState::Empty => entry.free_zones.push_back(zone),
+                    _ => {
+                        entry.active_zones += u32::from(descriptor.state.is_active());
+                        self.found().unread[member.as_usize()].push_back(zone);
+                    }
+                }
+            }
+        }
+        self.read_headers();
+    }
+
+    pub(super) fn read_headers(&mut self) {
+        for member in self.present() {
+            for _ in 0..HEADERS_IN_FLIGHT {
+                let Some(zone) = self.found().unread[member.as_usize()].pop_front() else { break };
+                self.read_at_start(member, StartStep::Header { zone }, zone, 0, 1);
+            }
+        }
+    }
+
+    pub(super) fn on_header_read(&mut self, member: MemberIndex, zone: u32, buffer: Option<&BlockBuffer>) {
+        let (block_bytes, array, is_in_band) = (self.shape.block_bytes, self.array, self.shape.is_in_band);
+        let (members, data, parity) = (self.members.len(), self.shape.scheme.data, self.shape.scheme.parity);
+        let found = self.found();
+        let header = buffer.and_then(|buffer| block_of(buffer, 0, block_bytes)).map(SegmentHeader::read);
+        let owner = match header {
+            Some(Ok(header)) => {
+                let is_ours = header.array == array
+                    && header.member == member.0
+                    && header.zones.len() == members
+                    && header.is_in_band == is_in_band
+                    && (header.data, header.parity) == (data, parity);
+                if !is_ours {
+                    found.owners[member.as_usize()].insert(zone, Some((0, 0)));
+                    return;
+                }
+                let (sequence, epoch) = (header.segment, header.epoch);
+                let segment = FoundSegment { zones: vec![None; members], rebuilt: 0, header };
+                match found.segments.get_mut(&sequence) {
+                    // Of two headers the older one is of those that opened the segment.
+                    Some(known) if known.header.epoch <= segment.header.epoch => {}
+                    _ => drop(found.segments.insert(sequence, segment)),
+                }
+                Some((sequence, epoch))
+            }
+            Some(Err(HeaderError::Blank | HeaderError::NotOurs | HeaderError::OtherVersion { .. })) => Some((0, 0)),
+            // It may be any segment's.
+            Some(Err(HeaderError::Damaged)) | None => None,
+        };
+        found.owners[member.as_usize()].insert(zone, owner);
+    }
+
+    /// All headers are read: zones go to their segments, and those of none are reset.
+    pub(super) fn match_zones(&mut self) {
+        let owners = std::mem::take(&mut self.found().owners);
+        let descriptors = self.start_mut().zones.clone();
+        let mut segments = std::mem::take(&mut self.found().segments);
+        for member in self.present() {
+            let at = member.as_usize();
+            let is_rebuilding = self.members[at].state == MemberState::Rebuilding;
+            let mut claimed: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
+            for (&zone, &owner) in &owners[at] {
+                let Some((sequence, epoch)) = owner else { continue };
+                let Some(segment) = segments.get(&sequence) else { continue };
+                // A rebuild may have come to the very zone that was named.
+                let is_original = segment.header.zones[at] == Some(zone) && segment.header.epoch == epoch;
+                // A rebuild that began twice left two: the one that was finished counts.
+                let is_full = descriptors[at][zone as usize].state == ZoneState::Full;
+                if is_original || is_full || !claimed.contains_key(&sequence) {
+                    claimed.insert(sequence, (zone, epoch));
+                }
+            }
+            for (sequence, segment) in &mut segments {
+                let named = segment.header.zones[at];
+                let unreadable = named.filter(|zone| owners[at].get(zone) == Some(&None));
+                let claimed = claimed.get(sequence).copied();
+                let zone = claimed.map(|(zone, _)| zone).or(unreadable);
+                segment.zones[at] = zone;
+                let is_later = claimed.is_none_or(|(_, epoch)| epoch > segment.header.epoch);
+                if zone.is_some() && (zone != named || is_later) && is_rebuilding {
+                    segment.rebuilt |= 1 << at;
+                }
+            }
+        }
+        // With fewer zones than data members a segment holds nothing that was acknowledged.
+        let data = self.shape.data();
+        let mut kept = BTreeMap::new();
+        for (sequence, segment) in segments {
+            self.next_sequence = self.next_sequence.max(sequence + 1);
+            self.next_timestamp = self.next_timestamp.max(segment.header.timestamp);
+            if segment.zones.iter().flatten().count() >= data.min(self.code.data()) || self.code.tolerates() == 0 {
+                kept.insert(sequence, segment);
+            }
+        }
+        for member in self.present() {
+            let at = member.as_usize();
+            for &zone in owners[at].keys() {
+                if !kept.values().any(|segment| segment.zones[at] == Some(zone)) {
+                    self.reset_orphan(member, zone);
+                }
+            }
+        }
+        self.found().segments = kept;
+    }
+
+    /// A zone that belongs to no segment.
+    pub(super) fn reset_orphan(&mut self, member: MemberIndex, zone: u32) {
+        let descriptor = &self.start_mut().zones[member.as_usize()][zone as usize];
+        let (state, _) = (descriptor.state, written_blocks(descriptor));
+        let entry = &mut self.members[member.as_usize()];
+        if state == ZoneState::ReadOnly {
+            entry.retired_zones.insert(zone);
+            return;
+        }
+        entry.active_zones -= u32::from(state.is_active());
+        let target = ZoneTarget::Zone(entry.geometry.zone_start(ZoneIndex(zone)));
+        let reset = Operation::ManageZones { action: ZoneAction::Reset, target };
+        self.send_start(member, StartStep::ResetOrphan { zone }, reset);
+    }
+}

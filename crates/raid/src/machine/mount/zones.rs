@@ -1,0 +1,292 @@
+//! What each block of a segment's zones is. Of a zone that was filled its footer says so; of others the blocks say it themselves,
+//! up to where nothing was written.
+
+use zonda_zoned::{BlockBuffer, ZoneState};
+
+use super::headers::FoundSegment;
+use super::superblocks::written_blocks;
+use super::{Volume, block_of};
+use crate::format::{
+    BlockMeta, Place, PlaceSeed, RECORD_BYTES, crc, footer_entries_per_block, read_chunk_meta, read_footer_block,
+};
+use crate::machine::start::StartStep;
+use crate::shape::{Layout, Stream};
+use crate::{MemberIndex, VolumeError};
+
+/// The segment that is being read.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) sequence: u64,
+    pub(super) found: FoundSegment,
+    pub(super) layout: Layout,
+    pub(super) stream: Stream,
+    /// For each member that is there and has a zone.
+    pub(super) zones: Vec<Option<ZoneReading>>,
+}
+
+/// One zone of it.
+#[derive(Debug)]
+pub(super) struct ZoneReading {
+    pub(super) zone: u32,
+    pub(super) state: ZoneState,
+    written: u32,
+    /// What is known of each slot.
+    pub(super) slots: Vec<Option<SlotRead>>,
+    phase: ReadPhase,
+    /// Entries of the footer so far.
+    entries: Vec<BlockMeta>,
+    /// Slots in a row that hold nothing.
+    blank: u32,
+    /// Where single slots are read, because they could not be read together, until here.
+    single_until: u32,
+}
+
+/// A chunk that was found.
+#[derive(Clone, Debug)]
+pub(super) struct SlotRead {
+    pub(super) stripe: u32,
+    /// Its blocks of payload.
+    pub(super) blocks: Box<[BlockRead]>,
+}
+
+/// One block of a chunk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockRead {
+    /// What its metadata says, where that is whole.
+    pub(super) meta: Option<BlockMeta>,
+    /// Whether its contents are what the metadata says. A footer is believed.
+    pub(super) is_good: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadPhase {
+    /// Blocks of the footer from this one.
+    Footer(u32),
+    /// Slots from this one.
+    Slots(u32),
+    Done,
+}
+
+impl ZoneReading {
+    /// Whether a footer was there and whole.
+    pub(super) fn has_footer(&self, layout: &Layout) -> bool {
+        self.entries.len() == layout.entries() as usize
+    }
+}
+
+impl Volume {
+    /// Begins with the next segment; says whether there is one.
+    pub(super) fn read_next_segment(&mut self) -> bool {
+        let Some((sequence, found)) = self.found().segments.pop_first() else { return false };
+        let header = &found.header;
+        let stream = Stream::ALL.into_iter().find(|&stream| stream as u8 == header.stream).unwrap_or(Stream::Small);
+        let meta_blocks = u32::from(self.shape.is_in_band);
+        let per_block = footer_entries_per_block(self.shape.block_bytes as u32) as u64;
+        let payload = u64::from(header.unit_blocks.saturating_sub(meta_blocks));
+        let layout = Layout {
+            unit_blocks: header.unit_blocks,
+            meta_blocks,
+            group_stripes: header.group_stripes,
+            stripes: header.stripes,
+            footer_blocks: (u64::from(header.stripes) * payload).div_ceil(per_block) as u32,
+        };
+        let end = u64::from(layout.stripes) * u64::from(layout.unit_blocks) + u64::from(layout.footer_blocks) + 1;
+        let is_possible = payload > 0
+            && layout.group_stripes > 0
+            && layout.stripes > 0
+            && found
+                .zones
+                .iter()
+                .enumerate()
+                .all(|(at, zone)| zone.is_none() || end <= self.members[at].geometry.zone_capacity_blocks.0);
+        if !is_possible {
+            // Its checksum is right, so another program wrote it: nothing of it is touched.
+            let member = MemberIndex(found.header.member);
+            let what =
+                format!("segment {sequence} is laid out otherwise than the volume: use the program that wrote it");
+            self.fail(VolumeError::Member { member, what });
+            return true;
+        }
+        let mut zones = Vec::new();
+        for (at, zone) in found.zones.iter().enumerate() {
+            let descriptor = zone.map(|zone| self.start_mut().zones[at][zone as usize].clone());
+            zones.push(zone.zip(descriptor).map(|(zone, descriptor)| ZoneReading {
+                zone,
+                state: descriptor.state,
+                written: written_blocks(&descriptor),
+                slots: vec![None; layout.stripes as usize],
+                phase: if descriptor.state.is_active() { ReadPhase::Slots(0) } else { ReadPhase::Footer(0) },
+                entries: Vec::new(),
+                blank: 0,
+                single_until: 0,
+            }));
+        }
+        self.found().current = Some(Reading { sequence, found, layout, stream, zones });
+        for member in self.present() {
+            self.read_on(member);
+        }
+        true
+    }
+
+    /// Reads the next blocks of a member's zone.
+    fn read_on(&mut self, member: MemberIndex) {
+        let transfer = self.shape.transfer_blocks;
+        let Some(reading) = &mut self.found().current else { return };
+        let layout = reading.layout;
+        let Some(zone) = reading.zones[member.as_usize()].as_mut() else { return };
+        let number = zone.zone;
+        let (offset, blocks) = match zone.phase {
+            ReadPhase::Done => return,
+            ReadPhase::Footer(next) => (layout.footer_offset() + next, (layout.footer_blocks - next).min(transfer)),
+            ReadPhase::Slots(next) => {
+                let offset = layout.slot_offset(next);
+                // A chunk that was cut short counts: a zone that is finished later shows it as well.
+                let slots_written = zone.written.saturating_sub(1).div_ceil(layout.unit_blocks);
+                let end = slots_written.min(layout.stripes);
+                // Beyond where drives were told to stop, or a group of nothing, there is nothing.
+                if next >= end || zone.blank > layout.group_stripes.max(transfer / layout.unit_blocks) {
+                    zone.phase = ReadPhase::Done;
+                    return;
+                }
+                let at_once = if next < zone.single_until { 1 } else { (transfer / layout.unit_blocks).max(1) };
+                (offset, at_once.min(end - next) * layout.unit_blocks)
+            }
+        };
+        self.read_at_start(member, StartStep::Blocks { offset }, number, offset, blocks);
+    }
+
+    pub(super) fn on_blocks_read(&mut self, member: MemberIndex, offset: u32, buffer: Option<BlockBuffer>) {
+        let block_bytes = self.shape.block_bytes;
+        let metadata_bytes = usize::from(self.members[member.as_usize()].geometry.metadata_bytes);
+        let (array, is_in_band, transfer) = (self.array, self.shape.is_in_band, self.shape.transfer_blocks);
+        let Some(reading) = &mut self.found().current else { return };
+        let layout = reading.layout;
+        let place = Place { array, segment: reading.sequence, member: member.0 };
+        let Some(zone) = reading.zones[member.as_usize()].as_mut() else { return };
+        match zone.phase {
+            ReadPhase::Done => {}
+            ReadPhase::Footer(next) => {
+                let read = buffer.and_then(|buffer| footer_entries(&place, &buffer, zone.entries.len(), block_bytes));
+                match read {
+                    Some((blocks, entries)) => {
+                        zone.entries.extend(entries);
+                        let next = next + blocks;
+                        zone.phase = if next < layout.footer_blocks {
+                            ReadPhase::Footer(next)
+                        } else {
+                            zone.take_footer(&layout)
+                        };
+                    }
+                    None => zone.phase = zone.without_footer(),
+                }
+            }
+            ReadPhase::Slots(next) => {
+                debug_assert_eq!(offset, layout.slot_offset(next));
+                match buffer {
+                    None if next < zone.single_until || layout.unit_blocks >= transfer => {
+                        zone.phase = ReadPhase::Slots(next + 1);
+                    }
+                    None => zone.single_until = next + (transfer / layout.unit_blocks).max(1),
+                    Some(buffer) => {
+                        let count = (buffer.data.len() / block_bytes) as u32 / layout.unit_blocks;
+                        let seed = place.seed();
+                        for at in 0..count {
+                            let metas = if is_in_band {
+                                slot_in_band(&place, &buffer, at, &layout, block_bytes)
+                            } else {
+                                slot_out_of_band(seed, &buffer, at, &layout, block_bytes, metadata_bytes)
+                            };
+                            zone.blank = if metas.is_some() { 0 } else { zone.blank + 1 };
+                            zone.slots[(next + at) as usize] = metas;
+                        }
+                        zone.phase = ReadPhase::Slots(next + count.max(1));
+                    }
+                }
+            }
+        }
+        self.read_on(member);
+    }
+}
+
+impl ZoneReading {
+    /// The footer is there: it says all.
+    fn take_footer(&mut self, layout: &Layout) -> ReadPhase {
+        if !self.has_footer(layout) {
+            return self.without_footer();
+        }
+        let payload = layout.payload_blocks() as usize;
+        for (slot, metas) in self.slots.iter_mut().zip(self.entries.chunks(payload)) {
+            let stripe = metas[0].stripe;
+            let is_whole = stripe != u32::MAX && metas.iter().all(|meta| meta.stripe == stripe);
+            let blocks = metas.iter().map(|&meta| BlockRead { meta: Some(meta), is_good: true });
+            *slot = is_whole.then(|| SlotRead { stripe, blocks: blocks.collect() });
+        }
+        ReadPhase::Done
+    }
+
+    fn without_footer(&mut self) -> ReadPhase {
+        self.entries = Vec::new();
+        ReadPhase::Slots(0)
+    }
+}
+
+/// How many blocks were read, and their entries; `None` if one is not what it should be.
+fn footer_entries(
+    place: &Place,
+    buffer: &BlockBuffer,
+    known: usize,
+    block_bytes: usize,
+) -> Option<(u32, Vec<BlockMeta>)> {
+    let mut found: Vec<BlockMeta> = Vec::new();
+    let mut blocks = 0;
+    for block in buffer.data.chunks(block_bytes) {
+        let (first, entries) = read_footer_block(place, block)?;
+        if first as usize != known + found.len() {
+            return None;
+        }
+        found.extend(entries);
+        blocks += 1;
+    }
+    Some((blocks, found))
+}
+
+/// The chunk in a slot; `None` if no block says that it is one. Of a write that was cut short only the first blocks do.
+fn slot_out_of_band(
+    seed: PlaceSeed,
+    buffer: &BlockBuffer,
+    at: u32,
+    layout: &Layout,
+    block_bytes: usize,
+    metadata_bytes: usize,
+) -> Option<SlotRead> {
+    let first = (at * layout.unit_blocks) as usize;
+    let read = |block: usize| {
+        let bytes = buffer.metadata.get(block * metadata_bytes..(block + 1) * metadata_bytes);
+        let meta = bytes.and_then(|bytes| BlockMeta::read_oob(seed, bytes));
+        let sum = block_of(buffer, block, block_bytes).map(crc);
+        BlockRead { meta, is_good: meta.is_some_and(|meta| sum == Some(meta.block_crc)) }
+    };
+    let mut blocks: Box<[BlockRead]> = (first..first + layout.unit_blocks as usize).map(read).collect();
+    let stripe = blocks.iter().find_map(|block| block.meta)?.stripe;
+    for block in &mut blocks {
+        if block.meta.is_some_and(|meta| meta.stripe != stripe) {
+            *block = BlockRead { meta: None, is_good: false };
+        }
+    }
+    Some(SlotRead { stripe, blocks })
+}
+
+fn slot_in_band(place: &Place, buffer: &BlockBuffer, at: u32, layout: &Layout, block_bytes: usize) -> Option<SlotRead> {
+    let first = (at * layout.unit_blocks) as usize;
+    let chunk = read_chunk_meta(place, block_of(buffer, first, block_bytes)?)?;
+    if chunk.entries.len() != layout.payload_blocks() as usize {
+        return None;
+    }
+    let read = |(block, (record, block_crc)): (usize, ([u8; RECORD_BYTES], u32))| {
+        let sum = block_of(buffer, first + 1 + block, block_bytes).map(crc);
+        let meta = BlockMeta { record, block_crc, stripe: chunk.stripe };
+        BlockRead { meta: Some(meta), is_good: sum == Some(block_crc) }
+    };
+    let blocks = chunk.entries.into_iter().enumerate().map(read).collect();
+    Some(SlotRead { stripe: chunk.stripe, blocks })
+}

@@ -1,0 +1,254 @@
+//! Pieces: runs of stripes of one segment, read from its members in large reads. What rebuild and scrub work on.
+//!
+//! Inside a group each member has its own order. Where whole groups fit a piece, their regions are read as they lie; of larger
+//! groups some stripes are taken, and their chunks are read where they are.
+
+mod arrive;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use zonda_zoned::{Blocks, Duration, Instant, Lba, Operation, ZoneIndex};
+
+use super::Volume;
+use super::members::Work;
+use crate::MemberIndex;
+use crate::format::RECORD_BYTES;
+use crate::limits::PIECE_BLOCKS_MAX;
+use crate::tables::{Segment, SegmentIndex};
+
+/// A run of stripes on its way in.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) segment: SegmentIndex,
+    pub(super) run: Run,
+    pub(super) owner: Owner,
+    /// Members that were asked, as bits.
+    pub(super) asked: u32,
+    /// The stripes of it, in ascending order.
+    stripes: Vec<u32>,
+    /// Reads under way.
+    pending: u32,
+    /// Reads that may be tried again: an error that is not the medium's may pass.
+    retries: u8,
+    /// Its owner wants it no more.
+    is_abandoned: bool,
+    /// By stripe and member. Absent are those of members that were not asked, or that did not answer.
+    chunks: BTreeMap<(u32, u8), Chunk>,
+}
+
+/// Reads of a piece that are tried again.
+const RETRIES_MAX: u8 = 16;
+
+/// Who wants a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// Slots of the run are slots of this member, which is given its part again.
+    Rebuild(MemberIndex),
+    Scrub,
+}
+
+/// Consecutive slots, or stripes where pieces are not made of whole groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) first: u32,
+    pub(super) count: u32,
+    /// It is made of whole groups: it covers the same stripes on every member.
+    is_whole_groups: bool,
+}
+
+/// A chunk as it was found.
+#[derive(Clone, Debug)]
+pub(super) struct Chunk {
+    /// Its blocks of payload; empty without contents.
+    pub(super) data: Bytes,
+    /// The record of each block that is what was written there.
+    pub(super) records: Vec<Option<[u8; RECORD_BYTES]>>,
+}
+
+/// Holds work back so that it keeps to a rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    pub(super) next_at: Instant,
+}
+
+impl Pace {
+    pub(super) fn from(now: Instant) -> Pace {
+        Pace { next_at: now }
+    }
+
+    /// So many blocks are begun.
+    pub(super) fn spend(&mut self, now: Instant, blocks: u64, blocks_per_second: Option<u64>) {
+        if let Some(rate) = blocks_per_second {
+            self.next_at = self.next_at.max(now) + Duration::of_transfer(blocks, rate);
+        }
+    }
+}
+
+impl Run {
+    pub(super) fn end(&self) -> u32 {
+        self.first + self.count
+    }
+}
+
+impl Chunk {
+    pub(super) fn is_whole(&self) -> bool {
+        self.records.iter().all(Option::is_some)
+    }
+
+    pub(super) fn block(&self, block: usize, block_bytes: usize) -> &[u8] {
+        &self.data[block * block_bytes..(block + 1) * block_bytes]
+    }
+}
+
+impl Piece {
+    pub(super) fn chunk(&self, stripe: u32, member: MemberIndex) -> Option<&Chunk> {
+        self.chunks.get(&(stripe, member.0))
+    }
+
+    pub(super) fn stripes(&self) -> &[u32] {
+        &self.stripes
+    }
+}
+
+impl Volume {
+    /// The run that begins at a slot or stripe: the end of the one before it.
+    pub(super) fn run_from(&self, segment: &Segment, first: u32) -> Run {
+        let layout = &segment.layout;
+        let fitting = (PIECE_BLOCKS_MAX / (layout.unit_blocks * self.members.len() as u32)).max(1);
+        let at_once = self.slots_at_once(segment).min(fitting);
+        let group = layout.group_range(first);
+        if group.len() as u32 > fitting {
+            return Run { first, count: at_once.min(group.end - first), is_whole_groups: false };
+        }
+        debug_assert_eq!(first, group.start, "runs end with groups");
+        let groups = (at_once / layout.group_stripes).max(1);
+        Run { first, count: (groups * layout.group_stripes).min(layout.stripes - first), is_whole_groups: true }
+    }
+
+    /// Slots of one command.
+    fn slots_at_once(&self, segment: &Segment) -> u32 {
+        (self.shape.transfer_blocks / segment.layout.unit_blocks).max(1)
+    }
+
+    /// Members whose zones of a segment can be read, as bits.
+    pub(super) fn readable(&self, segment: SegmentIndex) -> u32 {
+        let segment = &self.segments[segment];
+        self.present()
+            .filter(|&member| segment.has(member) && segment.zones[member.as_usize()].is_some())
+            .fold(0, |members, member| members | 1 << member.0)
+    }
+
+    /// Reads a run from some members. Its owner is told when it is there.
+    pub(super) fn start_piece(&mut self, owner: Owner, segment_index: SegmentIndex, run: Run, members: u32) -> u32 {
+        let segment = &mut self.segments[segment_index];
+        segment.readers += 1;
+        let slots = run.first..run.end();
+        let mut stripes: Vec<u32> = match owner {
+            Owner::Rebuild(member) => slots.filter_map(|slot| segment.slots.stripe_at(member, slot)).collect(),
+            Owner::Scrub => slots.collect(),
+        };
+        stripes.sort_unstable();
+        let chunks = BTreeMap::new();
+        let piece = Piece {
+            segment: segment_index,
+            run,
+            owner,
+            asked: 0,
+            stripes,
+            pending: 1,
+            retries: RETRIES_MAX,
+            is_abandoned: false,
+            chunks,
+        };
+        let index = self.pieces.insert(piece);
+        self.ask(index, members);
+        index
+    }
+
+    /// Reads the run from these members, which were not asked before.
+    pub(super) fn ask(&mut self, index: u32, members: u32) {
+        let piece = &mut self.pieces[index];
+        piece.asked |= members;
+        let (segment_index, run) = (piece.segment, piece.run);
+        let readable = self.readable(segment_index) & members;
+        let at_once = self.slots_at_once(&self.segments[segment_index]);
+        for member in (0..self.members.len() as u8).filter(|member| readable >> member & 1 == 1).map(MemberIndex) {
+            for (slot, count) in self.slots_of_run(index, member, run, at_once) {
+                self.read_slots(index, member, slot, count);
+            }
+        }
+    }
+
+    /// Which slots of a member hold the stripes of a run, as first slots and counts.
+    fn slots_of_run(&self, index: u32, member: MemberIndex, run: Run, at_once: u32) -> Vec<(u32, u32)> {
+        if run.is_whole_groups {
+            return (run.first..run.end())
+                .step_by(at_once as usize)
+                .map(|slot| (slot, at_once.min(run.end() - slot)))
+                .collect();
+        }
+        let piece = &self.pieces[index];
+        let segment = &self.segments[piece.segment];
+        let mut reads: Vec<(u32, u32)> = Vec::new();
+        for slot in segment.layout.group_range(run.first) {
+            let stripe = segment.slots.stripe_at(member, slot);
+            if stripe.is_none_or(|stripe| piece.stripes.binary_search(&stripe).is_err()) {
+                continue;
+            }
+            match reads.last_mut() {
+                Some((first, count)) if *first + *count == slot && *count < at_once => *count += 1,
+                _ => reads.push((slot, 1)),
+            }
+        }
+        reads
+    }
+
+    fn read_slots(&mut self, piece: u32, member: MemberIndex, slot: u32, count: u32) {
+        let segment = &self.segments[self.pieces[piece].segment];
+        let Some(zone) = segment.zones[member.as_usize()] else { return };
+        let start = self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone));
+        let start = Lba(start.0 + u64::from(segment.layout.slot_offset(slot)));
+        let blocks = Blocks(u64::from(count * segment.layout.unit_blocks));
+        self.pieces[piece].pending += 1;
+        self.send(member, Work::Slots { piece, slot, count }, Operation::Read { start, blocks });
+    }
+
+    /// A read of a piece has ended, or the asking for it.
+    pub(super) fn piece_step(&mut self, index: u32) {
+        let piece = &mut self.pieces[index];
+        piece.pending -= 1;
+        if piece.pending > 0 {
+            return;
+        }
+        let owner = piece.owner;
+        if piece.is_abandoned {
+            self.end_piece(index);
+            return;
+        }
+        match owner {
+            Owner::Rebuild(_) => self.on_rebuild_piece(index),
+            Owner::Scrub => self.on_scrub_piece(index),
+        }
+    }
+
+    /// More members are asked for a piece that has arrived.
+    pub(super) fn ask_more(&mut self, index: u32, members: u32) {
+        self.pieces[index].pending += 1;
+        self.ask(index, members);
+        self.piece_step(index);
+    }
+
+    /// A piece is done with.
+    pub(super) fn end_piece(&mut self, index: u32) -> Piece {
+        let piece = self.pieces.remove(index);
+        self.segments[piece.segment].readers -= 1;
+        self.collector.look_at(piece.segment);
+        piece
+    }
+
+    /// Nobody wants a piece any more.
+    pub(super) fn abandon_piece(&mut self, index: u32) {
+        self.pieces[index].is_abandoned = true;
+    }
+}

@@ -1,0 +1,330 @@
+//! Blocks by their addresses. What a read returns is fixed when it is taken: the segments it reads from stay until it has ended.
+
+use bytes::{Bytes, BytesMut};
+use zonda_zoned::{BlockBuffer, Blocks, CommandId, Lba, Operation, Outcome, Payload, Status, ZoneIndex};
+
+use super::Volume;
+use super::commit::record_of;
+use super::host::{Answer, Request};
+use super::members::Work;
+use super::write::Ticket;
+use crate::format::{BlockMeta, Place, Record, crc, read_chunk_meta};
+use crate::limits::MENDED_STRIPES_MAX;
+use crate::tables::{Location, Physical};
+
+/// Consecutive blocks of one slot or more of a zone, on their way in.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    pub(super) place: Physical,
+    pub(super) blocks: u32,
+    pub(super) purpose: Purpose,
+    /// What each block is; filled in where blocks come out of the rest of their stripe.
+    found: Vec<Option<Result<(Bytes, Record), Status>>>,
+    /// Blocks that are being computed.
+    repairing: u32,
+    /// The member was asked, and did not bring them all; not so where it is known to lack them.
+    is_damaged: bool,
+}
+
+/// Who wants the blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A host: these are blocks of its request from `at`, and logical blocks from `lba`.
+    Host {
+        request: u32,
+        at: u32,
+        lba: u64,
+    },
+    Move,
+    MoveTombstones,
+    /// A mount moves what was torn, or reads tombstones.
+    Start,
+}
+
+impl Volume {
+    pub(super) fn accept_read(&mut self, id: CommandId, start: u64, blocks: u64) {
+        let has_contents = self.has_contents();
+        let answer = if has_contents { Answer::Pieces(BytesMut::new()) } else { Answer::NoContents };
+        let request = self.requests.insert(Request { id, pending: 1, status: Status::Success, answer });
+        let block_bytes = self.shape.block_bytes;
+        let mut at = 0;
+        while at < blocks {
+            let location = self.map[(start + at) as usize].location();
+            let mut count = 1;
+            match location {
+                Location::Media(place) => {
+                    let most = u64::from(self.shape.transfer_blocks).min(blocks - at);
+                    while count < most && self.follows(place, count, start + at + count) {
+                        count += 1;
+                    }
+                    self.requests[request].pending += 1;
+                    if count < blocks {
+                        self.room_for(request, blocks);
+                    }
+                    self.fetch(place, count as u32, Purpose::Host { request, at: at as u32, lba: start + at });
+                }
+                Location::Buffered { stripe, block } if has_contents => {
+                    let entry = &self.stripes[stripe];
+                    let is_data = entry.blocks[block as usize].lba == start + at;
+                    let data = is_data.then(|| entry.contents(block, block_bytes)).flatten();
+                    self.room_for(request, blocks);
+                    if let (Answer::Pieces(buffer), Some(data)) = (&mut self.requests[request].answer, data) {
+                        let from = at as usize * block_bytes;
+                        buffer[from..from + block_bytes].copy_from_slice(&data);
+                    }
+                }
+                _ if has_contents => self.room_for(request, blocks),
+                _ => {}
+            }
+            at += count;
+        }
+        self.end_part(request, 1, Status::Success);
+    }
+
+    /// Whether a logical block lies `count` blocks behind a place, in the same run of blocks.
+    fn follows(&self, place: Physical, count: u64, lba: u64) -> bool {
+        let next = Physical { offset: place.offset + count as u32, ..place };
+        self.map[lba as usize].location() == Location::Media(next)
+    }
+
+    fn room_for(&mut self, request: u32, blocks: u64) {
+        let bytes = blocks as usize * self.shape.block_bytes;
+        if let Answer::Pieces(buffer) = &mut self.requests[request].answer
+            && buffer.is_empty()
+        {
+            *buffer = BytesMut::zeroed(bytes);
+        }
+    }
+
+    /// Reads blocks that follow each other on a member, none of them metadata of a chunk.
+    pub(super) fn fetch(&mut self, place: Physical, blocks: u32, purpose: Purpose) {
+        self.segments[place.segment].readers += 1;
+        let index =
+            self.fetches.insert(Fetch { place, blocks, purpose, found: Vec::new(), repairing: 0, is_damaged: false });
+        let segment = &self.segments[place.segment];
+        let zone = segment.zones[place.member.as_usize()];
+        let member = &self.members[place.member.as_usize()];
+        let (Some(zone), true) = (zone, member.is_there() && segment.has(place.member)) else {
+            return self.repair_all(index);
+        };
+        let (offset, blocks) = self.fetched_range(place, blocks, purpose);
+        let start = Lba(member.geometry.zone_start(ZoneIndex(zone)).0 + u64::from(offset));
+        let read = Operation::Read { start, blocks: Blocks(u64::from(blocks)) };
+        self.send(place.member, Work::Fetch { fetch: index }, read);
+    }
+
+    /// What is read for some blocks: with metadata in band their chunk's metadata too, where somebody wants to know it.
+    fn fetched_range(&self, place: Physical, blocks: u32, purpose: Purpose) -> (u32, u32) {
+        if !self.shape.is_in_band || matches!(purpose, Purpose::Host { .. }) {
+            return (place.offset, blocks);
+        }
+        let layout = self.segments[place.segment].layout;
+        let (slot, _) = layout.place_of(place.offset);
+        let first = layout.slot_offset(slot);
+        (first, place.offset + blocks - first)
+    }
+
+    pub(super) fn on_fetch(&mut self, index: u32, status: Status, outcome: Outcome) {
+        let Fetch { place, blocks, purpose, .. } = self.fetches[index];
+        self.fetches[index].is_damaged = self.members[place.member.as_usize()].is_there();
+        if !status.is_success() {
+            let is_latent = status == Status::UnrecoveredReadError;
+            if self.members[place.member.as_usize()].is_there() && !is_latent {
+                self.suspect(place.member, place.segment);
+            }
+            return self.repair_all(index);
+        }
+        if !self.has_contents() {
+            return self.end_fetch(index, Vec::new());
+        }
+        let Outcome::Data(Payload::Bytes(buffer)) = outcome else { return self.repair_all(index) };
+        let (from, _) = self.fetched_range(place, blocks, purpose);
+        let block_bytes = self.shape.block_bytes;
+        let skip = (place.offset - from) as usize;
+        if buffer.data.len() != (skip + blocks as usize) * block_bytes {
+            return self.repair_all(index);
+        }
+        let expected = match purpose {
+            Purpose::Host { lba, .. } => Some(lba),
+            _ => None,
+        };
+        let mut found = Vec::with_capacity(blocks as usize);
+        let mut is_whole = true;
+        for at in 0..blocks {
+            let block = Physical { offset: place.offset + at, ..place };
+            let record = self.verify(block, &buffer, skip, at as usize, expected.map(|lba| lba + u64::from(at)));
+            is_whole &= record.is_some();
+            let from = (skip + at as usize) * block_bytes;
+            found.push(record.map(|record| Ok((buffer.data.slice(from..from + block_bytes), record))));
+        }
+        if is_whole {
+            if let Purpose::Host { request, at, .. } = purpose {
+                // Verified: it goes on as it came.
+                self.give_host(request, at, &buffer.data);
+                return self.end_fetch(index, Vec::new());
+            }
+            return self.end_fetch(index, found.into_iter().flatten().collect());
+        }
+        self.fetches[index].found = found;
+        self.repair_missing(index);
+    }
+
+    /// What a block's metadata says of it, if it is what was written there. `at` is the block's place behind `skip` in the buffer.
+    pub(super) fn verify(
+        &self,
+        block: Physical,
+        buffer: &BlockBuffer,
+        skip: usize,
+        at: usize,
+        expected: Option<u64>,
+    ) -> Option<Record> {
+        let block_bytes = self.shape.block_bytes;
+        let data = &buffer.data[(skip + at) * block_bytes..(skip + at + 1) * block_bytes];
+        let segment = &self.segments[block.segment];
+        if self.shape.is_in_band {
+            let sum = crc(data);
+            let entry = segment.layout.entry_of(block.offset) as usize;
+            if segment.sums[block.member.as_usize()][entry] != sum {
+                return None;
+            }
+            if skip == 0 {
+                // Only the host reads without metadata, and knows what it reads.
+                return Some(Record { lba: expected?, timestamp: 0, data_crc: sum });
+            }
+            let place = Place { array: self.array, segment: segment.sequence, member: block.member.0 };
+            let meta = read_chunk_meta(&place, &buffer.data[..block_bytes])?;
+            let (_, in_chunk) = segment.layout.place_of(block.offset);
+            let (record, block_crc) = meta.entries.get(in_chunk as usize)?;
+            return (*block_crc == sum).then(|| record_of(record));
+        }
+        let meta = self.metadata_of(block, buffer, at)?;
+        let record = record_of(&meta.record);
+        let is_expected = expected.is_none_or(|lba| record.lba == lba);
+        (is_expected && crc(data) == meta.block_crc).then_some(record)
+    }
+
+    /// Out-of-band metadata of a block, if it is of this place.
+    pub(super) fn metadata_of(&self, block: Physical, buffer: &BlockBuffer, at: usize) -> Option<BlockMeta> {
+        let bytes = usize::from(self.members[block.member.as_usize()].geometry.metadata_bytes);
+        let segment = &self.segments[block.segment];
+        let metadata = buffer.metadata.get(at * bytes..(at + 1) * bytes)?;
+        let meta = BlockMeta::read_oob(segment.seeds[block.member.as_usize()], metadata)?;
+        let (slot, _) = segment.layout.place_of(block.offset);
+        (segment.slots.stripe_at(block.member, slot) == Some(meta.stripe)).then_some(meta)
+    }
+
+    fn give_host(&mut self, request: u32, at: u32, data: &Bytes) {
+        let block_bytes = self.shape.block_bytes;
+        let entry = &mut self.requests[request];
+        if let Answer::Pieces(buffer) = &mut entry.answer {
+            if buffer.is_empty() {
+                entry.answer = Answer::Whole(data.clone());
+            } else {
+                let from = at as usize * block_bytes;
+                buffer[from..from + data.len()].copy_from_slice(data);
+            }
+        }
+    }
+
+    fn repair_all(&mut self, index: u32) {
+        let blocks = self.fetches[index].blocks as usize;
+        self.fetches[index].found = vec![None; blocks];
+        self.repair_missing(index);
+    }
+
+    /// Starts to compute the blocks that were not found.
+    fn repair_missing(&mut self, index: u32) {
+        let missing: Vec<u32> =
+            (0..).zip(&self.fetches[index].found).filter(|(_, found)| found.is_none()).map(|(at, _)| at).collect();
+        self.fetches[index].repairing = missing.len() as u32;
+        for at in missing {
+            let place = self.fetches[index].place;
+            self.repair(index, at, Physical { offset: place.offset + at, ..place });
+        }
+    }
+
+    /// A block came out of the rest of its stripe, or could not.
+    pub(super) fn repaired(&mut self, index: u32, at: u32, block: Result<(Bytes, Record), Status>) {
+        let fetch = &mut self.fetches[index];
+        let (place, purpose, is_damaged) = (fetch.place, fetch.purpose, fetch.is_damaged);
+        if let (Ok((data, record)), Purpose::Host { .. }) = (&block, purpose) {
+            let target = Physical { offset: place.offset + at, ..place };
+            let is_readable =
+                self.members[place.member.as_usize()].is_there() && self.segments[place.segment].has(place.member);
+            // What a member lacks a rebuild or collection brings; what it has and should not have is written anew.
+            if is_readable && is_damaged {
+                let has_room = self.free_segments() >= self.low_segments()
+                    && self.stream(Self::MOVED_TO).ready.len() < MENDED_STRIPES_MAX;
+                if has_room {
+                    self.move_block(target, *record, data.clone(), Ticket::Mend);
+                } else {
+                    // Collection will come to it, and win back more than it takes.
+                    self.segments[place.segment].is_suspect = true;
+                }
+            }
+        }
+        let fetch = &mut self.fetches[index];
+        fetch.found[at as usize] = Some(block);
+        fetch.repairing -= 1;
+        if fetch.repairing > 0 {
+            return;
+        }
+        let found: Vec<_> = std::mem::take(&mut fetch.found).into_iter().flatten().collect();
+        if let Purpose::Host { request, at, lba } = purpose {
+            let mut status = Status::Success;
+            let blocks = found.len() as u64;
+            for (number, block) in (0..).zip(&found) {
+                match block {
+                    Ok(_) if !self.has_contents() => {}
+                    Ok((data, record)) if record.lba == lba + u64::from(number) => {
+                        if blocks > 1 {
+                            self.room_for(request, u64::from(at) + blocks);
+                        }
+                        self.give_host(request, at + number, data);
+                    }
+                    Ok(_) => status = Status::UnrecoveredReadError,
+                    Err(error) => {
+                        self.counters.lost_blocks += 1;
+                        status = *error;
+                    }
+                }
+            }
+            self.requests[request].status = worse(self.requests[request].status, status);
+        }
+        self.end_fetch(index, found);
+    }
+
+    fn end_fetch(&mut self, index: u32, found: Vec<Result<(Bytes, Record), Status>>) {
+        let Fetch { place, blocks, purpose, .. } = self.fetches.remove(index);
+        self.segments[place.segment].readers -= 1;
+        self.collector.look_at(place.segment);
+        match purpose {
+            Purpose::Host { request, .. } => self.end_part(request, 1, Status::Success),
+            Purpose::Move => {
+                let found = if self.has_contents() { found } else { self.records_in_memory(place, blocks) };
+                self.on_moved_read(place, found);
+            }
+            Purpose::MoveTombstones => {
+                let data = found.into_iter().next().unwrap_or(Err(Status::InternalError)).map(|(data, _)| data);
+                self.on_moved_tombstones(place, data);
+            }
+            Purpose::Start => self.on_start_read(place, found),
+        }
+    }
+
+    /// Without contents the records are in memory.
+    fn records_in_memory(&self, place: Physical, blocks: u32) -> Vec<Result<(Bytes, Record), Status>> {
+        let segment = &self.segments[place.segment];
+        let lbas = &segment.lbas[place.member.as_usize()];
+        (0..blocks)
+            .map(|at| {
+                let lba = lbas[segment.layout.entry_of(place.offset + at) as usize];
+                Ok((Bytes::new(), Record { lba, timestamp: 0, data_crc: 0 }))
+            })
+            .collect()
+    }
+}
+
+fn worse(a: Status, b: Status) -> Status {
+    if a.is_success() { b } else { a }
+}

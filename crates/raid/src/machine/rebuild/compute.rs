@@ -1,0 +1,204 @@
+//! Chunks out of the others of their stripes.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use zonda_erasure::Recovery;
+
+use super::super::Volume;
+use super::super::pieces::{Chunk, Piece};
+use super::job::{Part, Ready};
+use crate::MemberIndex;
+use crate::format::{BlockMeta, PADDING_LBA, Place, RECORD_BYTES, Record, crc, write_chunk_meta};
+use crate::tables::SegmentIndex;
+
+/// How a chunk is had of some others; computed once for a piece.
+pub(in super::super) type Recoveries = BTreeMap<(u32, usize), Option<Recovery>>;
+
+impl Volume {
+    /// The members to read first, as bits: no more than needed, as long as all is well.
+    pub(super) fn sources(&self, index: SegmentIndex, target: MemberIndex) -> u32 {
+        let readable = self.readable(index) & !(1 << target.0);
+        if !self.shape.scheme.is_rotated() {
+            // Chunks are members.
+            let recovery = self.code.recover(readable, &[target.as_usize()]);
+            return recovery
+                .map_or(readable, |recovery| recovery.sources.iter().fold(0, |mask, source| mask | 1 << source));
+        }
+        let members = (0..self.members.len()).filter(|member| readable >> member & 1 == 1).take(self.shape.data());
+        members.fold(0, |mask, member| mask | 1 << member)
+    }
+
+    /// The chunks of a run have arrived.
+    pub(in super::super) fn on_rebuild_piece(&mut self, index: u32) {
+        let piece = &self.pieces[index];
+        let super::super::pieces::Owner::Rebuild(target) = piece.owner else { unreachable!("a rebuild's piece") };
+        let more = self.readable(piece.segment) & !piece.asked & !(1 << target.0);
+        if more != 0 && !self.suffices(piece, target) {
+            return self.ask_more(index, more);
+        }
+        let piece = self.end_piece(index);
+        let (ready, metas) = self.compute_piece(&piece, target);
+        let payload = self.segments[piece.segment].layout.payload_blocks();
+        let job = self.rebuild.job.as_mut().expect("a piece that nobody wants is abandoned");
+        let from = (piece.run.first * payload) as usize;
+        if !metas.is_empty() {
+            job.entries[from..from + metas.len()].copy_from_slice(&metas);
+        }
+        let part = job.parts.iter_mut().find(|part| matches!(part, Part::Piece(other) if *other == index));
+        *part.expect("a piece is a part of the zone until it is there") = Part::Ready(ready);
+    }
+
+    /// Whether each chunk of a run can be computed of those that are there.
+    fn suffices(&self, piece: &Piece, target: MemberIndex) -> bool {
+        let mut recoveries = Recoveries::new();
+        piece.stripes().iter().all(|&stripe| {
+            let whole = self.chunks_where(piece, stripe, target, Chunk::is_whole);
+            let wanted = self.shape.chunk_of(target, stripe);
+            recoveries.entry((whole, wanted)).or_insert_with(|| self.code.recover(whole, &[wanted])).is_some()
+        })
+    }
+
+    /// Which chunks of a stripe are there and hold what they should, as bits; that of `target` is not looked at.
+    pub(in super::super) fn chunks_where(
+        &self,
+        piece: &Piece,
+        stripe: u32,
+        target: MemberIndex,
+        is_right: impl Fn(&Chunk) -> bool,
+    ) -> u32 {
+        (0..self.members.len() as u8)
+            .map(MemberIndex)
+            .filter(|&member| member != target && piece.chunk(stripe, member).is_some_and(&is_right))
+            .fold(0, |chunks, member| chunks | 1 << self.shape.chunk_of(member, stripe))
+    }
+
+    /// The slots of a run as they are on the target, and what their blocks are.
+    fn compute_piece(&mut self, piece: &Piece, target: MemberIndex) -> (Ready, Vec<BlockMeta>) {
+        let segment = &self.segments[piece.segment];
+        let layout = segment.layout;
+        let blocks = piece.run.count * layout.unit_blocks;
+        if !self.has_contents() {
+            return (Ready { blocks, data: Bytes::new(), metadata: Bytes::new() }, Vec::new());
+        }
+        let block_bytes = self.shape.block_bytes;
+        let metadata_bytes = usize::from(self.members[target.as_usize()].geometry.metadata_bytes);
+        let (unit, payload) = (layout.unit_blocks as usize, layout.payload_blocks() as usize);
+        let mut data = BytesMut::zeroed(blocks as usize * block_bytes);
+        let mut metadata = BytesMut::zeroed(blocks as usize * metadata_bytes);
+        let blank = BlockMeta { record: [0; RECORD_BYTES], block_crc: 0, stripe: u32::MAX };
+        let mut metas = vec![blank; piece.run.count as usize * payload];
+        let mut recoveries = Recoveries::new();
+        let (mut lost, mut is_whole) = (0, true);
+        let seal = Place { array: self.array, segment: segment.sequence, member: target.0 };
+        for (at, slot) in (piece.run.first..piece.run.end()).enumerate() {
+            // A slot of no stripe stays blank.
+            let Some(stripe) = segment.slots.stripe_at(target, slot) else { continue };
+            let chunk = &mut data[at * unit * block_bytes..(at + 1) * unit * block_bytes];
+            let (meta_block, contents) = chunk.split_at_mut((unit - payload) * block_bytes);
+            let records = self.compute_chunk(piece, stripe, target, contents, &mut recoveries);
+            let is_data = self.shape.chunk_of(target, stripe) < self.code.data();
+            for (block, record) in records.into_iter().enumerate() {
+                let bytes = &mut contents[block * block_bytes..(block + 1) * block_bytes];
+                let sum = crc(bytes);
+                // What was computed proves itself, where it is data.
+                let record = record.filter(|record| !is_data || Record::from_bytes(record).data_crc == sum);
+                let meta = &mut metas[at * payload + block];
+                if let Some(record) = record {
+                    *meta = BlockMeta { record, block_crc: sum, stripe };
+                    if !self.shape.is_in_band && metadata_bytes > 0 {
+                        let from = (at * unit + block) * metadata_bytes;
+                        let seed = segment.seeds[target.as_usize()];
+                        meta.write_oob(seed, &mut metadata[from..from + metadata_bytes]);
+                    }
+                } else {
+                    // A checksum that is not that of its contents: whoever reads it knows.
+                    is_whole = false;
+                    bytes.fill(0);
+                    let record = Record { lba: PADDING_LBA, timestamp: 0, data_crc: !crc(bytes) };
+                    *meta = BlockMeta { record: record.to_bytes(), block_crc: record.data_crc, stripe };
+                    lost += u64::from(segment.is_live(target, layout.offset_of(slot, block as u32)));
+                }
+            }
+            if self.shape.is_in_band {
+                let metas = &metas[at * payload..(at + 1) * payload];
+                let entries: Vec<([u8; RECORD_BYTES], u32)> =
+                    metas.iter().map(|meta| (meta.record, meta.block_crc)).collect();
+                write_chunk_meta(&seal, stripe, &entries, meta_block);
+            }
+        }
+        self.counters.lost_blocks += lost;
+        if !is_whole {
+            // Footers are believed: what is not as it was has none.
+            self.job().is_complete = false;
+        }
+        (Ready { blocks, data: data.freeze(), metadata: metadata.freeze() }, metas)
+    }
+
+    /// Computes the blocks of a chunk into `out`, and their records; `None` of those that cannot be had.
+    fn compute_chunk(
+        &self,
+        piece: &Piece,
+        stripe: u32,
+        target: MemberIndex,
+        out: &mut [u8],
+        recoveries: &mut Recoveries,
+    ) -> Vec<Option<[u8; RECORD_BYTES]>> {
+        let wanted = self.shape.chunk_of(target, stripe);
+        let whole = self.chunks_where(piece, stripe, target, Chunk::is_whole);
+        let blocks = out.len() / self.shape.block_bytes;
+        if let Some(recovery) = self.recovery(whole, wanted, recoveries) {
+            let chunks = self.recovery_chunks(piece, stripe, recovery);
+            let contents: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk.data[..]).collect();
+            recovery.apply(&*self.engine, &contents, &mut [out]);
+            let records: Vec<Vec<u8>> =
+                chunks.iter().map(|chunk| chunk.records.iter().flatten().flatten().copied().collect()).collect();
+            let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+            let mut bytes = vec![0; blocks * RECORD_BYTES];
+            recovery.apply(&*self.engine, &records, &mut [&mut bytes]);
+            let record = |bytes: &[u8]| Some(bytes.try_into().expect("a record has its length"));
+            return bytes.chunks(RECORD_BYTES).map(record).collect();
+        }
+        let block_bytes = self.shape.block_bytes;
+        (0..blocks)
+            .zip(out.chunks_mut(block_bytes))
+            .map(|(block, out)| self.compute_block(piece, stripe, target, block, out, recoveries))
+            .collect()
+    }
+
+    /// Computes one block of a chunk, and its record.
+    pub(in super::super) fn compute_block(
+        &self,
+        piece: &Piece,
+        stripe: u32,
+        target: MemberIndex,
+        block: usize,
+        out: &mut [u8],
+        recoveries: &mut Recoveries,
+    ) -> Option<[u8; RECORD_BYTES]> {
+        let wanted = self.shape.chunk_of(target, stripe);
+        let present = self.chunks_where(piece, stripe, target, |chunk| chunk.records[block].is_some());
+        let recovery = self.recovery(present, wanted, recoveries)?;
+        let chunks = self.recovery_chunks(piece, stripe, recovery);
+        let contents: Vec<&[u8]> = chunks.iter().map(|chunk| chunk.block(block, self.shape.block_bytes)).collect();
+        recovery.apply(&*self.engine, &contents, &mut [out]);
+        let records: Vec<&[u8]> =
+            chunks.iter().filter_map(|chunk| chunk.records[block].as_ref()).map(|record| &record[..]).collect();
+        let mut record = [0; RECORD_BYTES];
+        recovery.apply(&*self.engine, &records, &mut [&mut record]);
+        Some(record)
+    }
+
+    fn recovery<'a>(&self, present: u32, wanted: usize, recoveries: &'a mut Recoveries) -> Option<&'a Recovery> {
+        recoveries.entry((present, wanted)).or_insert_with(|| self.code.recover(present, &[wanted])).as_ref()
+    }
+
+    fn recovery_chunks<'a>(&self, piece: &'a Piece, stripe: u32, recovery: &Recovery) -> Vec<&'a Chunk> {
+        let chunk = |&chunk: &usize| {
+            piece
+                .chunk(stripe, self.shape.member_of(chunk, stripe))
+                .expect("sources are among the chunks that are there")
+        };
+        recovery.sources.iter().map(chunk).collect()
+    }
+}

@@ -1,0 +1,227 @@
+//! One segment is given to a member: which, and when; its runs of slots are read.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use zonda_zoned::Instant;
+
+use super::super::Volume;
+use super::super::pieces::{Owner, Pace};
+use crate::MemberIndex;
+use crate::format::{BlockMeta, SegmentHeader};
+use crate::limits::{REBUILD_PIECES_MAX, RELOCATION_SEGMENTS};
+use crate::tables::{Segment, SegmentIndex, SegmentState};
+
+/// A segment that is being written to a member.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) segment: SegmentIndex,
+    pub(super) zone: u32,
+    /// It was not to be collected before either.
+    pub(super) was_pinned: bool,
+    pub(super) stage: Stage,
+    /// The slot that the next run begins with, and the one behind the last that holds anything.
+    pub(super) next_slot: u32,
+    pub(super) end_slot: u32,
+    /// Every slot holds a chunk: the zone gets a footer.
+    pub(super) is_complete: bool,
+    /// Parts of the zone, in their order: those that are there, and pieces on their way.
+    pub(super) parts: VecDeque<Part>,
+    /// Blocks of the first part, and of the zone, that were written.
+    pub(super) part_written: u32,
+    pub(super) written: u32,
+    pub(super) is_writing: bool,
+    pub(super) footer_written: u32,
+    /// What the footer will say, and what reads need to know of metadata in band.
+    pub(super) entries: Vec<BlockMeta>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Filling,
+    Finishing,
+    /// Something failed: the zone is emptied.
+    Resetting,
+}
+
+/// A part of the zone.
+#[derive(Debug)]
+pub(super) enum Part {
+    Piece(u32),
+    Ready(Ready),
+}
+
+/// Blocks to be written. Without contents there are no bytes.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) blocks: u32,
+    pub(super) data: Bytes,
+    pub(super) metadata: Bytes,
+}
+
+impl Volume {
+    /// Takes the next segment. Says whether there is one, and room for it.
+    pub(super) fn begin_segment(&mut self, member: MemberIndex) -> bool {
+        let may_take_zone = self.may_take_zone(member);
+        let mut found = None;
+        let mut empty = Vec::new();
+        for (index, segment) in self.segments.iter().filter(|(_, segment)| Self::lacks(segment, member)) {
+            if segment.state != SegmentState::Sealed || self.is_worked_on(index) {
+                continue;
+            }
+            if segment.live_blocks == 0 && segment.tombstones.is_empty() && !segment.is_pinned {
+                empty.push(index);
+                continue;
+            }
+            found = Some(index);
+            break;
+        }
+        for index in empty {
+            // Sooner reset than rebuilt.
+            self.collector.look_at(index);
+        }
+        let Some(index) = found else {
+            self.pump_collector();
+            return false;
+        };
+        if !may_take_zone {
+            self.make_room(member);
+            return false;
+        }
+        let entry = &mut self.members[member.as_usize()];
+        let zone = entry.free_zones.pop_front().expect("there is room for one more");
+        entry.active_zones += 1;
+        let segment = &mut self.segments[index];
+        let was_pinned = std::mem::replace(&mut segment.is_pinned, true);
+        let segment = &self.segments[index];
+        let holds = |&slot: &u32| segment.slots.stripe_at(member, slot).is_some();
+        let end_slot = (0..segment.layout.stripes).rev().find(holds).map_or(0, |slot| slot + 1);
+        let is_complete = end_slot == segment.layout.stripes && (0..end_slot).all(|slot| holds(&slot));
+        let header = self.rebuilt_header(segment, member, zone);
+        let blank = BlockMeta { record: [0; 20], block_crc: 0, stripe: u32::MAX };
+        let entries = if self.has_contents() { segment.layout.entries() as usize } else { 0 };
+        self.rebuild.job = Some(Box::new(Job {
+            segment: index,
+            zone,
+            was_pinned,
+            stage: Stage::Filling,
+            next_slot: 0,
+            end_slot,
+            is_complete,
+            parts: VecDeque::from([Part::Ready(header)]),
+            part_written: 0,
+            written: 0,
+            is_writing: false,
+            footer_written: 0,
+            entries: vec![blank; entries],
+        }));
+        true
+    }
+
+    /// Whether a zone of a member may be filled now.
+    fn may_take_zone(&self, member: MemberIndex) -> bool {
+        let entry = &self.members[member.as_usize()];
+        let waiting =
+            self.streams.iter().filter(|stream| !stream.ready.is_empty() && stream.open.is_empty()).count() as u32;
+        // A stream that waits comes first, but not for ever.
+        let waiting = if self.next_sequence == self.rebuild.yielded_at { waiting } else { 0 };
+        // Collection must always have a zone to write to, as far as the other members have any.
+        let others = self.present().filter(|&other| other != member);
+        let spare = others.map(|other| self.members[other.as_usize()].free_zones.len()).min().unwrap_or(0);
+        entry.may_activate(waiting) && entry.free_zones.len() > spare.min(RELOCATION_SEGMENTS as usize)
+    }
+
+    /// Where all zones that may be active are those of segments that nobody writes to, one of these takes no more.
+    fn make_room(&mut self, member: MemberIndex) {
+        let entry = &self.members[member.as_usize()];
+        let is_tight = !entry.may_activate(0);
+        let is_active = |segment: &Segment| segment.active >> member.0 & 1 == 1;
+        let is_closing =
+            self.segments.iter().any(|(_, segment)| segment.state == SegmentState::Closing && is_active(segment));
+        if !is_tight || is_closing || self.free_segments() <= RELOCATION_SEGMENTS {
+            return;
+        }
+        let idle = self.streams.iter().filter(|stream| stream.ready.is_empty() && stream.filling.is_none());
+        let idle = idle.flat_map(|stream| &stream.open).copied().filter(|&index| {
+            let segment = &self.segments[index];
+            segment.state == SegmentState::Open && segment.in_flight == 0 && is_active(segment)
+        });
+        if let Some(index) = idle.max_by_key(|&index| self.segments[index].next_stripe) {
+            self.break_segment(index);
+            self.tidy_open(self.segments[index].stream);
+        }
+    }
+
+    /// Whether somebody else works on the whole of a segment.
+    fn is_worked_on(&self, index: SegmentIndex) -> bool {
+        self.collector.segment() == Some(index) || self.scrubbed_segment() == Some(index)
+    }
+
+    fn rebuilt_header(&self, segment: &Segment, member: MemberIndex, zone: u32) -> Ready {
+        let mut zones = segment.zones.clone();
+        zones[member.as_usize()] = Some(zone);
+        let header = SegmentHeader {
+            array: self.array,
+            segment: segment.sequence,
+            // Later than that of the headers that opened the segment, which name the zones that it began with.
+            epoch: self.epochs.current,
+            timestamp: self.next_timestamp,
+            member: member.0,
+            stream: segment.stream as u8,
+            is_in_band: self.shape.is_in_band,
+            unit_blocks: segment.layout.unit_blocks,
+            group_stripes: segment.layout.group_stripes,
+            stripes: segment.layout.stripes,
+            data: self.shape.scheme.data,
+            parity: self.shape.scheme.parity,
+            zones,
+        };
+        if !self.has_contents() {
+            return Ready { blocks: 1, data: Bytes::new(), metadata: Bytes::new() };
+        }
+        let mut data = BytesMut::zeroed(self.shape.block_bytes);
+        header.write(&mut data);
+        let metadata = vec![0; usize::from(self.members[member.as_usize()].geometry.metadata_bytes)];
+        Ready { blocks: 1, data: data.freeze(), metadata: metadata.into() }
+    }
+
+    pub(super) fn job(&mut self) -> &mut Job {
+        self.rebuild.job.as_mut().expect("a segment is being rebuilt")
+    }
+
+    /// Whether the next run of the segment is wanted, as far as there is room for it.
+    fn wants_piece(&self) -> bool {
+        self.rebuild.job.as_ref().is_some_and(|job| {
+            job.stage == Stage::Filling && job.parts.len() < REBUILD_PIECES_MAX && job.next_slot < job.end_slot
+        })
+    }
+
+    /// When the next run may begin, if that is what a rebuild waits for.
+    pub(in super::super) fn rebuild_due(&self) -> Option<Instant> {
+        self.wants_piece().then_some(self.rebuild.next_at).filter(|&at| at > self.now)
+    }
+
+    pub(super) fn work_on_segment(&mut self, member: MemberIndex) {
+        while self.wants_piece() && self.rebuild.next_at <= self.now {
+            self.begin_piece(member);
+        }
+        if self.rebuild.job.as_ref().is_some_and(|job| job.stage == Stage::Filling && !job.is_writing) {
+            self.write_next(member);
+        }
+    }
+
+    fn begin_piece(&mut self, member: MemberIndex) {
+        let (index, first) = (self.job().segment, self.job().next_slot);
+        let run = self.run_from(&self.segments[index], first);
+        let mut pace = Pace { next_at: self.rebuild.next_at };
+        let blocks = u64::from(run.count) * u64::from(self.segments[index].layout.unit_blocks);
+        pace.spend(self.now, blocks, self.config.tuning.rebuild_blocks_per_second);
+        self.rebuild.next_at = pace.next_at;
+        let sources = self.sources(index, member);
+        let piece = self.start_piece(Owner::Rebuild(member), index, run, sources);
+        let job = self.job();
+        job.next_slot = run.end();
+        job.parts.push_back(Part::Piece(piece));
+        self.piece_step(piece);
+    }
+}

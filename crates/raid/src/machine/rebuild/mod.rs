@@ -1,0 +1,177 @@
+//! A member is given its part again.
+//!
+//! ```text
+//! replace.rs  another device takes a member's place: it is emptied, and takes part in what is written from then on
+//! job.rs      one segment after the other is given to it, run by run
+//! compute.rs  chunks out of the others of their stripes
+//! zone.rs     a zone is written, slot by slot, as if it had always been there
+//! ```
+//!
+//! One member is rebuilt at a time. Addresses do not change: each chunk goes to the slot that it has in the segment's table.
+
+mod compute;
+mod job;
+mod replace;
+mod zone;
+
+use zonda_zoned::{Instant, Outcome, Status};
+
+use super::Volume;
+use super::members::MemberState;
+use crate::MemberIndex;
+use crate::event::Event;
+use crate::limits::RELOCATION_SEGMENTS;
+use crate::tables::{Segment, SegmentIndex, SegmentState};
+
+pub(super) use compute::Recoveries;
+use job::Job;
+use replace::Replacement;
+
+/// Members that are being given their parts again.
+#[derive(Debug, Default)]
+pub(super) struct Rebuild {
+    /// Devices that are being emptied.
+    replacements: Vec<Replacement>,
+    /// Which member is rebuilt.
+    member: Option<MemberIndex>,
+    job: Option<Box<Job>>,
+    /// Segments done.
+    done: u32,
+    /// Zones in a row that could not be written.
+    failures: u32,
+    /// When the next run of stripes may begin.
+    next_at: Instant,
+    /// The sequence that the next segment had when the last one was done: where zones that may be active are few, a stream that
+    /// waits for one comes first.
+    yielded_at: u64,
+}
+
+/// What a command of a rebuild is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum RebuildStep {
+    Report,
+    Wipe,
+    Write { blocks: u32 },
+    Finish,
+    Reset,
+}
+
+impl Volume {
+    /// Goes on with members that were being rebuilt.
+    pub(super) fn resume_rebuild(&mut self) {
+        self.next_rebuild();
+        self.pump_rebuild();
+    }
+
+    /// The next member to be rebuilt.
+    fn next_rebuild(&mut self) {
+        let next = (0..self.members.len()).find(|&at| self.members[at].state == MemberState::Rebuilding);
+        self.rebuild.member = next.map(|at| MemberIndex(at as u8));
+        self.rebuild.done = 0;
+        self.rebuild.failures = 0;
+        self.rebuild.next_at = self.now;
+    }
+
+    pub(super) fn pump_rebuild(&mut self) {
+        while let Some(member) = self.rebuild.member {
+            if self.rebuild.job.is_some() {
+                self.work_on_segment(member);
+                if self.rebuild.job.is_some() {
+                    return;
+                }
+            }
+            if !self.is_ready() || !self.epochs.is_durable() {
+                return;
+            }
+            if !self.begin_segment(member) && !self.end_if_rebuilt(member) {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn on_rebuild(&mut self, member: MemberIndex, step: RebuildStep, status: Status, outcome: Outcome) {
+        match step {
+            RebuildStep::Report | RebuildStep::Wipe => self.on_replacement(member, step, status, outcome),
+            _ if self.rebuild.member != Some(member) || self.rebuild.job.is_none() => {}
+            RebuildStep::Write { blocks } => self.on_rebuild_write(member, blocks, status),
+            RebuildStep::Finish => self.on_rebuild_finish(member, status),
+            RebuildStep::Reset => self.on_rebuild_reset(member, status),
+        }
+    }
+
+    /// A member is gone.
+    pub(super) fn stop_rebuild_of(&mut self, member: MemberIndex) {
+        if self.rebuild.member == Some(member) {
+            self.drop_job();
+            // Later: whoever found the member out runs to its end first.
+            self.next_rebuild();
+        }
+    }
+
+    /// Whether a segment lacks a member that could hold its part.
+    fn lacks(segment: &Segment, member: MemberIndex) -> bool {
+        segment.state != SegmentState::Resetting && !segment.has(member)
+    }
+
+    /// Nothing is left to be done for a member. Says whether that is so.
+    fn end_if_rebuilt(&mut self, member: MemberIndex) -> bool {
+        let mut is_complete = true;
+        let mut open = Vec::new();
+        for (index, segment) in self.segments.iter().filter(|(_, segment)| Self::lacks(segment, member)) {
+            is_complete = false;
+            if matches!(segment.state, SegmentState::Opening | SegmentState::Open) && !segment.is_broken {
+                open.push(index);
+            }
+        }
+        if is_complete {
+            self.members[member.as_usize()].state = MemberState::Active;
+            self.begin_epoch();
+            self.events.push_back(Event::Rebuilt { member });
+            self.next_rebuild();
+            self.pump_superblocks();
+        } else {
+            self.close_without(&open);
+        }
+        is_complete
+    }
+
+    /// Segments that were opened without a member take no more, so that they can be given to it; unless there is no room for others.
+    fn close_without(&mut self, open: &[SegmentIndex]) {
+        let room = self.free_segments().saturating_sub(RELOCATION_SEGMENTS);
+        for (at, &index) in (0..).zip(open) {
+            if at < room {
+                self.break_segment(index);
+                self.tidy_open(self.segments[index].stream);
+            }
+        }
+    }
+
+    /// Zones of a member that a rebuild holds active.
+    pub(super) fn rebuild_active(&self, member: MemberIndex) -> u32 {
+        u32::from(self.rebuild.member == Some(member) && self.rebuild.job.is_some())
+    }
+
+    /// Segments that are done, and all that are or were to be done.
+    pub(super) fn rebuild_progress(&self) -> Option<(u32, u32)> {
+        let member = self.rebuild.member?;
+        let left = self.segments.iter().filter(|(_, segment)| Self::lacks(segment, member)).count() as u32;
+        Some((self.rebuild.done, self.rebuild.done + left))
+    }
+
+    /// Whether all that a segment lacks will be written by a rebuild.
+    pub(super) fn is_rebuilding_segment(&self, segment: &Segment) -> bool {
+        self.present()
+            .filter(|&member| !segment.has(member))
+            .all(|member| self.members[member.as_usize()].state == MemberState::Rebuilding)
+    }
+
+    /// The segment that is being written to a member.
+    pub(super) fn rebuilt_segment(&self) -> Option<SegmentIndex> {
+        self.rebuild.job.as_ref().map(|job| job.segment)
+    }
+
+    /// Whether a rebuild is under way, or about to be.
+    pub(super) fn is_rebuilding(&self) -> bool {
+        self.rebuild.member.is_some()
+    }
+}

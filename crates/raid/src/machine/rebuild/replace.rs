@@ -1,0 +1,185 @@
+//! Another device takes a member's place.
+
+use zonda_zoned::{
+    Geometry, Instant, Operation, Outcome, ReportFilter, Status, ZoneAction, ZoneDescriptor, ZoneIndex, ZoneTarget,
+};
+
+use super::super::Volume;
+use super::super::members::{MemberState, Work};
+use super::super::start::is_dead;
+use super::super::superblocks::MetadataLog;
+use super::RebuildStep;
+use crate::event::{Event, FailReason};
+use crate::format::OOB_BYTES;
+use crate::limits::{METADATA_ZONES, REPORT_ZONES_MAX};
+use crate::shape::Stream;
+use crate::tables::{SegmentIndex, SegmentState};
+use crate::{MemberIndex, VolumeError};
+
+/// A device that is being emptied.
+#[derive(Debug)]
+pub(super) struct Replacement {
+    member: MemberIndex,
+    zones: Vec<ZoneDescriptor>,
+}
+
+impl Volume {
+    /// Another device takes the place of a member that has failed. **All its zones are reset**; then it takes part in what is
+    /// written, and is given the rest from the other members, until [`Event::Rebuilt`]. If it fails instead, that is
+    /// [`Event::MemberFailed`] once more. Several members can be replaced at once; they are rebuilt one after the other.
+    ///
+    /// `id` tells it from the device that was there before.
+    ///
+    /// # Errors
+    /// When the volume is not ready, the member has not failed, or the device does not suit the volume; and what to do.
+    pub fn replace_member(
+        &mut self,
+        now: Instant,
+        member: MemberIndex,
+        geometry: Geometry,
+        id: [u8; 16],
+    ) -> Result<(), VolumeError> {
+        self.now = now;
+        let refuse = |remedy: String| Err(VolumeError::Config(remedy));
+        if !self.is_ready() {
+            return refuse("the volume is not ready: wait until it is mounted".to_owned());
+        }
+        let Some(entry) = self.members.get(member.as_usize()) else {
+            return refuse(format!("there is no member {}: the volume has {}", member.0, self.members.len()));
+        };
+        if entry.state != MemberState::Failed {
+            return refuse(format!("member {} is in use: give it up first", member.0));
+        }
+        if self.rebuild.replacements.iter().any(|other| other.member == member) {
+            return refuse(format!(
+                "member {} is being replaced already: wait until it has failed or is rebuilt",
+                member.0
+            ));
+        }
+        if let Err(remedy) = self.suits(&geometry) {
+            return refuse(format!("the device does not suit: {remedy}"));
+        }
+        self.members[member.as_usize()].replace(id, geometry);
+        self.rebuild.replacements.push(Replacement { member, zones: Vec::new() });
+        self.report_replacement(member, 0);
+        self.settle();
+        Ok(())
+    }
+
+    /// Says what a device lacks.
+    fn suits(&self, geometry: &Geometry) -> Result<(), String> {
+        let at_least = |what: &str, has: u64, wanted: u64| {
+            if has >= wanted { Ok(()) } else { Err(format!("it has {has} {what}, at least {wanted} are needed")) }
+        };
+        let block_bytes = u64::from(geometry.block_size_bytes);
+        if block_bytes != self.shape.block_bytes as u64 {
+            return Err(format!("its blocks have {block_bytes} bytes, those of the volume {}", self.shape.block_bytes));
+        }
+        if geometry.conventional_zone_count > 0 {
+            return Err("it has conventional zones: give a namespace without them".to_owned());
+        }
+        if !self.shape.is_in_band {
+            at_least("bytes of metadata with each block", u64::from(geometry.metadata_bytes), OOB_BYTES as u64)?;
+        }
+        let capacity = u64::from(self.shape.zone_capacity_blocks);
+        at_least("blocks in a zone", geometry.zone_capacity_blocks.0, capacity)?;
+        at_least("blocks in a transfer", geometry.max_transfer_blocks.0, u64::from(self.shape.transfer_blocks))?;
+        for layout in [&self.shape.small, &self.shape.large] {
+            if layout.group_stripes > 1 {
+                at_least("blocks in an append", geometry.max_append_blocks.0, u64::from(layout.unit_blocks))?;
+            }
+        }
+        let others =
+            self.present().map(|member| self.members[member.as_usize()].geometry.zone_count).min().unwrap_or(0);
+        at_least("zones", u64::from(geometry.zone_count), u64::from(others))?;
+        let tuning = &self.config.tuning;
+        let active = 2 + u64::from(tuning.small_segments) + u64::from(tuning.large_segments);
+        at_least("zones that may be active", geometry.max_active_zones.map_or(u64::MAX, u64::from), active)
+    }
+
+    fn report_replacement(&mut self, member: MemberIndex, zone: u32) {
+        let report = Operation::ReportZones {
+            start: self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone)),
+            filter: ReportFilter::All,
+            extended: false,
+            partial: true,
+            descriptors_max: REPORT_ZONES_MAX,
+        };
+        self.send_replacement(member, RebuildStep::Report, report);
+    }
+
+    fn send_replacement(&mut self, member: MemberIndex, step: RebuildStep, operation: Operation) {
+        // It is not one of the volume's members yet.
+        self.members[member.as_usize()].send(Work::Rebuild(step), operation);
+    }
+
+    pub(super) fn on_replacement(&mut self, member: MemberIndex, step: RebuildStep, status: Status, outcome: Outcome) {
+        let Some(at) = self.rebuild.replacements.iter().position(|other| other.member == member) else { return };
+        match (step, outcome) {
+            (RebuildStep::Report, Outcome::Report(report)) if status.is_success() && !report.zones.is_empty() => {
+                let zones = &mut self.rebuild.replacements[at].zones;
+                zones.extend(report.zones);
+                let known = zones.len() as u32;
+                if known < self.members[member.as_usize()].geometry.zone_count {
+                    return self.report_replacement(member, known);
+                }
+                if zones.iter().take(METADATA_ZONES as usize).any(|zone| is_dead(zone.state)) {
+                    return self.replacement_failed(member, FailReason::Errors);
+                }
+                let reset = Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::All };
+                self.send_replacement(member, RebuildStep::Wipe, reset);
+            }
+            (RebuildStep::Wipe, _) if status.is_success() => {
+                let Replacement { zones, .. } = self.rebuild.replacements.remove(at);
+                self.join(member, &zones);
+            }
+            _ => self.replacement_failed(member, FailReason::Errors),
+        }
+    }
+
+    /// The device is empty: it takes part from now on.
+    fn join(&mut self, member: MemberIndex, zones: &[ZoneDescriptor]) {
+        let entry = &mut self.members[member.as_usize()];
+        for zone in entry.data_zones() {
+            if is_dead(zones[zone as usize].state) {
+                entry.retired_zones.insert(zone);
+            } else {
+                entry.free_zones.push_back(zone);
+            }
+        }
+        entry.metadata = MetadataLog::default();
+        entry.active_zones = 1;
+        entry.state = MemberState::Rebuilding;
+        self.begin_epoch();
+        // What is written next is to be on all members.
+        let open: Vec<SegmentIndex> = Stream::ALL.iter().flat_map(|&stream| self.stream(stream).open.clone()).collect();
+        let is_open =
+            |index: &SegmentIndex| matches!(self.segments[*index].state, SegmentState::Opening | SegmentState::Open);
+        let open: Vec<SegmentIndex> = open.into_iter().filter(is_open).collect();
+        self.close_without(&open);
+        if self.rebuild.member.is_none() {
+            self.next_rebuild();
+        }
+    }
+
+    /// The device cannot take the member's place.
+    fn replacement_failed(&mut self, member: MemberIndex, reason: FailReason) {
+        self.rebuild.replacements.retain(|other| other.member != member);
+        // Nobody waits for its commands.
+        drop(self.members[member.as_usize()].abandon());
+        self.events.push_back(Event::MemberFailed { member, reason });
+    }
+
+    /// Devices that leave a command without an answer before they have become members.
+    pub(in super::super) fn fail_silent_replacements(&mut self) {
+        let timeout = self.config.tuning.member_timeout;
+        let silent = |member: &MemberIndex| {
+            self.members[member.as_usize()].answer_due(timeout).is_some_and(|due| due <= self.now)
+        };
+        let members: Vec<MemberIndex> =
+            self.rebuild.replacements.iter().map(|other| other.member).filter(silent).collect();
+        for member in members {
+            self.replacement_failed(member, FailReason::Silence);
+        }
+    }
+}

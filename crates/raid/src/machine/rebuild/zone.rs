@@ -1,0 +1,183 @@
+//! The zone that a segment is written to: header, slots in their order, footer; and what becomes of it when that fails.
+
+use bytes::{Bytes, BytesMut};
+use zonda_zoned::{BlockBuffer, Blocks, Lba, Operation, Payload, Status, ZoneAction, ZoneIndex, ZoneTarget};
+
+use super::super::Volume;
+use super::super::members::Work;
+use super::RebuildStep;
+use super::job::{Part, Stage};
+use crate::MemberIndex;
+use crate::event::FailReason;
+use crate::format::{Place, footer_entries_per_block, write_footer_block};
+use crate::limits::REBUILD_FAILURES_MAX;
+
+impl Volume {
+    /// Writes what comes next, if it is there.
+    pub(super) fn write_next(&mut self, member: MemberIndex) {
+        let transfer = self.shape.transfer_blocks;
+        let block_bytes = self.shape.block_bytes;
+        let metadata_bytes = usize::from(self.members[member.as_usize()].geometry.metadata_bytes);
+        let job = self.job();
+        match job.parts.front() {
+            Some(Part::Piece(_)) => {}
+            Some(Part::Ready(ready)) => {
+                let first = job.part_written;
+                let blocks = (ready.blocks - first).min(transfer);
+                let range = |bytes: &Bytes, each: usize| {
+                    if bytes.is_empty() {
+                        Bytes::new()
+                    } else {
+                        bytes.slice(first as usize * each..(first + blocks) as usize * each)
+                    }
+                };
+                let (data, metadata) = (range(&ready.data, block_bytes), range(&ready.metadata, metadata_bytes));
+                self.write_rebuilt(member, blocks, data, metadata);
+            }
+            None if job.next_slot < job.end_slot => {}
+            None => self.write_end(member),
+        }
+    }
+
+    /// All slots are written: the footer is next, then the zone is full.
+    fn write_end(&mut self, member: MemberIndex) {
+        let transfer = self.shape.transfer_blocks;
+        let job = self.job();
+        let (index, zone, is_complete) = (job.segment, job.zone, job.is_complete);
+        let first = job.footer_written;
+        let written = job.written;
+        let layout = self.segments[index].layout;
+        if is_complete && first < layout.footer_blocks {
+            let blocks = (layout.footer_blocks - first).min(transfer);
+            self.job().footer_written += blocks;
+            let (data, metadata) = self.rebuilt_footer(member, first, blocks);
+            return self.write_rebuilt(member, blocks, data, metadata);
+        }
+        let geometry = &self.members[member.as_usize()].geometry;
+        if u64::from(written) == geometry.zone_capacity_blocks.0 {
+            return self.end_segment(member);
+        }
+        self.job().stage = Stage::Finishing;
+        let target = ZoneTarget::Zone(self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone)));
+        let finish = Operation::ManageZones { action: ZoneAction::Finish, target };
+        self.send(member, Work::Rebuild(RebuildStep::Finish), finish);
+    }
+
+    fn rebuilt_footer(&mut self, member: MemberIndex, first: u32, blocks: u32) -> (Bytes, Bytes) {
+        if !self.has_contents() {
+            return (Bytes::new(), Bytes::new());
+        }
+        let block_bytes = self.shape.block_bytes;
+        let job = self.rebuild.job.as_ref().expect("a segment is being rebuilt");
+        let place = Place { array: self.array, segment: self.segments[job.segment].sequence, member: member.0 };
+        let per_block = footer_entries_per_block(block_bytes as u32);
+        let mut data = BytesMut::zeroed(blocks as usize * block_bytes);
+        for (at, block) in (first as usize..).zip(data.chunks_mut(block_bytes)) {
+            let from = at * per_block;
+            let some = &job.entries[from..(from + per_block).min(job.entries.len())];
+            write_footer_block(&place, from as u32, some, block);
+        }
+        let metadata = vec![0; blocks as usize * usize::from(self.members[member.as_usize()].geometry.metadata_bytes)];
+        (data.freeze(), metadata.into())
+    }
+
+    fn write_rebuilt(&mut self, member: MemberIndex, blocks: u32, data: Bytes, metadata: Bytes) {
+        let job = self.job();
+        job.is_writing = true;
+        let (zone, offset) = (job.zone, job.written);
+        let start = self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone));
+        let start = Lba(start.0 + u64::from(offset));
+        let payload =
+            if self.has_contents() { Payload::Bytes(Box::new(BlockBuffer { data, metadata })) } else { Payload::None };
+        self.counters.member_blocks += u64::from(blocks);
+        let write = Operation::Write { start, blocks: Blocks(u64::from(blocks)), payload };
+        self.send(member, Work::Rebuild(RebuildStep::Write { blocks }), write);
+    }
+
+    pub(super) fn on_rebuild_write(&mut self, member: MemberIndex, blocks: u32, status: Status) {
+        if !status.is_success() {
+            return self.zone_failed(member);
+        }
+        let job = self.job();
+        job.is_writing = false;
+        job.written += blocks;
+        if let Some(Part::Ready(ready)) = job.parts.front() {
+            job.part_written += blocks;
+            if job.part_written == ready.blocks {
+                job.parts.pop_front();
+                job.part_written = 0;
+            }
+        }
+    }
+
+    pub(super) fn on_rebuild_finish(&mut self, member: MemberIndex, status: Status) {
+        if status.is_success() {
+            self.end_segment(member);
+        } else {
+            self.zone_failed(member);
+        }
+    }
+
+    /// The member holds its part of the segment.
+    fn end_segment(&mut self, member: MemberIndex) {
+        let job = self.rebuild.job.take().expect("a segment is being rebuilt");
+        let segment = &mut self.segments[job.segment];
+        segment.zones[member.as_usize()] = Some(job.zone);
+        segment.lost &= !(1 << member.0);
+        segment.footer_written[member.as_usize()] = job.footer_written;
+        segment.is_pinned = job.was_pinned;
+        if let Some(sums) = segment.sums.get_mut(member.as_usize()) {
+            sums.iter_mut().zip(&job.entries).for_each(|(sum, entry)| *sum = entry.block_crc);
+        }
+        self.members[member.as_usize()].active_zones -= 1;
+        self.rebuild.done += 1;
+        self.rebuild.failures = 0;
+        self.rebuild.yielded_at = self.next_sequence;
+        self.collector.look_at(job.segment);
+    }
+
+    /// The zone cannot be written: it is emptied, and another one is taken.
+    fn zone_failed(&mut self, member: MemberIndex) {
+        self.members[member.as_usize()].errors += 1;
+        self.rebuild.failures += 1;
+        if self.rebuild.failures >= REBUILD_FAILURES_MAX {
+            return self.give_up(member, FailReason::Errors);
+        }
+        let job = self.job();
+        job.stage = Stage::Resetting;
+        let zone = job.zone;
+        for part in std::mem::take(&mut job.parts) {
+            if let Part::Piece(piece) = part {
+                self.abandon_piece(piece);
+            }
+        }
+        let target = ZoneTarget::Zone(self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone)));
+        let reset = Operation::ManageZones { action: ZoneAction::Reset, target };
+        self.send(member, Work::Rebuild(RebuildStep::Reset), reset);
+    }
+
+    pub(super) fn on_rebuild_reset(&mut self, member: MemberIndex, status: Status) {
+        let zone = self.job().zone;
+        let entry = &mut self.members[member.as_usize()];
+        entry.active_zones -= 1;
+        if status.is_success() {
+            entry.free_zones.push_back(zone);
+        } else {
+            entry.errors += 1;
+            entry.retired_zones.insert(zone);
+        }
+        self.drop_job();
+    }
+
+    /// The segment stays as it was.
+    pub(super) fn drop_job(&mut self) {
+        let Some(job) = self.rebuild.job.take() else { return };
+        self.segments[job.segment].is_pinned = job.was_pinned;
+        self.collector.look_at(job.segment);
+        for part in job.parts {
+            if let Part::Piece(piece) = part {
+                self.abandon_piece(piece);
+            }
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! Segments open, close and are reset.
+
+use bytes::{Bytes, BytesMut};
+use zonda_zoned::{
+    BlockBuffer, Blocks, Lba, Operation, Outcome, Payload, ReportFilter, Status, ZoneAction, ZoneIndex, ZoneState,
+    ZoneTarget,
+};
+
+use super::Volume;
+use super::members::Work;
+use crate::MemberIndex;
+use crate::event::FailReason;
+use crate::format::{Place, SegmentHeader, footer_entries_per_block, write_footer_block};
+use crate::limits::{MEMBER_FAILURES_MAX, METADATA_ZONES, RELOCATION_SEGMENTS, WRITE_ATTEMPTS_MAX};
+use crate::shape::Stream;
+use crate::tables::{Segment, SegmentIndex, SegmentState};
+
+impl Volume {
+    /// Segments that could be opened, as far as zones go.
+    pub(super) fn free_segments(&self) -> u32 {
+        self.present().map(|member| self.members[member.as_usize()].free_zones.len() as u32).min().unwrap_or(0)
+    }
+
+    /// Sees to it that a stream with something to write has as many segments as it is to have.
+    pub(super) fn want_segments(&mut self, stream: Stream) {
+        let wanted = match stream {
+            Stream::Small => self.config.tuning.small_segments,
+            Stream::Large => self.config.tuning.large_segments,
+            Stream::Relocation => 1,
+        };
+        while self.stream(stream).open.len() < usize::from(wanted) && self.may_open(stream) {
+            self.open_segment(stream);
+        }
+    }
+
+    fn may_open(&self, stream: Stream) -> bool {
+        if !self.epochs.is_durable() {
+            return false;
+        }
+        let is_relocation = stream == Stream::Relocation;
+        let spare_segments = if is_relocation { 0 } else { RELOCATION_SEGMENTS };
+        // What is won back has to be written somewhere, whatever hosts do.
+        let spare_zones = u32::from(!is_relocation && self.stream(Stream::Relocation).open.is_empty());
+        self.free_segments() > spare_segments
+            && self.present().all(|member| {
+                let member = &self.members[member.as_usize()];
+                member.geometry.max_active_zones.is_none_or(|max| member.active_zones + spare_zones < max)
+            })
+    }
+
+    fn open_segment(&mut self, stream: Stream) {
+        let mut zones = vec![None; self.members.len()];
+        let mut active = 0;
+        for member in self.present() {
+            let entry = &mut self.members[member.as_usize()];
+            zones[member.as_usize()] = entry.free_zones.pop_front();
+            entry.active_zones += 1;
+            active |= 1 << member.0;
+        }
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let mut segment = Segment::new(sequence, stream, &self.shape, zones.clone(), self.array, self.has_contents());
+        segment.active = active;
+        segment.pending = active.count_ones();
+        let layout = segment.layout;
+        let index = self.segments.insert(segment);
+        self.stream_mut(stream).open.push(index);
+        for member in self.present() {
+            let zone = zones[member.as_usize()].expect("every member that is there gave a zone");
+            let header = SegmentHeader {
+                array: self.array,
+                segment: sequence,
+                epoch: self.epochs.current,
+                timestamp: self.next_timestamp,
+                member: member.0,
+                stream: stream as u8,
+                is_in_band: self.shape.is_in_band,
+                unit_blocks: layout.unit_blocks,
+                group_stripes: layout.group_stripes,
+                stripes: layout.stripes,
+                data: self.shape.scheme.data,
+                parity: self.shape.scheme.parity,
+                zones: zones.clone(),
+            };
+            let mut block = BytesMut::zeroed(if self.has_contents() { self.shape.block_bytes } else { 0 });
+            if self.has_contents() {
+                header.write(&mut block);
+            }
+            self.write_plain(member, Work::Header { segment: index }, zone, 0, block.freeze());
+            self.counters.member_blocks += 1;
+        }
+    }
+
+    /// Writes blocks that have no metadata of their own. Without contents `bytes` may be empty for one block.
+    pub(super) fn write_plain(&mut self, member: MemberIndex, work: Work, zone: u32, offset: u32, data: Bytes) {
+        let blocks = (data.len() / self.shape.block_bytes).max(1) as u64;
+        let geometry = &self.members[member.as_usize()].geometry;
+        let start = Lba(geometry.zone_start(ZoneIndex(zone)).0 + u64::from(offset));
+        let payload = if self.has_contents() {
+            let metadata = Bytes::from(vec![0; blocks as usize * usize::from(geometry.metadata_bytes)]);
+            Payload::Bytes(Box::new(BlockBuffer { data, metadata }))
+        } else {
+            Payload::None
+        };
+        self.send(member, work, Operation::Write { start, blocks: Blocks(blocks), payload });
+    }
+
+    pub(super) fn on_header(&mut self, member: MemberIndex, index: SegmentIndex, status: Status) {
+        if !status.is_success() && self.members[member.as_usize()].is_there() {
+            self.segments[index].is_broken = true;
+            self.suspect(member, index);
+        }
+        let segment = &mut self.segments[index];
+        segment.pending -= 1;
+        if segment.pending == 0 {
+            segment.state = SegmentState::Open;
+            self.close_if_done(index);
+        }
+    }
+
+    /// Nothing is added to a segment any more.
+    pub(super) fn break_segment(&mut self, index: SegmentIndex) {
+        self.segments[index].is_broken = true;
+        self.close_if_done(index);
+    }
+
+    /// Streams forget segments that take no more, and those that lack a member which is there again.
+    pub(super) fn tidy_open(&mut self, stream: Stream) {
+        let present = self.present().fold(0u32, |present, member| present | 1 << member.0);
+        let lacks = |index: &&SegmentIndex| self.segments[**index].lost & present != 0;
+        if let Some(index) = self.stream(stream).open.iter().find(lacks).copied() {
+            self.segments[index].is_broken = true;
+            self.close_if_done(index);
+        }
+        let segments = &self.segments;
+        let takes_more = |index: &SegmentIndex| {
+            let segment = &segments[*index];
+            matches!(segment.state, SegmentState::Opening | SegmentState::Open)
+                && !segment.is_broken
+                && segment.next_stripe < segment.layout.stripes
+        };
+        let state = &mut self.streams[stream as usize];
+        state.open.retain(takes_more);
+        state.turn = state.turn.min(state.open.len().saturating_sub(1));
+    }
+
+    pub(super) fn close_if_done(&mut self, index: SegmentIndex) {
+        let segment = &mut self.segments[index];
+        let is_done = segment.is_broken || segment.next_stripe == segment.layout.stripes;
+        if segment.state != SegmentState::Open || !is_done || segment.in_flight > 0 {
+            return;
+        }
+        segment.state = SegmentState::Closing;
+        let stream = segment.stream;
+        if segment.is_broken {
+            segment.footers = None;
+        }
+        self.tidy_open(stream);
+        // One more, so that the segment is not sealed before all members are under way.
+        self.segments[index].pending = 1;
+        for member in self.present() {
+            if self.segments[index].zones[member.as_usize()].is_some() {
+                self.segments[index].pending += 1;
+                self.close_zone(member, index);
+            }
+        }
+        self.closed_one(index);
+    }
+
+    /// The next command that brings a zone to its end.
+    fn close_zone(&mut self, member: MemberIndex, index: SegmentIndex) {
+        let segment = &self.segments[index];
+        let Some(zone) = segment.zones[member.as_usize()] else { return self.closed_one(index) };
+        let written = segment.footer_written[member.as_usize()];
+        let layout = segment.layout;
+        if !segment.is_broken && written < layout.footer_blocks {
+            let blocks = (layout.footer_blocks - written).min(self.shape.transfer_blocks);
+            let data = self.footer(member, index, written, blocks);
+            let offset = layout.footer_offset() + written;
+            self.counters.member_blocks += u64::from(blocks);
+            if data.is_empty() {
+                let start = self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone));
+                let start = Lba(start.0 + u64::from(offset));
+                let write = Operation::Write { start, blocks: Blocks(u64::from(blocks)), payload: Payload::None };
+                self.send(member, Work::Footer { segment: index, blocks }, write);
+            } else {
+                self.write_plain(member, Work::Footer { segment: index, blocks }, zone, offset, data);
+            }
+            return;
+        }
+        let geometry = &self.members[member.as_usize()].geometry;
+        let end = u64::from(layout.footer_offset() + layout.footer_blocks);
+        if !segment.is_broken && end == geometry.zone_capacity_blocks.0 {
+            self.release_zone(member, index);
+            return self.closed_one(index);
+        }
+        self.finish_zone(member, index);
+    }
+
+    fn finish_zone(&mut self, member: MemberIndex, index: SegmentIndex) {
+        let Some(zone) = self.segments[index].zones[member.as_usize()] else { return self.closed_one(index) };
+        let target = ZoneTarget::Zone(self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone)));
+        self.send(
+            member,
+            Work::FinishZone { segment: index },
+            Operation::ManageZones { action: ZoneAction::Finish, target },
+        );
+    }
+
+    fn footer(&self, member: MemberIndex, index: SegmentIndex, first: u32, blocks: u32) -> Bytes {
+        let segment = &self.segments[index];
+        let Some(footers) = segment.footers.as_ref() else { return Bytes::new() };
+        let place = Place { array: self.array, segment: segment.sequence, member: member.0 };
+        let per_block = footer_entries_per_block(self.shape.block_bytes as u32);
+        let entries = &footers.entries[member.as_usize()];
+        let mut out = BytesMut::zeroed(blocks as usize * self.shape.block_bytes);
+        for (at, block) in out.chunks_mut(self.shape.block_bytes).enumerate() {
+            let from = (first as usize + at) * per_block;
+            let some = &entries[from..(from + per_block).min(entries.len())];
+            write_footer_block(&place, from as u32, some, block);
+        }
+        out.freeze()
+    }
+
+    pub(super) fn on_footer(&mut self, member: MemberIndex, index: SegmentIndex, blocks: u32, status: Status) {
+        if !self.members[member.as_usize()].is_there() {
+            return self.closed_one(index);
+        }
+        if status.is_success() {
+            self.segments[index].footer_written[member.as_usize()] += blocks;
+        } else {
+            // Without a footer here a mount reads the blocks themselves.
+            let layout = self.segments[index].layout;
+            self.segments[index].footer_written[member.as_usize()] = layout.footer_blocks;
+            return self.finish_zone(member, index);
+        }
+        self.close_zone(member, index);
+    }
+
+    pub(super) fn on_finish_zone(&mut self, member: MemberIndex, index: SegmentIndex, status: Status) {
+        let entry = &mut self.members[member.as_usize()];
+        if !entry.is_there() {
+            return self.closed_one(index);
+        }
+        if status.is_success() {
+            entry.failed_finishes = 0;
+        } else if matches!(status, Status::ZoneIsReadOnly | Status::ZoneIsOffline | Status::InvalidZoneStateTransition)
+        {
+            // Such zones are not active.
+            self.suspect(member, index);
+        } else {
+            // The zone may still be active: what is open elsewhere would be one too many.
+            entry.errors += 1;
+            entry.failed_finishes += 1;
+            if entry.failed_finishes == WRITE_ATTEMPTS_MAX {
+                self.give_up(member, FailReason::Errors);
+                return self.closed_one(index);
+            }
+            return self.finish_zone(member, index);
+        }
+        self.release_zone(member, index);
+        self.closed_one(index);
+    }
+
+    fn release_zone(&mut self, member: MemberIndex, index: SegmentIndex) {
+        let segment = &mut self.segments[index];
+        if segment.active >> member.0 & 1 == 1 {
+            segment.active &= !(1 << member.0);
+            self.members[member.as_usize()].active_zones -= 1;
+        }
+    }
+
+    /// A member has done its part of closing a segment.
+    fn closed_one(&mut self, index: SegmentIndex) {
+        let segment = &mut self.segments[index];
+        segment.pending -= 1;
+        if segment.pending == 0 {
+            segment.state = SegmentState::Sealed;
+            segment.footers = None;
+            self.collector.look_at(index);
+        }
+    }
+
+    /// Nothing in the segment is needed any more.
+    pub(super) fn reset_segment(&mut self, index: SegmentIndex) {
+        let segment = &mut self.segments[index];
+        assert!(segment.live_blocks == 0 && segment.readers == 0, "what is needed is not reset");
+        assert_eq!(segment.state, SegmentState::Sealed, "a segment is closed before it is reset");
+        segment.state = SegmentState::Resetting;
+        segment.pending = 1;
+        for member in self.present() {
+            let Some(zone) = self.segments[index].zones[member.as_usize()] else { continue };
+            self.segments[index].pending += 1;
+            let start = self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone));
+            let reset = Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::Zone(start) };
+            self.send(member, Work::ResetZone { segment: index }, reset);
+        }
+        self.reset_one(index);
+    }
+
+    pub(super) fn on_reset_zone(&mut self, member: MemberIndex, index: SegmentIndex, status: Status) {
+        // Others may take longer: until then the segment holds this zone no more.
+        let zone = self.segments[index].zones[member.as_usize()].take();
+        let entry = &mut self.members[member.as_usize()];
+        if let (true, Some(zone)) = (entry.is_there(), zone) {
+            if status.is_success() {
+                entry.failures = 0;
+                entry.free_zones.push_back(zone);
+            } else {
+                entry.errors += 1;
+                entry.retired_zones.insert(zone);
+            }
+            self.release_zone(member, index);
+            if !status.is_success() && !self.has_failed_again(member) {
+                self.give_up_if_worn(member);
+            }
+        }
+        self.reset_one(index);
+    }
+
+    fn reset_one(&mut self, index: SegmentIndex) {
+        let segment = &mut self.segments[index];
+        segment.pending -= 1;
+        if segment.pending == 0 {
+            let left = self.segments.remove(index);
+            debug_assert_eq!(left.live_blocks, 0);
+            self.counters.collected_segments += 1;
+        }
+    }
+
+    /// A member has failed in another segment; says whether it is given up for that.
+    fn has_failed_again(&mut self, member: MemberIndex) -> bool {
+        let entry = &mut self.members[member.as_usize()];
+        entry.failures += 1;
+        let is_too_often = entry.failures >= MEMBER_FAILURES_MAX;
+        if is_too_often {
+            self.give_up(member, FailReason::Errors);
+        }
+        is_too_often
+    }
+
+    /// A member with too few zones left holds up all others, where the volume can do without it.
+    fn give_up_if_worn(&mut self, member: MemberIndex) {
+        let entry = &self.members[member.as_usize()];
+        let usable = entry.geometry.zone_count.saturating_sub(entry.retired_zones.len() as u32 + METADATA_ZONES);
+        let needed = (self.map.len() as u64).div_ceil(self.shape.segment_blocks()) as u32 + RELOCATION_SEGMENTS + 1;
+        let missing = self.missing().len();
+        if usable < needed && missing < self.code.tolerates() {
+            self.give_up(member, FailReason::Errors);
+        }
+    }
+
+    /// A command to a zone has failed: is it the zone, or the member?
+    pub(super) fn suspect(&mut self, member: MemberIndex, index: SegmentIndex) {
+        let segment = &mut self.segments[index];
+        let is_first = segment.suspected >> member.0 & 1 == 0;
+        segment.suspected |= 1 << member.0;
+        if is_first && self.has_failed_again(member) {
+            return;
+        }
+        let entry = &mut self.members[member.as_usize()];
+        entry.errors += 1;
+        let segment = &mut self.segments[index];
+        // The segment stays until the answer is there.
+        segment.readers += 1;
+        let zone = segment.zones[member.as_usize()].unwrap_or(0);
+        let report = Operation::ReportZones {
+            start: entry.geometry.zone_start(ZoneIndex(zone)),
+            filter: ReportFilter::All,
+            extended: false,
+            partial: true,
+            descriptors_max: 1,
+        };
+        self.send(member, Work::Inspect { segment: index }, report);
+    }
+
+    pub(super) fn on_inspect(&mut self, member: MemberIndex, index: SegmentIndex, status: Status, outcome: Outcome) {
+        self.segments[index].readers -= 1;
+        self.collector.look_at(index);
+        if !self.members[member.as_usize()].is_there() {
+            return;
+        }
+        let state = match outcome {
+            Outcome::Report(report) if status.is_success() => report.zones.first().map(|zone| zone.state),
+            _ => None,
+        };
+        match state {
+            None => self.give_up(member, FailReason::Errors),
+            Some(ZoneState::Offline) => {
+                self.release_zone(member, index);
+                self.lose_zone(member, index);
+            }
+            Some(ZoneState::ReadOnly) => self.release_zone(member, index),
+            Some(_) => {}
+        }
+    }
+
+    /// A zone cannot be read any more: its chunks come out of their stripes.
+    fn lose_zone(&mut self, member: MemberIndex, index: SegmentIndex) {
+        let segment = &mut self.segments[index];
+        segment.lost |= 1 << member.0;
+        if let Some(zone) = segment.zones[member.as_usize()].take() {
+            self.members[member.as_usize()].retired_zones.insert(zone);
+        }
+        self.collector.look_at(index);
+        self.give_up_if_worn(member);
+    }
+
+    /// A member is gone with all its zones. Segments that are open go on without it.
+    pub(super) fn forget_zones_of(&mut self, member: MemberIndex) {
+        let indices: Vec<SegmentIndex> = self.segments.iter().map(|(index, _)| index).collect();
+        for index in indices {
+            let segment = &mut self.segments[index];
+            segment.zones[member.as_usize()] = None;
+            segment.active &= !(1 << member.0);
+            segment.lost |= 1 << member.0;
+            self.close_if_done(index);
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! Creating a volume; what creating and mounting have in common.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use zonda_erasure::{Code, Portable};
+use zonda_zoned::{
+    Blocks, Geometry, Instant, Lba, Operation, Outcome, ReportFilter, Slab, Status, ZoneAction, ZoneDescriptor,
+    ZoneIndex, ZoneState, ZoneTarget,
+};
+
+use super::members::Work;
+use super::mount::Mount;
+use super::superblocks::{Epochs, MetadataLog};
+use super::{Counters, Member, Phase, StreamState, Volume};
+use crate::config::{Level, VolumeConfig};
+use crate::event::{Event, FailReason};
+use crate::format::ArrayId;
+use crate::limits::{METADATA_ZONES, REPORT_ZONES_MAX, REQUEST_BLOCKS_MAX};
+use crate::shape::Shape;
+use crate::tables::{Address, SegmentTable};
+use crate::{MemberIndex, VolumeError};
+
+/// What is being done while the volume is starting.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) kind: Kind,
+    pub(super) step: Step,
+    /// Commands under way.
+    pub(super) pending: u32,
+    /// What the members say of their zones.
+    pub(super) zones: Vec<Vec<ZoneDescriptor>>,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// Whether members may hold something, which is then gone.
+    Create {
+        may_wipe: bool,
+    },
+    Mount(Box<Mount>),
+}
+
+/// The steps of a start, in their order; the name of the one that fails is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Step {
+    ReportZones,
+    Wipe,
+    ReadSuperblocks,
+    ReadHeaders,
+    ReadSegments,
+    ReadTombstones,
+    WriteSuperblocks,
+    CloseSegments,
+    MoveTorn,
+}
+
+/// What a command of a start is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StartStep {
+    Report,
+    Wipe,
+    Superblock {
+        zone: u32,
+        offset: u32,
+    },
+    Header {
+        zone: u32,
+    },
+    /// Blocks of the zone of the segment that is being looked at.
+    Blocks {
+        offset: u32,
+    },
+    ResetOrphan {
+        zone: u32,
+    },
+}
+
+impl Volume {
+    /// A new volume on these members. The first commands that it gives empty them; [`Event::Ready`] says when it takes commands.
+    ///
+    /// `may_wipe` says that what is on the members may go; without it, members that are not empty are refused. `ids` tell the
+    /// members apart for ever.
+    ///
+    /// # Errors
+    /// When configuration and members do not suit each other, and what to change.
+    pub fn create(
+        config: VolumeConfig,
+        geometries: Vec<Geometry>,
+        array: ArrayId,
+        ids: &[[u8; 16]],
+        may_wipe: bool,
+    ) -> Result<Volume, VolumeError> {
+        let members = geometries.into_iter().zip(ids).map(|(geometry, &id)| Some(Member::new(id, geometry))).collect();
+        let mut volume = Volume::new(config, array, members, None)?;
+        volume.phase = Phase::Starting(Box::new(Start::new(Kind::Create { may_wipe }, volume.members.len())));
+        volume.report_zones();
+        Ok(volume)
+    }
+
+    pub(super) fn new(
+        mut config: VolumeConfig,
+        array: ArrayId,
+        members: Vec<Option<Member>>,
+        known: Option<bool>,
+    ) -> Result<Volume, VolumeError> {
+        if config.name.len() > crate::format::NAME_BYTES_MAX {
+            return Err(VolumeError::Config("a volume's name has at most 64 bytes".to_owned()));
+        }
+        // Members that are absent are as those that are there, as far as anybody needs to know.
+        let some = members.iter().flatten().next().map(|member| member.geometry.clone());
+        let Some(some) = some else { return Err(VolumeError::Config("a volume needs members".to_owned())) };
+        let members: Vec<Member> =
+            members.into_iter().map(|member| member.unwrap_or_else(|| Member::new([0; 16], some.clone()))).collect();
+        let geometries: Vec<Geometry> = members.iter().map(|member| member.geometry.clone()).collect();
+        let shape = Shape::new(&config, &geometries, known)?;
+        fit_streams(&mut config, &geometries);
+        let (data, parity) = (usize::from(config.scheme.data), usize::from(config.scheme.parity));
+        let code = if config.scheme.level == Level::Raid01 { Code::mirror(data) } else { Code::new(data, parity) };
+        let code = code.map_err(|error| VolumeError::Config(error.to_string()))?;
+        let geometry = volume_geometry(&config, &shape, &geometries, known.is_none())?;
+        let blocks = geometry.namespace_blocks().0 as usize;
+        let zeros = Bytes::from(vec![0; shape.block_bytes]);
+        Ok(Volume {
+            shape,
+            config,
+            array,
+            geometry,
+            code,
+            engine: Box::new(Portable),
+            phase: Phase::Failed(VolumeError::Config("the volume was not started".to_owned())),
+            members,
+            epochs: Epochs::new(1, 0),
+            map: vec![Address::NOWHERE; blocks],
+            segments: SegmentTable::default(),
+            streams: std::array::from_fn(|_| StreamState::default()),
+            stripes: Slab::new(),
+            requests: Slab::new(),
+            fetches: Slab::new(),
+            repairs: Slab::new(),
+            buffered_blocks: 0,
+            next_timestamp: 1,
+            next_sequence: 1,
+            collector: super::Collector::default(),
+            pieces: Slab::new(),
+            rebuild: super::rebuild::Rebuild::default(),
+            scrub: None,
+            aborted: VecDeque::new(),
+            completions: VecDeque::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            zeros,
+            now: Instant::ZERO,
+        })
+    }
+
+    /// Whether the volume knows how many members it can do without.
+    pub(super) fn knows_its_scheme(&self) -> bool {
+        match &self.phase {
+            Phase::Starting(start) => matches!(start.kind, Kind::Create { .. }) || start.step > Step::ReadSuperblocks,
+            _ => true,
+        }
+    }
+
+    /// Whether a change of members is written down at once: before, a mount does it when it knows all.
+    pub(super) fn writes_epochs(&self) -> bool {
+        match &self.phase {
+            Phase::Starting(start) => start.step >= Step::WriteSuperblocks,
+            _ => true,
+        }
+    }
+
+    pub(super) fn start_mut(&mut self) -> &mut Start {
+        match &mut self.phase {
+            Phase::Starting(start) => start,
+            _ => unreachable!("the volume is starting"),
+        }
+    }
+
+    pub(super) fn send_start(&mut self, member: MemberIndex, step: StartStep, operation: Operation) {
+        self.start_mut().pending += 1;
+        self.send(member, Work::Start(step), operation);
+    }
+
+    pub(super) fn read_at_start(&mut self, member: MemberIndex, step: StartStep, zone: u32, offset: u32, blocks: u32) {
+        let start = self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone));
+        let read = Operation::Read { start: Lba(start.0 + u64::from(offset)), blocks: Blocks(u64::from(blocks)) };
+        self.send_start(member, step, read);
+    }
+
+    pub(super) fn report_zones(&mut self) {
+        for member in self.present() {
+            self.report_from(member, 0);
+        }
+    }
+
+    fn report_from(&mut self, member: MemberIndex, zone: u32) {
+        let start = self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone));
+        let report = Operation::ReportZones {
+            start,
+            filter: ReportFilter::All,
+            extended: false,
+            partial: true,
+            descriptors_max: REPORT_ZONES_MAX,
+        };
+        self.send_start(member, StartStep::Report, report);
+    }
+
+    pub(super) fn on_start(&mut self, member: MemberIndex, step: StartStep, status: Status, outcome: Outcome) {
+        let Phase::Starting(start) = &mut self.phase else { return };
+        start.pending -= 1;
+        if !self.members[member.as_usize()].is_there() {
+            return;
+        }
+        match step {
+            StartStep::Report => match outcome {
+                Outcome::Report(report) if status.is_success() && !report.zones.is_empty() => {
+                    let start = self.start_mut();
+                    let zones = &mut start.zones[member.as_usize()];
+                    zones.extend(report.zones);
+                    let known = zones.len() as u32;
+                    if known < self.members[member.as_usize()].geometry.zone_count {
+                        self.report_from(member, known);
+                    }
+                }
+                _ => self.lose_at_start(member),
+            },
+            StartStep::Wipe => {
+                if !status.is_success() {
+                    self.lose_at_start(member);
+                }
+            }
+            StartStep::ResetOrphan { zone } => {
+                let entry = &mut self.members[member.as_usize()];
+                if status.is_success() {
+                    entry.free_zones.push_back(zone);
+                } else {
+                    entry.retired_zones.insert(zone);
+                }
+            }
+            _ => self.on_mount_read(member, step, status, outcome),
+        }
+    }
+
+    /// A member fails while the volume starts: a new volume needs all of them, an old one does without it if it can.
+    pub(super) fn lose_at_start(&mut self, member: MemberIndex) {
+        let Phase::Starting(start) = &self.phase else { return };
+        if let Kind::Create { .. } = start.kind {
+            let what = format!("a command failed while {}", step_name(start.step));
+            return self.fail(VolumeError::Member { member, what });
+        }
+        self.give_up(member, FailReason::Errors);
+    }
+
+    /// Goes on with the start.
+    pub(super) fn settle_start(&mut self) {
+        loop {
+            let Phase::Starting(start) = &self.phase else { return };
+            if start.pending > 0 {
+                return;
+            }
+            let step = start.step;
+            match start.kind {
+                Kind::Create { may_wipe } => self.create_step(step, may_wipe),
+                Kind::Mount(_) => self.mount_step(step),
+            }
+            let Phase::Starting(start) = &self.phase else { return };
+            // Of some segments nothing has to be read: then no completion will come.
+            let is_next_segment = step == Step::ReadSegments && start.pending == 0;
+            if start.step == step && !is_next_segment {
+                return;
+            }
+        }
+    }
+
+    fn create_step(&mut self, step: Step, may_wipe: bool) {
+        match step {
+            Step::ReportZones => {
+                let is_used = |zone: &ZoneDescriptor| {
+                    !matches!(zone.state, ZoneState::Empty | ZoneState::Offline | ZoneState::ReadOnly)
+                };
+                for member in self.present() {
+                    let zones = &self.start_mut().zones[member.as_usize()];
+                    if !may_wipe && zones.iter().any(is_used) {
+                        let what = "it is not empty: say that its contents may go, or name another".to_owned();
+                        return self.fail(VolumeError::Member { member, what });
+                    }
+                    if zones.iter().take(METADATA_ZONES as usize).any(|zone| is_dead(zone.state)) {
+                        let what = "its first zones cannot be written, and superblocks live there".to_owned();
+                        return self.fail(VolumeError::Member { member, what });
+                    }
+                }
+                self.start_mut().step = Step::Wipe;
+                for member in self.present() {
+                    let reset = Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::All };
+                    self.send_start(member, StartStep::Wipe, reset);
+                }
+            }
+            Step::Wipe => {
+                for member in self.present() {
+                    let zones = std::mem::take(&mut self.start_mut().zones[member.as_usize()]);
+                    let entry = &mut self.members[member.as_usize()];
+                    for zone in entry.data_zones() {
+                        if is_dead(zones[zone as usize].state) {
+                            entry.retired_zones.insert(zone);
+                        } else {
+                            entry.free_zones.push_back(zone);
+                        }
+                    }
+                    entry.metadata = MetadataLog::default();
+                    entry.active_zones = 1;
+                }
+                self.begin_epoch();
+                self.start_mut().step = Step::WriteSuperblocks;
+                self.pump_superblocks();
+            }
+            Step::WriteSuperblocks => {
+                self.pump_superblocks();
+                if self.epochs.is_durable() {
+                    self.become_ready();
+                }
+            }
+            _ => unreachable!("a new volume has nothing to read"),
+        }
+    }
+
+    pub(super) fn become_ready(&mut self) {
+        self.phase = Phase::Ready;
+        self.events.push_back(Event::Ready);
+    }
+}
+
+impl Start {
+    pub(super) fn new(kind: Kind, members: usize) -> Start {
+        Start { kind, step: Step::ReportZones, pending: 0, zones: vec![Vec::new(); members] }
+    }
+}
+
+pub(super) fn is_dead(state: ZoneState) -> bool {
+    matches!(state, ZoneState::Offline | ZoneState::ReadOnly)
+}
+
+fn step_name(step: Step) -> &'static str {
+    match step {
+        Step::ReportZones => "its zones were reported",
+        Step::Wipe => "its zones were reset",
+        Step::ReadSuperblocks => "superblocks were read",
+        Step::ReadHeaders => "headers of segments were read",
+        Step::ReadSegments => "segments were read",
+        Step::ReadTombstones => "tombstones were read",
+        Step::CloseSegments => "open segments were closed",
+        Step::WriteSuperblocks => "superblocks were written",
+        Step::MoveTorn => "the last stripes were moved",
+    }
+}
+
+/// As many open segments as the members' active zones allow: one zone is that of superblocks, one that of relocation.
+fn fit_streams(config: &mut VolumeConfig, members: &[Geometry]) {
+    let active = members.iter().filter_map(|member| member.max_active_zones).min().unwrap_or(u32::MAX);
+    let for_hosts = active.saturating_sub(2).max(1);
+    let tuning = &mut config.tuning;
+    while u32::from(tuning.small_segments) + u32::from(tuning.large_segments) > for_hosts {
+        if tuning.large_segments > 0 && tuning.large_segments >= tuning.small_segments {
+            tuning.large_segments -= 1;
+        } else {
+            tuning.small_segments -= 1;
+        }
+    }
+}
+
+/// What hosts see.
+fn volume_geometry(
+    config: &VolumeConfig,
+    shape: &Shape,
+    members: &[Geometry],
+    is_new: bool,
+) -> Result<Geometry, VolumeError> {
+    let zones = members.iter().map(|member| member.zone_count - METADATA_ZONES).min().unwrap_or(0);
+    // Every stream may hold a segment that is open, and one that is being closed.
+    let open = 2 * (u32::from(config.tuning.small_segments) + u32::from(config.tuning.large_segments) + 1);
+    // Where there are few zones: those that are open, and one more for hosts.
+    let open = open.min(zones / 3).max(open / 2 + 1);
+    let usable = zones.saturating_sub(open + crate::limits::RELOCATION_SEGMENTS);
+    let usable_blocks = u64::from(usable) * shape.segment_blocks();
+    let most = usable_blocks * u64::from(100 - config.tuning.reserve_percent.min(100)) / 100;
+    let wanted = config.volume_blocks.unwrap_or(most);
+    if (is_new && wanted > usable_blocks) || wanted == 0 {
+        return Err(VolumeError::Config(format!(
+            "the members hold at most {usable_blocks} blocks ({most} with {}% in reserve), {wanted} were asked for",
+            config.tuning.reserve_percent
+        )));
+    }
+    // One zone for hosts, or many of a size that divides: conventional zones have no capacity of their own.
+    const ZONE_BLOCKS: u64 = 65_536;
+    let (zone_blocks, zone_count) =
+        if wanted <= ZONE_BLOCKS { (wanted, 1) } else { (ZONE_BLOCKS, wanted / ZONE_BLOCKS) };
+    Ok(Geometry {
+        block_size_bytes: shape.block_bytes as u32,
+        metadata_bytes: 0,
+        zone_size_blocks: Blocks(zone_blocks),
+        zone_capacity_blocks: Blocks(zone_blocks),
+        zone_count: u32::try_from(zone_count).unwrap_or(u32::MAX),
+        conventional_zone_count: u32::try_from(zone_count).unwrap_or(u32::MAX),
+        max_active_zones: None,
+        max_open_zones: None,
+        max_transfer_blocks: Blocks(REQUEST_BLOCKS_MAX),
+        max_append_blocks: Blocks(REQUEST_BLOCKS_MAX),
+        zrwa: None,
+        read_across_zones: true,
+        descriptor_extension_bytes: 0,
+    })
+}

@@ -1,0 +1,133 @@
+//! What a volume says of itself.
+
+use super::Volume;
+use super::members::MemberState;
+use crate::event::FailReason;
+use crate::tables::SegmentState;
+
+/// How a volume is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeStatus {
+    /// Its members, in their order.
+    pub members: Vec<MemberReport>,
+    /// Blocks that hosts see.
+    pub volume_blocks: u64,
+    /// Blocks that hold contents.
+    pub live_blocks: u64,
+    /// Segments that could be opened.
+    pub free_segments: u32,
+    /// Free segments below which garbage collection begins.
+    pub low_segments: u32,
+    /// Segments that hold something.
+    pub segments: u32,
+    /// Those of them that lack the chunks of a member.
+    pub degraded_segments: u32,
+    /// Bytes of the map of logical blocks.
+    pub map_bytes: u64,
+    /// Bytes of the compact stripe tables.
+    pub stripe_table_bytes: u64,
+    /// The same, if all zones of all members were in segments for small requests: members x S x Z x ceil(log2 G) bits
+    /// (ZapRAID, section 3.2).
+    pub stripe_table_max_bytes: u64,
+    /// Bytes of all tables of segments.
+    pub segment_table_bytes: u64,
+    /// Segments rebuilt and to be rebuilt, while a rebuild is under way.
+    pub rebuild: Option<(u32, u32)>,
+    /// Segments scrubbed and to be scrubbed, while a scrub is under way.
+    pub scrub: Option<(u32, u32)>,
+}
+
+/// How a member is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberReport {
+    /// What it is to the volume.
+    pub state: MemberState,
+    /// Commands that have failed since the mount.
+    pub errors: u64,
+    /// Zones that can be written.
+    pub free_zones: u32,
+    /// Zones that cannot be used any more.
+    pub retired_zones: u32,
+}
+
+impl Volume {
+    /// How the volume is. Takes a look at every segment.
+    #[must_use]
+    pub fn status(&self) -> VolumeStatus {
+        let member = |member: &super::Member| MemberReport {
+            state: member.state,
+            errors: member.errors,
+            free_zones: member.free_zones.len() as u32,
+            retired_zones: member.retired_zones.len() as u32,
+        };
+        let mut status = VolumeStatus {
+            members: self.members.iter().map(member).collect(),
+            volume_blocks: self.map.len() as u64,
+            live_blocks: 0,
+            free_segments: self.free_segments(),
+            low_segments: self.low_segments(),
+            segments: self.segments.len() as u32,
+            degraded_segments: 0,
+            map_bytes: self.map.len() as u64 * size_of::<crate::tables::Address>() as u64,
+            stripe_table_bytes: 0,
+            stripe_table_max_bytes: self.stripe_table_max_bytes(),
+            segment_table_bytes: 0,
+            rebuild: self.rebuild_progress(),
+            scrub: self.scrub_progress(),
+        };
+        for (_, segment) in self.segments.iter() {
+            status.live_blocks += u64::from(segment.live_blocks);
+            status.degraded_segments += u32::from(segment.lost != 0 && segment.state != SegmentState::Resetting);
+            status.stripe_table_bytes += segment.slots.bytes() as u64;
+            status.segment_table_bytes += segment.table_bytes() as u64;
+        }
+        status
+    }
+
+    fn stripe_table_max_bytes(&self) -> u64 {
+        let zones = self.members.iter().map(|member| u64::from(member.geometry.zone_count)).min().unwrap_or(0);
+        let layout = &self.shape.small;
+        let bits = self.members.len() as u64 * u64::from(layout.stripes) * zones * u64::from(layout.stripe_bits());
+        bits.div_ceil(8)
+    }
+
+    /// What can be changed with every mount, as it is now.
+    #[must_use]
+    pub fn tuning(&self) -> &crate::Tuning {
+        &self.config.tuning
+    }
+
+    /// How many members, whichever they are, the volume can do without.
+    #[must_use]
+    pub fn code_tolerates(&self) -> usize {
+        self.code.tolerates()
+    }
+
+    /// Why the volume is lost, or could not be mounted; then every command ends with an error.
+    #[must_use]
+    pub fn failure(&self) -> Option<&crate::VolumeError> {
+        match &self.phase {
+            super::Phase::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Whether all members hold their parts.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.members.iter().any(|member| member.state != MemberState::Active)
+    }
+}
+
+impl FailReason {
+    /// A word for tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            FailReason::Command => "by command",
+            FailReason::Errors => "errors",
+            FailReason::Silence => "no answer",
+            FailReason::Absent => "absent",
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! A member that obeys the rules of zones, and promises nothing else.
+//!
+//! Commands under way take effect in any order, whatever zone they are for, and are answered in any order after that: NVMe
+//! promises no more. What a crash does, and what the medium does by itself, is in `media.rs`.
+
+use std::collections::BTreeSet;
+
+use zonda_zoned::reference::ReferenceDevice;
+use zonda_zoned::{
+    Command, Completion, Geometry, Lba, Operation, PayloadKind, Prng, QueueFull, Status, ZoneAction, ZoneTarget,
+};
+
+use crate::limits::METADATA_ZONES;
+
+/// A member of a world.
+#[derive(Clone, Debug)]
+pub struct Drive {
+    pub(super) device: ReferenceDevice,
+    pub(super) geometry: Geometry,
+    pub(super) prng: Prng,
+    /// What it does wrong.
+    pub faults: Faults,
+    presence: Presence,
+    /// Commands without effect yet.
+    pub(super) waiting: Vec<Command>,
+    /// Commands that have taken effect, and were not answered yet.
+    pub(super) ended: Vec<Completion>,
+    /// Blocks that cannot be read until their zone is reset.
+    pub(super) unreadable: BTreeSet<Lba>,
+    failed: u64,
+    traps: Vec<Trap>,
+}
+
+/// Says of a command whether it is meant.
+pub type IsMeant = fn(&Geometry, &Operation) -> bool;
+
+/// Commands that are to fail.
+#[derive(Clone, Debug)]
+struct Trap {
+    is_meant: IsMeant,
+    times: u32,
+}
+
+/// What a drive does wrong, of 1000 commands each. A command that fails has its effect or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Commands refused for want of room.
+    pub refusals: u64,
+    /// Writes and appends that fail, but for those of superblocks.
+    pub writes: u64,
+    /// Writes and resets in the zones of superblocks that fail.
+    pub superblocks: u64,
+    /// Finishes of zones that fail.
+    pub finishes: u64,
+    /// Resets of zones that fail.
+    pub resets: u64,
+    /// Reads that fail, once.
+    pub reads: u64,
+    /// Flushes that fail.
+    pub flushes: u64,
+}
+
+/// Whether a drive is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It answers.
+    There,
+    /// Pulled: it takes commands and never answers.
+    Silent,
+    /// It fails every command.
+    Failing,
+}
+
+impl Drive {
+    /// An empty drive.
+    #[must_use]
+    pub fn new(geometry: Geometry, prng: Prng) -> Drive {
+        Drive {
+            device: ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes),
+            geometry,
+            prng,
+            faults: Faults::default(),
+            presence: Presence::There,
+            waiting: Vec::new(),
+            ended: Vec::new(),
+            unreadable: BTreeSet::new(),
+            failed: 0,
+            traps: Vec::new(),
+        }
+    }
+
+    /// Its shape.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Whether it is there.
+    #[must_use]
+    pub fn presence(&self) -> Presence {
+        self.presence
+    }
+
+    /// Makes it come or go. What is under way on a drive that is pulled takes effect or not.
+    pub fn set_presence(&mut self, presence: Presence) {
+        if presence == Presence::Silent {
+            self.drop_all();
+        }
+        self.presence = presence;
+    }
+
+    /// The next commands that are meant fail, so many of them.
+    pub fn fail_next(&mut self, times: u32, is_meant: IsMeant) {
+        self.traps.push(Trap { is_meant, times });
+    }
+
+    /// Commands that were to fail, and have not come yet.
+    #[must_use]
+    pub fn traps_left(&self) -> u32 {
+        self.traps.iter().map(|trap| trap.times).sum()
+    }
+
+    /// Commands that have failed since the beginning.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// Whether anything will come of what it has.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        !self.waiting.is_empty() || !self.ended.is_empty()
+    }
+
+    /// Takes a command.
+    ///
+    /// # Errors
+    /// Now and then it has no room.
+    pub fn submit(&mut self, command: Command) -> Result<(), QueueFull> {
+        if self.presence == Presence::Silent {
+            return Ok(());
+        }
+        if self.prng.chance(self.faults.refusals, 1000) {
+            return Err(QueueFull(command));
+        }
+        self.waiting.push(command);
+        Ok(())
+    }
+
+    /// Moves one command a step; says how one has ended if that was its last.
+    pub fn step(&mut self) -> Option<Completion> {
+        let (waiting, ended) = (self.waiting.len() as u64, self.ended.len() as u64);
+        if waiting + ended == 0 {
+            return None;
+        }
+        let at = self.prng.below(waiting + ended);
+        if at < waiting {
+            let command = self.waiting.swap_remove(at as usize);
+            let completion = self.execute(&command);
+            self.failed += u64::from(!completion.status.is_success());
+            self.ended.push(completion);
+            return None;
+        }
+        Some(self.ended.swap_remove((at - waiting) as usize))
+    }
+
+    /// Does what a command says, or fails.
+    pub(super) fn execute(&mut self, command: &Command) -> Completion {
+        if self.presence == Presence::Failing {
+            return Completion::of(command.id, Status::InternalError);
+        }
+        let is_superblock = self.zone_of(&command.operation).is_some_and(|zone| zone < METADATA_ZONES);
+        let (faults, status) = match &command.operation {
+            Operation::Write { .. } | Operation::Append { .. } => (self.faults.writes, Status::WriteFault),
+            Operation::ManageZones { action: ZoneAction::Finish, .. } => (self.faults.finishes, Status::InternalError),
+            Operation::ManageZones { action: ZoneAction::Reset, .. } => (self.faults.resets, Status::InternalError),
+            Operation::Read { .. } => (self.faults.reads, Status::UnrecoveredReadError),
+            Operation::Flush => (self.faults.flushes, Status::InternalError),
+            _ => (0, Status::InternalError),
+        };
+        let is_read = matches!(command.operation, Operation::Read { .. });
+        let faults = if is_superblock && !is_read { self.faults.superblocks } else { faults };
+        let trap =
+            self.traps.iter_mut().find(|trap| trap.times > 0 && (trap.is_meant)(&self.geometry, &command.operation));
+        let is_trapped = trap.map(|trap| trap.times -= 1).is_some();
+        let fails = is_trapped || self.prng.chance(faults, 1000);
+        if fails && self.prng.chance(1, 2) {
+            return Completion::of(command.id, status);
+        }
+        if let Operation::Read { start, blocks } = &command.operation
+            && self.unreadable.range(*start..*start + *blocks).next().is_some()
+        {
+            return Completion::of(command.id, Status::UnrecoveredReadError);
+        }
+        let completion = self.device.execute(command);
+        if let (Operation::ManageZones { action: ZoneAction::Reset, target }, true) =
+            (&command.operation, completion.status.is_success())
+        {
+            self.forget_unreadable(*target);
+        }
+        if fails { Completion::of(command.id, status) } else { completion }
+    }
+
+    fn forget_unreadable(&mut self, target: ZoneTarget) {
+        match target {
+            ZoneTarget::All => self.unreadable.clear(),
+            ZoneTarget::Zone(start) => {
+                let end = start + self.geometry.zone_size_blocks;
+                self.unreadable.retain(|lba| !(start..end).contains(lba));
+            }
+        }
+    }
+
+    /// The zone that a command is for, if it is for one.
+    pub(super) fn zone_of(&self, operation: &Operation) -> Option<u32> {
+        let lba = match operation {
+            Operation::Read { start, .. } | Operation::Write { start, .. } => *start,
+            Operation::Append { zone_start, .. } => *zone_start,
+            Operation::ManageZones { target: ZoneTarget::Zone(start), .. } => *start,
+            _ => return None,
+        };
+        self.geometry.zone_of(lba).map(|zone| zone.0)
+    }
+}

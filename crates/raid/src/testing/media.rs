@@ -1,0 +1,105 @@
+//! What happens to a drive's medium: power cuts, rot, zones that give up.
+
+use zonda_zoned::{Blocks, Command, CommandId, Lba, NamespaceId, Operation, Outcome, Payload, ZoneIndex, ZoneState};
+
+use super::Drive;
+use super::drive::Presence;
+
+impl Drive {
+    /// The power goes, and comes back. Of the commands under way each has taken effect, or a part of it, or none.
+    pub fn crash(&mut self) {
+        self.drop_all();
+        self.device.power_cycle();
+    }
+
+    /// Nobody will hear of what is under way.
+    pub(super) fn drop_all(&mut self) {
+        self.ended.clear();
+        let mut torn = Vec::new();
+        let is_there = self.presence() == Presence::There;
+        while is_there && !self.waiting.is_empty() {
+            let at = self.prng.below(self.waiting.len() as u64) as usize;
+            let command = self.waiting.swap_remove(at);
+            match self.prng.below(4) {
+                0 => {}
+                1 => torn.extend(self.tear(command)),
+                // Appends that were not reached leave no gaps; writes behind one that was lost are refused.
+                _ => drop(self.execute(&command)),
+            }
+        }
+        // A part of a write is the last thing that a zone has seen.
+        let mut seen = Vec::new();
+        for command in torn {
+            let zone = self.zone_of(&command.operation);
+            if !seen.contains(&zone) {
+                seen.push(zone);
+                drop(self.execute(&command));
+            }
+        }
+        self.waiting.clear();
+    }
+
+    /// The beginning of a write.
+    fn tear(&mut self, mut command: Command) -> Option<Command> {
+        let (blocks, payload) = match &mut command.operation {
+            Operation::Write { blocks, payload, .. } | Operation::Append { blocks, payload, .. } => (blocks, payload),
+            _ => return None,
+        };
+        let left = self.prng.below(blocks.0);
+        if left == 0 {
+            return None;
+        }
+        *blocks = Blocks(left);
+        if let Payload::Bytes(buffer) = payload {
+            buffer.data.truncate(left as usize * self.geometry.block_size_bytes as usize);
+            buffer.metadata.truncate(left as usize * usize::from(self.geometry.metadata_bytes));
+        }
+        Some(command)
+    }
+
+    /// A zone gives up, as [`ReferenceDevice::degrade`](zonda_zoned::reference::ReferenceDevice::degrade).
+    pub fn degrade(&mut self, zone: u32, to: ZoneState) {
+        self.device.degrade(ZoneIndex(zone), to);
+    }
+
+    /// The state of a zone.
+    #[must_use]
+    pub fn zone_state(&self, zone: u32) -> ZoneState {
+        self.device.image(ZoneIndex(zone)).state
+    }
+
+    /// One of the blocks that hold something, at random, in the zones from `first` on.
+    pub fn some_block(&mut self, first: u32) -> Option<Lba> {
+        let zones: Vec<(u32, u64)> = (first..self.geometry.zone_count)
+            .filter_map(|zone| {
+                let image = self.device.image(ZoneIndex(zone));
+                let is_readable = !matches!(image.state, ZoneState::Empty | ZoneState::Offline);
+                (is_readable && image.write_pointer_blocks.0 > 0).then_some((zone, image.write_pointer_blocks.0))
+            })
+            .collect();
+        let &(zone, blocks) = self.prng.pick(&zones)?;
+        Some(self.geometry.zone_start(ZoneIndex(zone)) + Blocks(self.prng.below(blocks)))
+    }
+
+    /// A bit flips in a block, in its data or its metadata.
+    pub fn rot(&mut self, lba: Lba) {
+        let read = Operation::Read { start: lba, blocks: Blocks(1) };
+        let completion =
+            self.device.execute(&Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation: read });
+        let Outcome::Data(Payload::Bytes(buffer)) = completion.outcome else { return };
+        let (mut data, mut metadata) = (buffer.data.to_vec(), buffer.metadata.to_vec());
+        let bit = self.prng.below(8 * (data.len() + metadata.len()) as u64) as usize;
+        let (byte, flipped) = (bit / 8, 1 << (bit % 8));
+        if byte < data.len() {
+            data[byte] ^= flipped;
+        } else {
+            metadata[byte - data.len()] ^= flipped;
+        }
+        self.device.set_block_bytes(lba, &data, &metadata);
+    }
+
+    /// A block cannot be read any more, until its zone is reset.
+    pub fn lose_block(&mut self, lba: Lba) {
+        self.unreadable.insert(lba);
+    }
+}

@@ -1,0 +1,103 @@
+//! Requests of hosts, drawn.
+
+use zonda_zoned::Prng;
+
+/// What a host asks of a volume; contents are the model's affair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Read.
+    Read {
+        /// First block.
+        start: u64,
+        /// How many.
+        blocks: u64,
+    },
+    /// Write.
+    Write {
+        /// First block.
+        start: u64,
+        /// How many.
+        blocks: u64,
+    },
+    /// Write Zeroes.
+    Zero {
+        /// First block.
+        start: u64,
+        /// How many.
+        blocks: u64,
+    },
+    /// Deallocate: first block and blocks of each range.
+    Trim(Vec<(u64, u64)>),
+    /// Flush.
+    Flush,
+}
+
+/// How often what is asked, as weights, and how large.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mix {
+    /// Weight of reads.
+    pub reads: u64,
+    /// Weight of writes.
+    pub writes: u64,
+    /// Weight of trims, and of writes of zeros.
+    pub trims: u64,
+    /// Weight of flushes.
+    pub flushes: u64,
+    /// Blocks of a small request, at most.
+    pub small_blocks_max: u64,
+    /// Blocks of a large request, at most.
+    pub large_blocks_max: u64,
+    /// Of 100 requests, how many are large.
+    pub large_percent: u64,
+    /// Of 100 requests, how many fall on an eighth of the blocks.
+    pub hot_percent: u64,
+}
+
+impl Default for Mix {
+    fn default() -> Mix {
+        Mix {
+            reads: 8,
+            writes: 10,
+            trims: 1,
+            flushes: 1,
+            small_blocks_max: 3,
+            large_blocks_max: 24,
+            large_percent: 15,
+            hot_percent: 50,
+        }
+    }
+}
+
+impl Mix {
+    /// The next request to a volume of so many blocks.
+    pub fn draw(&self, prng: &mut Prng, volume_blocks: u64) -> Request {
+        let drawn = prng.below(self.reads + self.writes + self.trims + self.flushes);
+        let (start, blocks) = self.range(prng, volume_blocks);
+        if drawn < self.reads {
+            return Request::Read { start, blocks };
+        }
+        if drawn < self.reads + self.writes {
+            return Request::Write { start, blocks };
+        }
+        if drawn >= self.reads + self.writes + self.trims {
+            return Request::Flush;
+        }
+        if prng.chance(1, 3) {
+            return Request::Zero { start, blocks };
+        }
+        // Ranges may overlap, and come in any order.
+        let mut ranges = vec![(start, blocks)];
+        while prng.chance(1, 3) && ranges.len() < 4 {
+            ranges.push(self.range(prng, volume_blocks));
+        }
+        Request::Trim(ranges)
+    }
+
+    fn range(&self, prng: &mut Prng, volume_blocks: u64) -> (u64, u64) {
+        let is_large = prng.chance(self.large_percent, 100);
+        let most = if is_large { self.large_blocks_max } else { self.small_blocks_max };
+        let area = if prng.chance(self.hot_percent, 100) { volume_blocks.div_ceil(8) } else { volume_blocks };
+        let blocks = (1 + prng.below(most.max(1))).min(area);
+        (prng.below(area - blocks + 1), blocks)
+    }
+}

@@ -1,0 +1,392 @@
+//! The oracle: which contents each logical block may have.
+//!
+//! Writes and trims are numbered in the order in which they were submitted: these are the versions of the blocks they name. While
+//! a volume is up, a read returns the version that was the newest when it was submitted. A crash leaves each block with the
+//! newest version that was acknowledged, or any submitted after it. What is read after a mount, stays.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use zonda_zoned::{
+    BlockBuffer, Blocks, Command, CommandId, Completion, Lba, LbaRange, NamespaceId, Operation, Outcome, Payload,
+    QueueFull,
+};
+
+use super::{Promise, Request, Violation};
+
+/// Bytes of the smallest block whose contents say who it is.
+pub const BLOCK_BYTES_MIN: usize = 16;
+
+/// What is known of a volume's contents, and the requests that have not ended.
+#[derive(Clone, Debug)]
+pub struct Model {
+    block_bytes: usize,
+    blocks: Vec<Block>,
+    pending: BTreeMap<CommandId, Pending>,
+    next_id: u64,
+    next_version: u64,
+    ended: u64,
+    /// More members are lost than the volume can do without: requests may end with errors.
+    pub is_lost: bool,
+}
+
+/// One version of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Edition {
+    /// 0 is the block that was never written.
+    version: u64,
+    /// A trim: it reads as zeros.
+    is_zeros: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Block {
+    /// What it has, in the order of versions; more than one after a crash, as long as nobody has looked.
+    settled: Vec<Edition>,
+    /// Submitted since, in that order, and not acknowledged.
+    in_flight: Vec<Edition>,
+}
+
+#[derive(Clone, Debug)]
+enum Pending {
+    Change { version: u64, ranges: Vec<(u64, u64)> },
+    Read { start: u64, expected: Vec<Expected> },
+    Flush,
+}
+
+/// What a read may find in a block.
+#[derive(Clone, Debug)]
+enum Expected {
+    Newest(Edition),
+    /// One of those that a crash may have left.
+    Settled(Vec<Edition>),
+}
+
+impl Model {
+    /// A volume that nobody has written to.
+    ///
+    /// # Panics
+    /// When blocks are too small to say who they are.
+    #[must_use]
+    pub fn new(volume_blocks: u64, block_bytes: usize) -> Model {
+        assert!(block_bytes >= BLOCK_BYTES_MIN, "a block says its number and its version");
+        let blank = Block { settled: vec![Edition { version: 0, is_zeros: true }], in_flight: Vec::new() };
+        Model {
+            block_bytes,
+            blocks: vec![blank; volume_blocks as usize],
+            pending: BTreeMap::new(),
+            next_id: 1,
+            next_version: 1,
+            ended: 0,
+            is_lost: false,
+        }
+    }
+
+    /// Hands a request to the volume by way of `submit`. Says whether the volume had room for it.
+    pub fn ask(&mut self, request: &Request, submit: impl FnOnce(Command) -> Result<(), QueueFull>) -> bool {
+        let id = CommandId(self.next_id);
+        let (operation, pending) = self.translate(request);
+        if submit(Command { id, namespace: NamespaceId::FIRST, operation }).is_err() {
+            return false;
+        }
+        self.next_id += 1;
+        if let Pending::Change { version, ranges } = &pending {
+            self.next_version += 1;
+            let is_zeros = !matches!(request, Request::Write { .. });
+            for lba in ranges.iter().flat_map(|&(start, blocks)| start..start + blocks) {
+                let in_flight = &mut self.blocks[lba as usize].in_flight;
+                // Ranges of a trim may overlap.
+                if in_flight.last().is_none_or(|last| last.version != *version) {
+                    in_flight.push(Edition { version: *version, is_zeros });
+                }
+            }
+        }
+        self.pending.insert(id, pending);
+        true
+    }
+
+    /// A request has ended.
+    ///
+    /// # Errors
+    /// What is wrong with its end.
+    pub fn hear(&mut self, completion: &Completion) -> Result<(), Violation> {
+        let id = completion.id;
+        let Some(pending) = self.pending.remove(&id) else {
+            return Err(Violation::new(Promise::Ends, format!("request {} ends, and is not under way", id.0)));
+        };
+        self.ended += 1;
+        if !completion.status.is_success() {
+            if self.is_lost {
+                return Ok(());
+            }
+            let what = format!("request {} ends with \"{}\": {pending:?}", id.0, completion.status);
+            return Err(Violation::new(Promise::Answers, what));
+        }
+        match pending {
+            Pending::Flush => {}
+            Pending::Change { version, ranges } => {
+                for lba in ranges.into_iter().flat_map(|(start, blocks)| start..start + blocks) {
+                    let block = &mut self.blocks[lba as usize];
+                    if let Some(at) = block.in_flight.iter().position(|edition| edition.version == version) {
+                        block.settled = vec![block.in_flight[at]];
+                        block.in_flight.drain(..=at);
+                    }
+                }
+            }
+            Pending::Read { start, expected } => {
+                let found = match &completion.outcome {
+                    Outcome::Data(Payload::Bytes(buffer)) => buffer.data.clone(),
+                    other => {
+                        return Err(Violation::new(Promise::Answers, format!("read {} brings back {other:?}", id.0)));
+                    }
+                };
+                if found.len() != expected.len() * self.block_bytes {
+                    let what = format!("read {} of {} blocks brings back {} bytes", id.0, expected.len(), found.len());
+                    return Err(Violation::new(Promise::Answers, what));
+                }
+                for ((lba, expected), found) in (start..).zip(expected).zip(found.chunks(self.block_bytes)) {
+                    self.see(id, lba, &expected, found)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The power has gone: what was under way will not end any more.
+    pub fn crash(&mut self) {
+        self.pending.clear();
+        for block in &mut self.blocks {
+            let Block { settled, in_flight } = block;
+            settled.append(in_flight);
+        }
+    }
+
+    /// Requests that have not ended.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Requests that have ended.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// Blocks of the volume.
+    #[must_use]
+    pub fn volume_blocks(&self) -> u64 {
+        self.blocks.len() as u64
+    }
+
+    /// Says that nothing is under way any more.
+    ///
+    /// # Errors
+    /// When something is.
+    pub fn expect_rest(&self) -> Result<(), Violation> {
+        match self.pending.iter().next() {
+            None => Ok(()),
+            Some((id, pending)) => {
+                let what =
+                    format!("{} requests do not end, request {} among them: {pending:?}", self.pending.len(), id.0);
+                Err(Violation::new(Promise::Ends, what))
+            }
+        }
+    }
+
+    fn translate(&self, request: &Request) -> (Operation, Pending) {
+        let version = self.next_version;
+        match request {
+            Request::Read { start, blocks } => {
+                let expected = (*start..start + blocks).map(|lba| self.expected(lba)).collect();
+                let read = Operation::Read { start: Lba(*start), blocks: Blocks(*blocks) };
+                (read, Pending::Read { start: *start, expected })
+            }
+            Request::Write { start, blocks } => {
+                let mut data = Vec::with_capacity(*blocks as usize * self.block_bytes);
+                (*start..start + blocks).for_each(|lba| data.extend(self.contents(lba, version)));
+                let payload = Payload::Bytes(Box::new(BlockBuffer { data: data.into(), metadata: Bytes::new() }));
+                let write = Operation::Write { start: Lba(*start), blocks: Blocks(*blocks), payload };
+                (write, Pending::Change { version, ranges: vec![(*start, *blocks)] })
+            }
+            Request::Zero { start, blocks } => {
+                let zero = Operation::WriteZeroes { start: Lba(*start), blocks: Blocks(*blocks) };
+                (zero, Pending::Change { version, ranges: vec![(*start, *blocks)] })
+            }
+            Request::Trim(ranges) => {
+                let named =
+                    ranges.iter().map(|&(start, blocks)| LbaRange { start: Lba(start), blocks: Blocks(blocks) });
+                let trim = Operation::Deallocate { ranges: named.collect() };
+                (trim, Pending::Change { version, ranges: ranges.clone() })
+            }
+            Request::Flush => (Operation::Flush, Pending::Flush),
+        }
+    }
+
+    fn expected(&self, lba: u64) -> Expected {
+        let block = &self.blocks[lba as usize];
+        match block.in_flight.last() {
+            Some(newest) => Expected::Newest(*newest),
+            None => Expected::Settled(block.settled.clone()),
+        }
+    }
+
+    /// Somebody has looked at a block.
+    fn see(&mut self, read: CommandId, lba: u64, expected: &Expected, found: &[u8]) -> Result<(), Violation> {
+        let is_found = |edition: &Edition| {
+            if edition.is_zeros {
+                found.iter().all(|&byte| byte == 0)
+            } else {
+                found == self.contents(lba, edition.version)
+            }
+        };
+        let editions = match expected {
+            Expected::Newest(edition) => std::slice::from_ref(edition),
+            Expected::Settled(editions) => editions,
+        };
+        if !editions.iter().any(is_found) {
+            let promise = if editions.len() > 1 { Promise::Durability } else { Promise::Contents };
+            let (may, is) = (names(editions), what_is(found));
+            let what = format!("block {lba} of read {} should have {may}, and has {is}", read.0);
+            return Err(Violation::of_block(promise, lba, what));
+        }
+        let settled = &self.blocks[lba as usize].settled;
+        if matches!(expected, Expected::Newest(_)) || !editions.contains(&settled[0]) {
+            // It has been written since.
+            return Ok(());
+        }
+        let kept: Vec<Edition> = settled.iter().copied().filter(is_found).collect();
+        if kept.is_empty() {
+            let (was, is) = (names(settled), what_is(found));
+            let what = format!("block {lba} of read {} had {was} when it was read before, and has {is}", read.0);
+            return Err(Violation::of_block(Promise::Durability, lba, what));
+        }
+        self.blocks[lba as usize].settled = kept;
+        Ok(())
+    }
+
+    /// A block's contents: who it is, its version, and bytes that follow from both.
+    fn contents(&self, lba: u64, version: u64) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.block_bytes);
+        bytes.extend_from_slice(&lba.to_le_bytes());
+        bytes.extend_from_slice(&version.to_le_bytes());
+        let mut word = (lba << 32 ^ version).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        while bytes.len() < self.block_bytes {
+            bytes.extend_from_slice(&word.to_le_bytes());
+            word = word.rotate_left(9).wrapping_add(version);
+        }
+        bytes.truncate(self.block_bytes);
+        bytes
+    }
+}
+
+fn names(editions: &[Edition]) -> String {
+    let name = |edition: &Edition| match edition {
+        Edition { version: 0, .. } => "zeros of no write".to_owned(),
+        Edition { version, is_zeros: true } => format!("zeros of trim {version}"),
+        Edition { version, is_zeros: false } => format!("version {version}"),
+    };
+    editions.iter().map(name).collect::<Vec<_>>().join(" or ")
+}
+
+/// What the contents of a block say of themselves.
+fn what_is(found: &[u8]) -> String {
+    if found.iter().all(|&byte| byte == 0) {
+        return "zeros".to_owned();
+    }
+    let number = |at: usize| found[at..at + 8].iter().rev().fold(0u64, |number, &byte| number << 8 | u64::from(byte));
+    format!("what begins as version {} of block {}", number(8), number(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zonda_zoned::Status;
+
+    fn ask(model: &mut Model, request: &Request) -> Command {
+        let mut taken = None;
+        assert!(model.ask(request, |command| {
+            taken = Some(command);
+            Ok(())
+        }));
+        taken.unwrap()
+    }
+
+    fn end(model: &mut Model, command: &Command) -> Result<(), Violation> {
+        model.hear(&Completion::of(command.id, Status::Success))
+    }
+
+    /// Reads block 3, and finds a version there; 0 is zeros.
+    fn read(model: &mut Model, version: u64) -> Result<(), Violation> {
+        let command = ask(model, &Request::Read { start: 3, blocks: 1 });
+        answer(model, &command, version)
+    }
+
+    fn answer(model: &mut Model, command: &Command, version: u64) -> Result<(), Violation> {
+        let data = if version == 0 { vec![0; 512] } else { model.contents(3, version) };
+        let outcome =
+            Outcome::Data(Payload::Bytes(Box::new(BlockBuffer { data: data.into(), metadata: Bytes::new() })));
+        model.hear(&Completion { id: command.id, status: Status::Success, outcome })
+    }
+
+    const WRITE: Request = Request::Write { start: 3, blocks: 1 };
+
+    #[test]
+    fn a_read_has_the_newest_version_of_its_submission_whenever_it_ends() {
+        let mut model = Model::new(8, 512);
+        assert_eq!(read(&mut model, 0), Ok(()));
+        let first = ask(&mut model, &WRITE);
+        let early = ask(&mut model, &Request::Read { start: 3, blocks: 1 });
+        let second = ask(&mut model, &WRITE);
+        assert_eq!(end(&mut model, &second), Ok(()));
+        assert_eq!(read(&mut model, 2), Ok(()));
+        assert_eq!(end(&mut model, &first), Ok(()));
+        assert_eq!(answer(&mut model, &early, 1), Ok(()));
+        assert_eq!(read(&mut model, 1).unwrap_err().promise, Promise::Contents);
+    }
+
+    #[test]
+    fn a_crash_leaves_what_was_acknowledged_or_anything_newer_and_what_was_read_stays() {
+        let mut start = Model::new(8, 512);
+        let writes: Vec<Command> = (0..4).map(|_| ask(&mut start, &WRITE)).collect();
+        end(&mut start, &writes[1]).unwrap();
+        start.crash();
+        for version in 0..=5 {
+            let mut model = start.clone();
+            assert_eq!(read(&mut model, version).is_ok(), (2..=4).contains(&version), "version {version}");
+        }
+        let mut model = start;
+        read(&mut model, 3).unwrap();
+        model.crash();
+        assert_eq!(read(&mut model, 4).unwrap_err().lba, Some(3));
+        assert_eq!(read(&mut model, 3), Ok(()));
+    }
+
+    #[test]
+    fn two_reads_after_a_crash_agree() {
+        let mut model = Model::new(8, 512);
+        ask(&mut model, &WRITE);
+        model.crash();
+        let reads = [0; 2].map(|_| ask(&mut model, &Request::Read { start: 3, blocks: 1 }));
+        assert_eq!(answer(&mut model, &reads[0], 1), Ok(()));
+        assert_eq!(answer(&mut model, &reads[1], 0).unwrap_err().promise, Promise::Durability);
+    }
+
+    #[test]
+    fn a_trim_reads_as_zeros_and_errors_are_for_volumes_that_are_lost() {
+        let mut model = Model::new(8, 512);
+        let write = ask(&mut model, &WRITE);
+        end(&mut model, &write).unwrap();
+        let trim = ask(&mut model, &Request::Trim(vec![(2, 3), (3, 1)]));
+        assert_eq!(read(&mut model, 0), Ok(()));
+        end(&mut model, &trim).unwrap();
+        assert_eq!(model.expect_rest(), Ok(()));
+        let flush = ask(&mut model, &Request::Flush);
+        let failed = Completion::of(flush.id, Status::InternalError);
+        assert!(model.expect_rest().is_err());
+        assert_eq!(model.clone().hear(&failed).unwrap_err().promise, Promise::Answers);
+        model.is_lost = true;
+        assert_eq!(model.hear(&failed), Ok(()));
+        assert_eq!(model.hear(&failed).unwrap_err().promise, Promise::Ends, "it has ended before");
+    }
+}

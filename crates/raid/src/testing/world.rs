@@ -1,0 +1,352 @@
+//! A volume, its drives, and a host that remembers what it was promised.
+
+use bytes::Bytes;
+use zonda_zoned::{Command, Duration, Instant, Operation, Payload, Prng, fingerprint};
+
+use super::{Drive, Mix, Model, Presence, Promise, Request, Violation};
+use crate::{ArrayId, Event, MemberIndex, MemberState, Volume, VolumeConfig, VolumeError};
+
+/// Steps after which a world that does not come to rest is said to hang.
+const STEPS_TO_REST_MAX: u64 = 100_000;
+/// The volume's invariants are looked at every so many completions.
+const COMPLETIONS_BETWEEN_CHECKS: u64 = 32;
+
+/// The world of one volume.
+#[derive(Debug)]
+pub struct World {
+    /// What the volume was made as.
+    pub config: VolumeConfig,
+    /// The volume.
+    pub volume: Volume,
+    /// Its members.
+    pub drives: Vec<Drive>,
+    /// What it promised.
+    pub model: Model,
+    /// What is asked of it.
+    pub mix: Mix,
+    /// How likely it is that a drive moves when something does, one weight a drive.
+    pub speeds: Vec<u64>,
+    /// Members that may be given up, as bits: nobody else may.
+    pub suspects: u32,
+    /// All events since the last mount, or since they were last taken.
+    pub events: Vec<Event>,
+    /// Completions of members since the beginning.
+    pub completions: u64,
+    now: Instant,
+    prng: Prng,
+    replacements: u64,
+    /// Over all commands and all that hosts heard.
+    hash: u64,
+}
+
+impl World {
+    /// A volume that was just created on empty drives.
+    ///
+    /// # Errors
+    /// When configuration and drives do not suit each other.
+    ///
+    /// # Panics
+    /// When the volume does not become ready on drives that work.
+    pub fn create(config: VolumeConfig, drives: Vec<Drive>, prng: Prng) -> Result<World, VolumeError> {
+        let array: ArrayId = *b"world of volumes";
+        let ids: Vec<[u8; 16]> = (0..drives.len() as u8).map(|at| [at + 1; 16]).collect();
+        let geometries = drives.iter().map(|drive| drive.geometry().clone()).collect();
+        let volume = Volume::create(config.clone(), geometries, array, &ids, false)?;
+        let blocks = volume.geometry().namespace_blocks().0;
+        let block_bytes = volume.geometry().block_size_bytes as usize;
+        let mut world = World {
+            config,
+            volume,
+            model: Model::new(blocks, block_bytes),
+            mix: Mix::default(),
+            speeds: vec![1; drives.len()],
+            drives,
+            suspects: 0,
+            events: Vec::new(),
+            completions: 0,
+            now: Instant::ZERO,
+            prng,
+            replacements: 0,
+            hash: 0,
+        };
+        world.rest().expect("drives that work come to rest");
+        assert_eq!(world.events, [Event::Ready], "empty drives that work become a volume");
+        world.events.clear();
+        Ok(world)
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// A number that depends on all commands that members were given, and on all that hosts heard.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Commands that drives have under way.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.drives.iter().any(Drive::has_work)
+    }
+
+    /// Asks something of the volume. Says whether it had room.
+    ///
+    /// # Errors
+    /// What was wrong with what it said at once.
+    pub fn ask(&mut self, request: &Request) -> Result<bool, Violation> {
+        let World { volume, model, now, .. } = self;
+        let is_taken = model.ask(request, |command| volume.submit(*now, command));
+        self.hear()?;
+        Ok(is_taken)
+    }
+
+    /// Asks something, drawn at random.
+    ///
+    /// # Errors
+    /// As [`ask`](World::ask).
+    pub fn ask_some(&mut self) -> Result<bool, Violation> {
+        let request = self.mix.draw(&mut self.prng, self.model.volume_blocks());
+        self.ask(&request)
+    }
+
+    /// Lets something happen: a host asks, one time in `calm`; else a member is given commands, a drive moves, or time passes.
+    ///
+    /// # Errors
+    /// What is wrong with what came of it.
+    pub fn step(&mut self, calm: u64) -> Result<(), Violation> {
+        match self.prng.below(calm.max(1)) {
+            0 => self.ask_some().map(|_| ()),
+            _ => match self.prng.below(16) {
+                0..6 => {
+                    self.hand_out_some();
+                    Ok(())
+                }
+                6..15 => self.move_drive().map(|_| ()),
+                _ => self.let_time_pass(),
+            },
+        }
+    }
+
+    fn let_time_pass(&mut self) -> Result<(), Violation> {
+        self.now += Duration::from_micros(self.prng.below(100));
+        if self.volume.next_timeout().is_some_and(|due| due <= self.now) {
+            self.volume.on_timeout(self.now);
+        }
+        self.hear()
+    }
+
+    fn hand_out_some(&mut self) {
+        let at = self.prng.below(self.drives.len() as u64) as usize;
+        while self.hand_out(at) && self.prng.chance(3, 4) {}
+    }
+
+    /// Gives a member its next command. Says whether it took one.
+    fn hand_out(&mut self, at: usize) -> bool {
+        let member = MemberIndex(at as u8);
+        let Some(command) = self.volume.poll_command(self.now, member) else { return false };
+        let print = print_of(&command);
+        match self.drives[at].submit(command) {
+            Ok(()) => {
+                self.note(at as u64);
+                self.note(print);
+                true
+            }
+            Err(full) => {
+                self.volume.on_queue_full(member, full.0);
+                false
+            }
+        }
+    }
+
+    /// Moves one drive that has something to do. Says whether one had.
+    fn move_drive(&mut self) -> Result<bool, Violation> {
+        let weight = |at: usize| if self.drives[at].has_work() { self.speeds[at].max(1) } else { 0 };
+        let all: u64 = (0..self.drives.len()).map(weight).sum();
+        if all == 0 {
+            return Ok(false);
+        }
+        let drawn = self.prng.below(all);
+        let mut sum = 0;
+        let at = (0..self.drives.len()).find(|&at| {
+            let weight = if self.drives[at].has_work() { self.speeds[at].max(1) } else { 0 };
+            sum += weight;
+            drawn < sum
+        });
+        let at = at.expect("weights add up");
+        let Some(completion) = self.drives[at].step() else { return Ok(true) };
+        self.volume.on_completion(self.now, MemberIndex(at as u8), completion);
+        self.completions += 1;
+        if self.completions.is_multiple_of(COMPLETIONS_BETWEEN_CHECKS) {
+            self.volume.check_invariants();
+        }
+        self.hear()?;
+        Ok(true)
+    }
+
+    /// Lets everything end that can: commands, and then the time for which the volume waits.
+    ///
+    /// # Errors
+    /// When a request does not end, ends wrongly, or the volume goes on for ever.
+    pub fn rest(&mut self) -> Result<(), Violation> {
+        for _ in 0..STEPS_TO_REST_MAX {
+            for at in 0..self.drives.len() {
+                while self.hand_out(at) {}
+            }
+            if self.move_drive()? {
+                continue;
+            }
+            let refuses = (0..self.drives.len()).any(|at| self.hand_out(at));
+            if refuses {
+                continue;
+            }
+            let Some(due) = self.volume.next_timeout() else {
+                self.volume.check_invariants();
+                return self.model.expect_rest();
+            };
+            self.now = self.now.max(due);
+            self.volume.on_timeout(self.now);
+            self.hear()?;
+        }
+        Err(Violation::new(
+            Promise::Ends,
+            format!("no rest after {STEPS_TO_REST_MAX} steps: {:?}", self.volume.status()),
+        ))
+    }
+
+    /// Reads everything, and compares.
+    ///
+    /// # Errors
+    /// Where it is not what was promised.
+    pub fn read_all(&mut self) -> Result<(), Violation> {
+        let (blocks, mut start) = (self.model.volume_blocks(), 0);
+        while start < blocks {
+            let count = (1 + self.prng.below(32)).min(blocks - start);
+            if self.ask(&Request::Read { start, blocks: count })? {
+                start += count;
+            } else {
+                self.rest()?;
+            }
+        }
+        self.rest()
+    }
+
+    /// The power goes: the volume is gone, and drives keep what they keep. What was pulled or failing is as it was.
+    pub fn crash(&mut self) {
+        self.model.crash();
+        for drive in &mut self.drives {
+            drive.crash();
+        }
+        self.events.clear();
+    }
+
+    /// Mounts what is on the drives that are there, but for those `without`, as bits.
+    ///
+    /// # Errors
+    /// When it cannot be mounted.
+    pub fn mount(&mut self, without: u32) -> Result<(), Violation> {
+        self.begin_mount(without)?;
+        self.rest()?;
+        if self.volume.is_ready() {
+            return Ok(());
+        }
+        Err(Violation::new(Promise::Mounts, format!("the volume is not mounted: {:?}", self.events)))
+    }
+
+    /// Begins to mount, and loses the power after at most `steps`.
+    ///
+    /// # Errors
+    /// When it cannot be mounted, for what is known at once.
+    pub fn mount_and_crash(&mut self, without: u32, steps: u64) -> Result<(), Violation> {
+        self.begin_mount(without)?;
+        for _ in 0..self.prng.below(steps + 1) {
+            if self.prng.chance(1, 2) {
+                self.hand_out_some();
+            } else {
+                self.move_drive()?;
+            }
+        }
+        self.crash();
+        Ok(())
+    }
+
+    fn begin_mount(&mut self, without: u32) -> Result<(), Violation> {
+        let is_there = |at: usize, drive: &Drive| without >> at & 1 == 0 && drive.presence() == Presence::There;
+        let geometries =
+            self.drives.iter().enumerate().map(|(at, drive)| is_there(at, drive).then(|| drive.geometry().clone()));
+        let geometries: Vec<_> = geometries.collect();
+        self.now = Instant::ZERO;
+        let mounted = Volume::mount(geometries, self.config.tuning.clone(), None);
+        self.volume =
+            mounted.map_err(|error| Violation::new(Promise::Mounts, format!("no mount is begun: {error}")))?;
+        self.hear()
+    }
+
+    /// Puts an empty device in the place of a member, which is given up if it was not yet. It is not rebuilt when this returns.
+    ///
+    /// # Errors
+    /// When the volume does not take it.
+    pub fn replace(&mut self, at: usize) -> Result<(), Violation> {
+        let member = MemberIndex(at as u8);
+        if self.volume.status().members[at].state != MemberState::Failed {
+            self.volume.fail_member(self.now, member);
+            self.hear()?;
+        }
+        self.replacements += 1;
+        let geometry = self.drives[at].geometry().clone();
+        self.drives[at] = Drive::new(geometry.clone(), self.prng.fork(&format!("replacement/{}", self.replacements)));
+        let id = [0x40 + self.replacements as u8; 16];
+        let replaced = self.volume.replace_member(self.now, member, geometry, id);
+        self.hear()?;
+        replaced.map_err(|error| Violation::new(Promise::Members, format!("member {at} is not replaced: {error}")))
+    }
+
+    /// Hears of everything that the volume has to tell.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn hear(&mut self) -> Result<(), Violation> {
+        while let Some(event) = self.volume.poll_event() {
+            if let Event::MemberFailed { member, .. } = event
+                && self.suspects >> member.0 & 1 == 0
+            {
+                let what = format!("member {} did nothing wrong, and is given up: {event:?}", member.0);
+                return Err(Violation::new(Promise::Members, what));
+            }
+            if let Event::Failed(error) = &event
+                && !self.model.is_lost
+            {
+                return Err(Violation::new(Promise::Mounts, format!("the volume is lost: {error} {:?}", self.events)));
+            }
+            self.events.push(event);
+        }
+        while let Some(completion) = self.volume.poll_completion() {
+            self.note(completion.id.0 << 16 | completion.status as u64);
+            self.model.hear(&completion)?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, number: u64) {
+        self.hash = (self.hash ^ number).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29);
+    }
+}
+
+/// A number that tells commands apart.
+fn print_of(command: &Command) -> u64 {
+    let (place, contents) = match &command.operation {
+        Operation::Write { start, payload, .. } => (start.0, Some(payload)),
+        Operation::Append { zone_start, payload, .. } => (zone_start.0, Some(payload)),
+        Operation::Read { start, .. } => (start.0, None),
+        other => (u64::from(other.name().len() as u32), None),
+    };
+    let none = Bytes::new();
+    let (data, metadata) = match contents {
+        Some(Payload::Bytes(buffer)) => (&buffer.data, &buffer.metadata),
+        _ => (&none, &none),
+    };
+    fingerprint(data, metadata) ^ place.rotate_left(32) ^ command.operation.blocks().0 ^ command.id.0.rotate_left(7)
+}

@@ -1,0 +1,7 @@
+mod basics;
+mod bench;
+mod crashes;
+mod failures;
+mod rebuild;
+mod scrub;
+mod swarm;

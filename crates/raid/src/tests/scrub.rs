@@ -1,0 +1,179 @@
+//! Blocks that are wrong are found and mended before they are needed.
+
+use super::basics::config;
+use super::bench::Bench;
+use super::rebuild::long_zones;
+use crate::{Event, Level, Scheme, StreamShape};
+
+fn scrub(bench: &mut Bench) -> (u64, u64, u64) {
+    let now = bench.now;
+    bench.volume.volume_mut().start_scrub(now);
+    loop {
+        assert!(bench.step(), "a scrub ends");
+        let scrubbed = |event: &Event| match event {
+            Event::Scrubbed { blocks, mended, lost } => Some((*blocks, *mended, *lost)),
+            _ => None,
+        };
+        if let Some(found) = bench.events.iter().find_map(scrubbed) {
+            bench.events.clear();
+            bench.run_out();
+            return found;
+        }
+    }
+}
+
+fn bench(scheme: Scheme, group_stripes: u32, metadata_bytes: u16, seed: u64) -> Bench {
+    let mut config = config(scheme);
+    config.small = StreamShape { unit_blocks: 1, group_stripes };
+    config.tuning.scrub_blocks_per_second = None;
+    let mut bench = Bench::new(config, metadata_bytes, seed);
+    bench.fill();
+    bench.churn(400);
+    bench.run_out();
+    bench
+}
+
+const SCHEMES: [Scheme; 5] = [
+    Scheme { level: Level::Raid5, data: 3, parity: 1 },
+    Scheme { level: Level::Raid1, data: 1, parity: 2 },
+    Scheme { level: Level::Raid01, data: 2, parity: 2 },
+    Scheme { level: Level::Raid6, data: 3, parity: 2 },
+    Scheme { level: Level::ReedSolomon, data: 4, parity: 3 },
+];
+
+#[test]
+fn a_volume_that_is_whole_stays_as_it_is() {
+    for scheme in SCHEMES {
+        for (group_stripes, metadata_bytes) in [(1, 64), (8, 64), (64, 64), (8, 0)] {
+            let mut bench = bench(scheme, group_stripes, metadata_bytes, 1);
+            let before = bench.volume.volume().counters();
+            let (blocks, mended, lost) = scrub(&mut bench);
+            assert!(blocks > bench.volume.volume().status().live_blocks, "{blocks} blocks");
+            assert_eq!((mended, lost), (0, 0), "{scheme:?}");
+            assert_eq!(bench.volume.volume().counters(), before);
+        }
+    }
+}
+
+#[test]
+fn rotten_and_unreadable_blocks_are_mended() {
+    for scheme in SCHEMES {
+        for (group_stripes, metadata_bytes) in [(1, 64), (8, 64), (64, 64), (8, 0)] {
+            let mut bench = bench(scheme, group_stripes, metadata_bytes, 2);
+            let blocks = bench.device(1).full_blocks();
+            let data = blocks.into_iter().filter(|lba| lba % 64 > 0);
+            bench.device(1).rotten = data.clone().filter(|lba| lba % 31 == 0).collect();
+            bench.device(1).latent = data.filter(|lba| lba % 97 == 0).collect();
+            let (_, mended, lost) = scrub(&mut bench);
+            assert!(mended > 5, "{scheme:?}: {mended}");
+            assert_eq!(lost, 0, "{scheme:?}");
+            let before = bench.volume.volume().counters();
+            let is_copy = scheme.level == Level::Raid1;
+            assert!(before.mended_blocks > 0 || is_copy, "{scheme:?}: member 1 holds data");
+            bench.read_all();
+            let after = bench.volume.volume().counters();
+            assert_eq!(after.reconstructed_blocks, before.reconstructed_blocks, "nothing is left to be found");
+            bench.fail(0);
+            bench.read_all();
+            assert_eq!(bench.volume.volume().counters().lost_blocks, 0, "{scheme:?}");
+        }
+    }
+}
+
+#[test]
+fn groups_that_are_larger_than_memory_is_spent_on_are_scrubbed_in_parts() {
+    let mut config = config(Scheme::raid5(3));
+    config.small = StreamShape { unit_blocks: 1, group_stripes: 1100 };
+    config.tuning.large_segments = 0;
+    config.tuning.scrub_blocks_per_second = None;
+    let mut bench = Bench::on(config, long_zones(64), 8);
+    bench.fill();
+    assert_eq!((scrub(&mut bench).1, scrub(&mut bench).2), (0, 0));
+    let blocks = bench.device(1).full_blocks();
+    let rotten: Vec<u64> = blocks.into_iter().filter(|lba| lba % 1600 > 0 && lba % 800 == 77).collect();
+    bench.device(1).rotten = rotten.into_iter().collect();
+    assert!(scrub(&mut bench).1 > 3);
+    bench.fail(0);
+    bench.read_all();
+    assert_eq!(bench.volume.volume().counters().lost_blocks, 0);
+}
+
+#[test]
+fn a_second_scrub_finds_nothing() {
+    let mut bench = bench(Scheme::raid5(3), 8, 64, 3);
+    let blocks = bench.device(2).full_blocks();
+    bench.device(2).rotten = blocks.into_iter().filter(|lba| lba % 64 > 0 && lba % 50 == 7).collect();
+    assert!(scrub(&mut bench).1 > 0);
+    let (_, mended, lost) = scrub(&mut bench);
+    assert_eq!((mended, lost), (0, 0));
+}
+
+#[test]
+fn what_cannot_be_mended_is_told() {
+    let mut bench = bench(Scheme::raid5(3), 1, 64, 4);
+    // The same stripes on all members: groups of one.
+    for member in 0..4 {
+        bench.device(member).rotten = (64 * 2..64 * 24).filter(|lba| lba % 64 == 5).collect();
+    }
+    let (_, _, lost) = scrub(&mut bench);
+    assert!(lost > 0);
+    assert!(bench.volume.volume().counters().lost_blocks >= lost);
+}
+
+#[test]
+fn hosts_go_on_while_a_volume_is_scrubbed() {
+    let mut bench = bench(Scheme::raid5(3), 8, 0, 5);
+    for round in 0..5 {
+        let blocks = bench.device(round % 4).full_blocks();
+        bench.device(round % 4).rotten = blocks.into_iter().filter(|lba| lba % 64 > 0 && lba % 41 == 0).collect();
+        let now = bench.now;
+        bench.volume.volume_mut().start_scrub(now);
+        while bench.volume.volume().status().scrub.is_some() {
+            bench.churn(3);
+        }
+        bench.run_out();
+        // What was written meanwhile is not on rotten blocks, but reads and collection of what was may have had to mend.
+        bench.device(round % 4).rotten.clear();
+    }
+    bench.read_all();
+    assert_eq!(bench.volume.volume().counters().lost_blocks, 0);
+}
+
+#[test]
+fn a_scrub_keeps_to_its_rate_and_can_be_stopped() {
+    let mut config = config(Scheme::raid5(3));
+    config.tuning.scrub_blocks_per_second = Some(1000);
+    let mut bench = Bench::new(config, 64, 6);
+    bench.fill();
+    let since = bench.now;
+    let (blocks, ..) = scrub(&mut bench);
+    let took = bench.now.since(since).as_secs_f64();
+    assert!(blocks as f64 / took < 1100.0, "{blocks} blocks in {took} s");
+    let now = bench.now;
+    bench.volume.volume_mut().start_scrub(now);
+    bench.steps(30);
+    assert!(bench.volume.volume().status().scrub.is_some());
+    bench.volume.volume_mut().stop_scrub();
+    assert_eq!(bench.volume.volume().status().scrub, None);
+    bench.run_out();
+    bench.churn(500);
+    bench.run_out();
+    bench.read_all();
+}
+
+#[test]
+fn a_scrub_and_a_rebuild_both_end() {
+    let mut bench = bench(Scheme { level: Level::Raid6, data: 3, parity: 2 }, 8, 64, 7);
+    bench.fail(1);
+    bench.run_out();
+    let now = bench.now;
+    bench.volume.volume_mut().start_scrub(now);
+    bench.steps(20);
+    bench.replace(1);
+    bench.run_out();
+    let status = bench.volume.volume().status();
+    assert_eq!((status.scrub, status.rebuild, status.degraded_segments), (None, None, 0));
+    bench.fail(0);
+    bench.fail(2);
+    bench.read_all();
+}
