@@ -23,6 +23,8 @@ pub struct Row {
     pub tolerance: f64,
     /// Whether what was published is a bound, and ours is met below it as well.
     pub at_most: bool,
+    /// The published value is a lower bound: what is above it is met.
+    pub at_least: bool,
     /// Whether the number is met.
     pub met: bool,
     /// Whether a number of the drive's profile was fitted to this result or derived from it, or a number of the load chosen
@@ -50,7 +52,9 @@ impl Row {
         let spread = outcome.result(experiment, plan);
         let ours = spread.map(|estimate| estimate.mean);
         let error = ours.map(|ours| (ours - plan.published) / plan.published);
-        let met = error.is_some_and(|error| error <= plan.tolerance && (plan.at_most || error >= -plan.tolerance));
+        let met = error.is_some_and(|error| {
+            (plan.at_least || error <= plan.tolerance) && (plan.at_most || error >= -plan.tolerance)
+        });
         let chosen = if plan.load_chosen { Basis::Chosen } else { Basis::Predicted };
         let basis = experiment.basis(&plan.id).max(chosen);
         let note = match (met, ours) {
@@ -67,6 +71,7 @@ impl Row {
             error,
             tolerance: plan.tolerance,
             at_most: plan.at_most,
+            at_least: plan.at_least,
             met,
             fitted: basis != Basis::Predicted,
             note,

@@ -12,7 +12,7 @@ const PROFILE_CHANGES: &str = "drive.set.";
 /// The key that picks jobs.
 const JOBS: &str = "jobs";
 
-/// One point before it is checked: the place of its curve and of its value, and its tables `drive`, `run`, `job` and `store`.
+/// One point before it is checked: the place of its curve and of its value, and its tables `drive`, `run`, `job`, `store` and `volume`.
 pub(crate) struct RawPoint {
     pub(crate) series: usize,
     pub(crate) x: usize,
@@ -102,8 +102,10 @@ fn base_of(spec: &FileSpec) -> Result<Table, ConfigError> {
         jobs.push(Value::Table(job.clone()));
     }
     base.insert("job".to_owned(), Value::Array(jobs));
-    if let Some(store) = &spec.store {
-        base.insert("store".to_owned(), Value::Table(store.clone()));
+    for (name, table) in [("store", &spec.store), ("volume", &spec.volume)] {
+        if let Some(table) = table {
+            base.insert(name.to_owned(), Value::Table(table.clone()));
+        }
     }
     Ok(base)
 }
@@ -129,7 +131,7 @@ pub(crate) fn notation(value: &Value) -> String {
     }
 }
 
-/// Sets `drive.profile`, `drive.set.flash.erase`, `run.time`, `store.operations`, `job.readers.zones`, `job.*.block_size` or `jobs`.
+/// Sets `drive.profile`, `drive.set.flash.erase`, `run.time`, `store.operations`, `volume.fill`, `job.readers.zones`, `job.*.block_size` or `jobs`.
 fn put(table: &mut Table, key: &Spanned<String>, value: Value) -> Result<(), ConfigError> {
     let path = key.get_ref().as_str();
     if path == JOBS {
@@ -151,19 +153,20 @@ fn put(table: &mut Table, key: &Spanned<String>, value: Value) -> Result<(), Con
             inner.insert(name.to_owned(), value);
             Ok(())
         }
-        ["store", name] => {
-            let Some(store) = table.get_mut("store").and_then(Value::as_table_mut) else {
-                let error = ConfigError::at(key, "there is no table [store]");
-                return Err(error.help("add [store] with a line like workload = \"kvbench-ii\""));
+        [table_name @ ("store" | "volume"), name] => {
+            let Some(inner) = table.get_mut(table_name).and_then(Value::as_table_mut) else {
+                let error = ConfigError::at(key, format!("there is no table [{table_name}]"));
+                let line = if table_name == "store" { "workload = \"kvbench-ii\"" } else { "level = \"raid5\"" };
+                return Err(error.help(format!("add [{table_name}] with a line like {line}")));
             };
-            store.insert(name.to_owned(), value);
+            inner.insert(name.to_owned(), value);
             Ok(())
         }
         ["job", job, name] => put_in_jobs(table, key, job, name, &value),
         _ => {
             let error = ConfigError::at(key, format!("\"{path}\" leads nowhere"));
             Err(error.help(
-                "write drive.KEY, drive.set.KEY-OF-THE-PROFILE, run.KEY, store.KEY, job.NAME.KEY or job.*.KEY, or jobs for \
+                "write drive.KEY, drive.set.KEY-OF-THE-PROFILE, run.KEY, store.KEY, volume.KEY, job.NAME.KEY or job.*.KEY, or jobs for \
                  a list of the jobs that run",
             ))
         }

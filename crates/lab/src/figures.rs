@@ -1,6 +1,6 @@
 //! Figures of a run beside those of its jobs: the drive's, a store's, and times of the machine that runs the model.
 
-use zonda_stack::ExperimentResult;
+use zonda_stack::{ExperimentResult, VolumeSummary};
 use zonda_workload::lsm::StoreResult;
 
 use crate::host::HostTimes;
@@ -61,9 +61,37 @@ pub(crate) const STORE_FIGURES: [(&str, StoreFigure); 12] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostFigure {
     Allocation,
+    StripeQuery,
 }
 
-pub(crate) const HOST_FIGURES: [(&str, HostFigure); 1] = [("allocation", HostFigure::Allocation)];
+pub(crate) const HOST_FIGURES: [(&str, HostFigure); 2] =
+    [("allocation", HostFigure::Allocation), ("stripe_query", HostFigure::StripeQuery)];
+
+/// What a volume tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VolumeFigure {
+    WriteAmplification,
+    MemberBlocks,
+    PaddingBlocks,
+    ReconstructedBlocks,
+    CollectedSegments,
+    MapBytes,
+    StripeTableBytes,
+    StripeTableMaxBytes,
+    RebuildTime,
+}
+
+pub(crate) const VOLUME_FIGURES: [(&str, VolumeFigure); 9] = [
+    ("write_amplification", VolumeFigure::WriteAmplification),
+    ("member_blocks", VolumeFigure::MemberBlocks),
+    ("padding_blocks", VolumeFigure::PaddingBlocks),
+    ("reconstructed_blocks", VolumeFigure::ReconstructedBlocks),
+    ("collected_segments", VolumeFigure::CollectedSegments),
+    ("map_bytes", VolumeFigure::MapBytes),
+    ("stripe_table_bytes", VolumeFigure::StripeTableBytes),
+    ("stripe_table_max_bytes", VolumeFigure::StripeTableMaxBytes),
+    ("rebuild_time", VolumeFigure::RebuildTime),
+];
 
 pub(crate) const DRIVE_FIGURES: [(&str, DriveFigure); 7] = [
     ("dlwa", DriveFigure::Dlwa),
@@ -127,13 +155,41 @@ impl StoreFigure {
 impl HostFigure {
     pub(crate) fn dimension(self) -> Dimension {
         match self {
-            HostFigure::Allocation => Dimension::Time,
+            HostFigure::Allocation | HostFigure::StripeQuery => Dimension::Time,
         }
     }
 
     pub(crate) fn value(self, times: HostTimes) -> f64 {
         match self {
             HostFigure::Allocation => times.allocation_ns as f64,
+            HostFigure::StripeQuery => times.stripe_query_ns as f64,
         }
+    }
+}
+
+impl VolumeFigure {
+    pub(crate) fn dimension(self) -> Dimension {
+        match self {
+            VolumeFigure::RebuildTime => Dimension::Time,
+            VolumeFigure::MapBytes | VolumeFigure::StripeTableBytes | VolumeFigure::StripeTableMaxBytes => {
+                Dimension::Bytes
+            }
+            _ => Dimension::Number,
+        }
+    }
+
+    /// `None` where there was no rebuild, or it did not end.
+    pub(crate) fn value(self, volume: &VolumeSummary) -> Option<f64> {
+        Some(match self {
+            VolumeFigure::WriteAmplification => volume.write_amplification,
+            VolumeFigure::MemberBlocks => volume.member_blocks as f64,
+            VolumeFigure::PaddingBlocks => volume.padding_blocks as f64,
+            VolumeFigure::ReconstructedBlocks => volume.reconstructed_blocks as f64,
+            VolumeFigure::CollectedSegments => volume.collected_segments as f64,
+            VolumeFigure::MapBytes => volume.map_bytes as f64,
+            VolumeFigure::StripeTableBytes => volume.stripe_table_bytes as f64,
+            VolumeFigure::StripeTableMaxBytes => volume.stripe_table_max_bytes as f64,
+            VolumeFigure::RebuildTime => volume.rebuild_ns? as f64,
+        })
     }
 }

@@ -1,5 +1,6 @@
 //! What takes time on the machine that runs the model: the only figures that differ from run to run.
 
+use zonda_raid::StripeTrial;
 use zonda_ssd::allocation::AllocationTrial;
 use zonda_ssd::profile::Profile;
 use zonda_zoned::Prng;
@@ -14,24 +15,35 @@ pub type Clock<'a> = &'a dyn Fn() -> u64;
 pub struct HostTimes {
     /// Median of the allocation of a zone by a drive that has seen much use, rounded up.
     pub(crate) allocation_ns: u64,
+    /// Median of a query of the compact stripe table: the peers of a block of a 3+1 volume in a group of 256, rounded up.
+    pub(crate) stripe_query_ns: u64,
 }
 
 impl HostTimes {
     /// What the drive's own algorithms take.
     pub(crate) fn measure(profile: &Profile, seed: u64, clock: Clock<'_>) -> HostTimes {
         let mut trial = AllocationTrial::new(profile, ALLOCATION_CYCLES, Prng::new(seed));
-        let mut times: Vec<u64> = (0..ALLOCATIONS_TIMED)
-            .map(|_| {
-                let started = clock();
-                trial.allocate_one();
-                let time = clock().saturating_sub(started);
-                trial.give_back();
-                time
-            })
-            .collect();
-        times.sort_unstable();
-        HostTimes { allocation_ns: rounded_up(times[times.len() / 2]) }
+        let allocation_ns = median(clock, &mut trial, AllocationTrial::allocate_one, AllocationTrial::give_back);
+        let mut stripes = StripeTrial::new(3, 1, 256, Prng::new(seed));
+        let find = |trial: &mut StripeTrial| assert!(trial.find_one() > 0, "a block has peers");
+        let query_ns = median(clock, &mut stripes, find, |_| ());
+        HostTimes { allocation_ns: rounded_up(allocation_ns), stripe_query_ns: rounded_up(query_ns) }
     }
+}
+
+/// The median time of something that is done again and again, each time after it was undone.
+fn median<T>(clock: Clock<'_>, trial: &mut T, work: impl Fn(&mut T), undo: impl Fn(&mut T)) -> u64 {
+    let mut times: Vec<u64> = (0..ALLOCATIONS_TIMED)
+        .map(|_| {
+            let started = clock();
+            work(trial);
+            let time = clock().saturating_sub(started);
+            undo(trial);
+            time
+        })
+        .collect();
+    times.sort_unstable();
+    times[times.len() / 2]
 }
 
 /// The next of 1, 2, 5, 10, 20, ...: times of a shared machine mean no more than that.
@@ -61,6 +73,6 @@ mod tests {
         let profile = Profile::parse(builtin_text("tiny").expect("it is built in")).expect("it is right");
         let now = Cell::new(0);
         let clock = || now.replace(now.get() + 700);
-        assert_eq!(HostTimes::measure(&profile, 1, &clock), HostTimes { allocation_ns: 1_000 });
+        assert_eq!(HostTimes::measure(&profile, 1, &clock), HostTimes { allocation_ns: 1_000, stripe_query_ns: 1_000 });
     }
 }

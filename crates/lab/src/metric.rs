@@ -4,7 +4,10 @@ use zonda_config::{ConfigError, Spanned, did_you_mean_help};
 use zonda_stack::ExperimentResult;
 use zonda_workload::{JobResult, KindResult, RequestKind};
 
-use crate::figures::{DRIVE_FIGURES, Dimension, DriveFigure, HOST_FIGURES, HostFigure, STORE_FIGURES, StoreFigure};
+use crate::figures::{
+    DRIVE_FIGURES, Dimension, DriveFigure, HOST_FIGURES, HostFigure, STORE_FIGURES, StoreFigure, VOLUME_FIGURES,
+    VolumeFigure,
+};
 use crate::host::HostTimes;
 use crate::spec::{MetricSpec, Terms};
 
@@ -35,6 +38,7 @@ enum Source {
     Job { job: String, kind: Option<RequestKind>, figure: Figure },
     Drive(DriveFigure),
     Store(StoreFigure),
+    Volume(VolumeFigure),
     Host(HostFigure),
 }
 
@@ -166,6 +170,7 @@ impl Source {
         match self {
             Source::Drive(figure) => Some(figure.value(result)),
             Source::Store(figure) => Some(figure.value(result.store.as_ref()?)),
+            Source::Volume(figure) => figure.value(result.volume.as_ref()?),
             Source::Host(figure) => Some(figure.value(host?)),
             Source::Job { job, kind, figure } if job == "*" => {
                 result.run.jobs.iter().filter_map(|job| figure.of_job(job, *kind)).reduce(|sum, value| sum + value)
@@ -180,6 +185,7 @@ impl Source {
         match self {
             Source::Drive(figure) => figure.dimension(),
             Source::Store(figure) => figure.dimension(),
+            Source::Volume(figure) => figure.dimension(),
             Source::Host(figure) => figure.dimension(),
             Source::Job { figure, .. } => match figure {
                 Figure::Bandwidth => Dimension::Rate,
@@ -236,7 +242,7 @@ fn dimension(terms: &[Term], place: &Spanned<Terms>) -> Result<Dimension, Config
 }
 
 const NOTATION: &str = "write JOB.KIND.FIGURE, like \"readers.read.p99\"; * for all jobs or kinds; drive.FIGURE; store.FIGURE; \
-                        host.FIGURE; a number and a space before it is its weight";
+                        volume.FIGURE; host.FIGURE; a number and a space before it is its weight";
 
 fn terms(terms: &Spanned<Terms>) -> Result<Vec<Term>, ConfigError> {
     let at = |error: ConfigError| ConfigError { span: Some(terms.span()), ..error };
@@ -258,6 +264,9 @@ impl Term {
         }
         if let Some(figure) = path.strip_prefix("store.") {
             return Ok(Term { weight, source: Source::Store(find(figure, &STORE_FIGURES)?) });
+        }
+        if let Some(figure) = path.strip_prefix("volume.") {
+            return Ok(Term { weight, source: Source::Volume(find(figure, &VOLUME_FIGURES)?) });
         }
         if let Some(figure) = path.strip_prefix("host.") {
             return Ok(Term { weight, source: Source::Host(find(figure, &HOST_FIGURES)?) });

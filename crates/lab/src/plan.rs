@@ -63,6 +63,8 @@ pub struct ResultPlan {
     pub load_chosen: bool,
     /// Whether what was published is a bound: ours is met below it as well.
     pub at_most: bool,
+    /// The published value is a lower bound.
+    pub at_least: bool,
     /// Why it is not met, if it is not.
     pub miss: Option<String>,
     pub(crate) of: Selector,
@@ -189,6 +191,7 @@ impl ResultPlan {
             kind: spec.kind,
             load_chosen: spec.load_chosen,
             at_most: spec.at_most,
+            at_least: spec.at_least,
             miss: spec.miss.clone(),
             of,
             over,

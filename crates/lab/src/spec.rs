@@ -28,6 +28,7 @@ pub(crate) struct FileSpec {
     #[serde(default)]
     pub(crate) job: Vec<Table>,
     pub(crate) store: Option<Table>,
+    pub(crate) volume: Option<Table>,
     pub(crate) x: Option<Spanned<XSpec>>,
     #[serde(default)]
     pub(crate) series: Vec<Spanned<SeriesSpec>>,
@@ -177,6 +178,9 @@ pub(crate) struct ResultSpec {
     /// Whether what was published is a bound: ours is met below it as well.
     #[serde(default)]
     pub(crate) at_most: bool,
+    /// The published value is a lower bound.
+    #[serde(default)]
+    pub(crate) at_least: bool,
     /// Why it is not met.
     pub(crate) miss: Option<String>,
 }

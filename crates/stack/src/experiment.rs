@@ -8,6 +8,7 @@ use zonda_workload::{JobSpec, Plan, Progress, RunResult, RunSpec, Runner};
 use zonda_zoned::{Duration, Instant, NamespaceId, Prng, ZoneType, ZonedDevice};
 
 use crate::drive_series::DriveSeries;
+use crate::volume::{VolumePlan, VolumeSpec, VolumeStack, VolumeSummary};
 use crate::{Drive, DriveSpec, DriveSummary, ExperimentResult, LayerResult, Stack, StackError};
 
 /// Version of the layout of [`ExperimentResult`].
@@ -19,6 +20,8 @@ const STORE_SAMPLE: Duration = Duration(100_000_000);
 #[derive(Clone, Debug)]
 pub struct Experiment {
     drive: Drive,
+    /// Where the load is done to a volume of such drives.
+    volume: Option<Box<VolumePlan>>,
     run: RunSpec,
     load: Load,
 }
@@ -26,8 +29,13 @@ pub struct Experiment {
 /// What is done to the drive.
 #[derive(Clone, Debug)]
 enum Load {
-    Jobs { jobs: Vec<Spanned<JobSpec>>, plan: Box<Plan> },
+    Jobs {
+        jobs: Vec<Spanned<JobSpec>>,
+        plan: Box<Plan>,
+    },
     Store(Box<StorePlan>),
+    /// Nothing: a volume is rebuilt.
+    Rebuild,
 }
 
 /// The file.
@@ -35,6 +43,7 @@ enum Load {
 #[serde(deny_unknown_fields)]
 struct File {
     drive: Option<DriveSpec>,
+    volume: Option<Spanned<VolumeSpec>>,
     #[serde(default)]
     run: RunSpec,
     #[serde(default)]
@@ -60,16 +69,32 @@ impl Experiment {
             return Err(error.help(help).into());
         };
         let drive = drive.check(read_file)?;
-        let load = match &file.store {
-            Some(store) => Load::Store(Box::new(store_plan(store, &file, &drive)?)),
-            None => {
+        let mut volume = file.volume.as_ref().map(|volume| VolumeSpec::check(volume, &drive)).transpose()?;
+        let load = match (&file.store, &mut volume) {
+            (Some(store), None) => Load::Store(Box::new(store_plan(store, &file, &drive)?)),
+            (Some(store), Some(_)) => {
+                let error = ConfigError::at(store, "a store is on zones, and a volume has none");
+                return Err(error.help("leave [volume] or [store] out").into());
+            }
+            (None, Some(volume)) if volume.rebuilds && file.job.is_empty() => Load::Rebuild,
+            (None, Some(volume)) => {
+                let plan = Plan::new(&file.run, &file.job, &volume.geometry)?;
+                plan.check_payload(drive.keeps())?;
+                // What jobs read was written before.
+                let end =
+                    plan.prefill().iter().map(|(zone, blocks)| volume.geometry.zone_start(*zone).0 + blocks.0).max();
+                volume.fill_blocks = volume.fill_blocks.max(end.unwrap_or(0));
+                Load::Jobs { jobs: file.job, plan: Box::new(plan) }
+            }
+            (None, None) => {
                 let plan = Plan::new(&file.run, &file.job, drive.geometry())?;
                 plan.check_payload(drive.keeps())?;
                 prefill_fits(&plan, &drive)?;
                 Load::Jobs { jobs: file.job, plan: Box::new(plan) }
             }
         };
-        Ok(Experiment { drive, run: file.run, load })
+        let volume = volume.map(Box::new);
+        Ok(Experiment { drive, volume, run: file.run, load })
     }
 
     /// The same experiment with another seed.
@@ -95,7 +120,12 @@ impl Experiment {
 
     fn plan_anew(&mut self, why: &str) {
         if let Load::Jobs { jobs, plan } = &mut self.load {
-            **plan = Plan::new(&self.run, jobs, self.drive.geometry()).expect(why);
+            **plan = Plan::new(
+                &self.run,
+                jobs,
+                self.volume.as_ref().map_or(self.drive.geometry(), |volume| &volume.geometry),
+            )
+            .expect(why);
         }
     }
 
@@ -111,12 +141,12 @@ impl Experiment {
         &self.drive
     }
 
-    /// The jobs; `None` where the load is a store.
+    /// The jobs; `None` where the load is a store, or a rebuild alone.
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
         match &self.load {
             Load::Jobs { plan, .. } => Some(plan),
-            Load::Store(_) => None,
+            Load::Store(_) | Load::Rebuild => None,
         }
     }
 
@@ -124,24 +154,50 @@ impl Experiment {
     #[must_use]
     pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> ExperimentResult {
         let prng = Prng::new(self.run.seed);
+        if let Some(volume) = &self.volume {
+            return self.run_on_volume(volume, &prng, progress);
+        }
         let prefill = self.plan().map(Plan::prefill).unwrap_or_default();
         let drive = self.drive.power_on(&prng, &prefill);
         let drive = drive.expect("the zones to be partly written were counted when the file was read");
         let mut series = DriveSeries::new();
         if !self.drive.has_layers() {
             // The type of the drive is known here, so that its calls are compiled into the loop.
-            let (run, store, drive) = self.run_on(drive, |drive| drive, &mut series, progress);
-            return self.result(run, store, series, &drive, Vec::new());
+            let (run, store, drive) = self.run_on(drive, Instant::ZERO, |drive| drive, &mut series, progress);
+            return self.result(run, store, series, &drive, Vec::new(), None);
         }
         let stack = self.drive.stack(drive, &prng);
-        let (run, store, stack) = self.run_on(stack, Stack::drive, &mut series, progress);
-        self.result(run, store, series, stack.drive(), stack.layer_results())
+        let (run, store, stack) = self.run_on(stack, Instant::ZERO, Stack::drive, &mut series, progress);
+        self.result(run, store, series, stack.drive(), stack.layer_results(), None)
+    }
+
+    /// The drive of the result is that of the first member that was not replaced.
+    fn run_on_volume(&self, plan: &VolumePlan, prng: &Prng, progress: &mut dyn FnMut(Progress)) -> ExperimentResult {
+        let (device, start) = plan.power_on(&self.drive, prng);
+        let before = device.volume().counters();
+        let mut series = DriveSeries::new();
+        fn drive_of(volume: &VolumeStack) -> &Ssd {
+            let members = (0..volume.volume().member_count() as u8).map(zonda_raid::MemberIndex);
+            members.rev().find_map(|member| volume.member(member)).expect("a volume has members").drive()
+        }
+        let (mut run, store, mut device) = match self.load {
+            Load::Rebuild => (RunResult::without_jobs(self.run.seed, 0), None, device),
+            _ => self.run_on(device, start, drive_of, &mut series, progress),
+        };
+        let mut rebuild_ns = None;
+        if plan.rebuilds {
+            rebuild_ns = VolumePlan::finish_rebuild(&mut device, start, Instant(start.0 + run.drained_ns));
+            run.drained_ns = run.drained_ns.max(rebuild_ns.unwrap_or(0));
+        }
+        let summary = VolumeSummary::of(&device, before, rebuild_ns);
+        self.result(run, store, series, drive_of(&device), Vec::new(), Some(summary))
     }
 
     /// Runs the load on a device with the drive somewhere in it.
     fn run_on<D: ZonedDevice>(
         &self,
         mut device: D,
+        start: Instant,
         drive_of: fn(&D) -> &Ssd,
         series: &mut DriveSeries,
         progress: &mut dyn FnMut(Progress),
@@ -149,16 +205,17 @@ impl Experiment {
         match &self.load {
             Load::Jobs { plan, .. } => {
                 let runner = Runner::new((**plan).clone(), self.drive.keeps(), NamespaceId::FIRST);
-                let run = runner.run_observed(&mut device, Instant::ZERO, &mut |told, device| {
+                let run = runner.run_observed(&mut device, start, &mut |told, device| {
                     series.observe(told.elapsed, drive_of(device));
                     progress(told);
                 });
                 (run, None, device)
             }
+            Load::Rebuild => unreachable!("a rebuild alone is no load on a device"),
             Load::Store(plan) => {
                 let runner = StoreRunner::new(plan, self.run.seed);
                 let sample = self.run.sample.as_ref().map_or(STORE_SAMPLE, |sample| Duration(sample.get_ref().0));
-                let (store, device) = runner.run(device, Instant::ZERO, Some(sample), &mut |told, device| {
+                let (store, device) = runner.run(device, start, Some(sample), &mut |told, device| {
                     series.observe(told.elapsed, drive_of(device));
                     progress(Progress {
                         elapsed: told.elapsed,
@@ -180,12 +237,14 @@ impl Experiment {
         series: DriveSeries,
         drive: &Ssd,
         layers: Vec<LayerResult>,
+        volume: Option<VolumeSummary>,
     ) -> ExperimentResult {
         ExperimentResult {
             format: RESULT_FORMAT,
             drive_series: series.end(Duration(run.drained_ns), drive),
             run,
             store,
+            volume,
             drive: DriveSummary::of(drive),
             layers,
         }

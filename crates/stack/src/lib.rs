@@ -42,6 +42,7 @@ mod experiment;
 mod layer;
 mod result;
 mod set;
+mod volume;
 
 pub use build::Stack;
 pub use drive::{Drive, DriveSpec, FoundProfile, PayloadSpec, find_profile, no_files};
@@ -50,6 +51,7 @@ pub use error::{ErrorSource, StackError};
 pub use experiment::Experiment;
 pub use layer::{FaultSpec, LayerKind, LayerSpec, WhenSpec};
 pub use result::{DriveSummary, ExperimentResult, LayerResult, OperationCount, StateCount, ZoneRange};
+pub use volume::{GroupSpec, LevelSpec, SegmentWord, VictimSpec, VolumeSpec, VolumeSummary};
 
 /// Named bounds of stacks.
 pub mod limits {

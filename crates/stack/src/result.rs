@@ -8,7 +8,7 @@ use zonda_workload::RunResult;
 use zonda_workload::lsm::StoreResult;
 use zonda_zoned::{ZoneIndex, ZoneState, ZonedDevice};
 
-use crate::DriveSample;
+use crate::{DriveSample, VolumeSummary};
 
 /// Everything `zonda bench` knows at the end of a run; this is also its JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -20,6 +20,9 @@ pub struct ExperimentResult {
     /// What a store measured, where the load is one; then there are no jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreResult>,
+    /// What a volume of such drives has to tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<VolumeSummary>,
     /// The drive's counters as they went, from the start of the run to the last completion.
     pub drive_series: Vec<DriveSample>,
     /// The drive at the end.

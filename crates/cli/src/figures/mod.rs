@@ -2,6 +2,7 @@
 
 mod drive;
 mod store;
+mod volume;
 
 use zonda_stack::{ExperimentResult, LayerResult};
 use zonda_workload::{EndReason, JobResult, KindResult, LatencySummary, RunResult};
@@ -25,7 +26,11 @@ pub(crate) fn all(subject: Subject<'_>, screen: Screen, wide: bool) -> String {
     match subject {
         Subject::Simulated(result) => {
             text += &layers(result, screen);
-            text += &format!("\n{}\n{}", screen.bold("The drive"), drive::drive(result, screen));
+            if let Some(summary) = &result.volume {
+                text += &volume::volume(summary, result.drive.block_size_bytes.into(), screen);
+            }
+            let whose = if result.volume.is_some() { "The last member that is there" } else { "The drive" };
+            text += &format!("\n{}\n{}", screen.bold(whose), drive::drive(result, screen));
         }
         Subject::Live(_) => text += &format!("\n{}\n", screen.bold("The zones at the end")),
     }

@@ -43,6 +43,9 @@ pub(super) fn cards(subject: Subject<'_>) -> String {
     }
     match subject {
         Subject::Simulated(result) => {
+            if let Some(volume) = &result.volume {
+                cards.extend(super::volume::cards(volume, result.drive.block_size_bytes.into()));
+            }
             let drive = &result.drive;
             let device = format!("{} by the drive itself", bytes(drive.counters.device_write_bytes()));
             let worn = match drive.wear.erases_max {

@@ -16,6 +16,7 @@ mod series;
 mod store;
 #[cfg(test)]
 mod tests;
+mod volume;
 mod zone_map;
 
 /// Jobs that the first sentence names.

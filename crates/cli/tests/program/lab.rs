@@ -48,9 +48,9 @@ over = { metric = "rate", at = 1 }
 /// What this machine took is in no golden file.
 fn without_times_of_this_machine(text: &str) -> String {
     let lines = text.lines().map(|line| match line.split_whitespace().next() {
-        Some("silent-t4-block") => {
+        Some(id @ ("silent-t4-block" | "zapraid-s3.2-query")) => {
             let words: Vec<&str> = line.split_whitespace().collect();
-            format!("silent-t4-block, a time of this machine, met: {}\n", words.contains(&"yes"))
+            format!("{id}, a time of this machine, met: {}\n", words.contains(&"yes"))
         }
         _ => format!("{line}\n"),
     });
@@ -84,7 +84,7 @@ fn every_published_result_is_repeated_and_the_comparison_is_as_it_was() {
         let error = (ours - published) / published;
         assert!((row["error"].as_f64().expect("a number") - error).abs() < 1e-9, "{row}");
         let tolerance = row["tolerance"].as_f64().expect("a number");
-        let is_below = row["at_most"] == true && error < 0.0;
+        let is_below = row["at_most"] == true && error < 0.0 || row["at_least"] == true && error > 0.0;
         assert_eq!(row["met"] == true, error.abs() <= tolerance || is_below, "{row}");
         assert_eq!(row["note"] == "", row["met"] == true, "a miss has a reason, and nothing else has: {row}");
         assert!(row["fitted"].is_boolean() && row["unit"].is_string() && row["id"].is_string(), "{row}");

@@ -32,7 +32,7 @@ pub(super) fn table(rows: &[Row], screen: Screen) -> String {
             significant(row.published),
             row.ours.map_or_else(|| "-".to_owned(), significant),
             row.error.map_or_else(|| "-".to_owned(), |error| format!("{:+.1}%", error * 100.0)),
-            if row.at_most { "bound".to_owned() } else { format!("{:.0}%", row.tolerance * 100.0) },
+            if row.at_most || row.at_least { "bound".to_owned() } else { format!("{:.0}%", row.tolerance * 100.0) },
             if row.met { "yes" } else { "NO" }.to_owned(),
             row.basis.name().to_owned(),
         ]);

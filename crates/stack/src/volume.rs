@@ -1,0 +1,408 @@
+//! `[volume]`: several drives of one kind as one redundant volume.
+
+use serde::{Deserialize, Serialize};
+use zonda_config::{ByteSize, ConfigError, Spanned, TimeSpan};
+use zonda_layers::Null;
+use zonda_raid::{Counters, Event, Level, MemberIndex, Scheme, StreamShape, Victim, Volume, VolumeConfig, VolumeOn};
+use zonda_zoned::{
+    Blocks, Command, CommandId, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Operation, Payload,
+    PayloadKind, Prng, Status, ZoneIndex, ZoneState, ZonedDevice,
+};
+
+use crate::{Drive, Stack};
+
+/// The table `[volume]`, as it stands in a file. Every member is a drive as `[drive]` describes it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeSpec {
+    /// How blocks are made redundant.
+    pub level: Spanned<LevelSpec>,
+    /// Data chunks of a stripe, k.
+    pub data: Spanned<u8>,
+    /// Parity chunks or copies. Default what the level has: 0 for RAID 0, 1 for 1, 4, 5 and k+m, 2 for 6, as many as data for 01.
+    pub parity: Option<Spanned<u8>>,
+    /// What hosts see. Default all but the reserve.
+    pub size: Option<Spanned<ByteSize>>,
+    /// Space kept back for garbage collection, in percent. Default 12.
+    pub reserve_percent: Option<Spanned<u8>>,
+    /// Stripe unit of segments for small requests. Default one block.
+    pub small_unit: Option<Spanned<ByteSize>>,
+    /// Stripes of a group there, G: 1 is Zone Write only. Default 256.
+    pub small_group: Option<Spanned<GroupSpec>>,
+    /// Segments open for small requests. Default 1.
+    pub small_segments: Option<Spanned<u8>>,
+    /// Stripe unit of segments for large requests. Default 64 KiB.
+    pub large_unit: Option<Spanned<ByteSize>>,
+    /// Segments open for large requests; 0 sends all to the small ones. Default 1.
+    pub large_segments: Option<Spanned<u8>>,
+    /// Requests from this size on are large. Default 64 KiB.
+    pub large_from: Option<Spanned<ByteSize>>,
+    /// A stripe that waits longer for more blocks is padded. Default 100 us.
+    pub flush_interval: Option<Spanned<TimeSpan>>,
+    /// What each command to a member costs the one processor that runs the volume. Default nothing.
+    pub command_time: Option<Spanned<TimeSpan>>,
+    /// Which segment is collected next. Default greedy.
+    pub victim: Option<Spanned<VictimSpec>>,
+    /// How much of the volume is written, in order, before the run; nothing of it counts. Default nothing.
+    pub fill: Option<Spanned<ByteSize>>,
+    /// Members that are gone when the run begins.
+    #[serde(default)]
+    pub fail: Vec<Spanned<u8>>,
+    /// Whether they are replaced by empty drives when the run begins. A file with nothing else to do ends with the rebuild.
+    #[serde(default)]
+    pub rebuild: bool,
+}
+
+/// `"raid0"` to `"raid6"`, `"raid01"`, `"k+m"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum LevelSpec {
+    /// No redundancy.
+    #[serde(rename = "raid0")]
+    Raid0,
+    /// Copies.
+    #[serde(rename = "raid1")]
+    Raid1,
+    /// A mirrored stripe.
+    #[serde(rename = "raid01")]
+    Raid01,
+    /// One parity member.
+    #[serde(rename = "raid4")]
+    Raid4,
+    /// One rotated parity.
+    #[serde(rename = "raid5")]
+    Raid5,
+    /// Two rotated parities.
+    #[serde(rename = "raid6")]
+    Raid6,
+    /// Reed-Solomon.
+    #[serde(rename = "k+m")]
+    ReedSolomon,
+}
+
+/// A number of stripes, or the whole segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum GroupSpec {
+    /// So many.
+    Stripes(u32),
+    /// `"segment"`: Zone Append only.
+    Segment(SegmentWord),
+}
+
+/// The word for a whole segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SegmentWord {
+    /// All stripes of a segment are one group.
+    Segment,
+}
+
+/// Which segment is collected next; see [`Victim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VictimSpec {
+    /// The one with the fewest live blocks.
+    Greedy,
+    /// The one with the best benefit for its cost.
+    CostBenefit,
+}
+
+/// A volume that has been checked and can be built.
+#[derive(Clone, Debug)]
+pub(crate) struct VolumePlan {
+    config: VolumeConfig,
+    pub(crate) geometry: Geometry,
+    pub(crate) fill_blocks: u64,
+    fail: Vec<MemberIndex>,
+    command_time: Duration,
+    pub(crate) rebuilds: bool,
+}
+
+/// What a volume has to tell at the end of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct VolumeSummary {
+    /// Members.
+    pub members: u32,
+    /// What hosts see.
+    pub volume_bytes: u64,
+    /// Blocks written by hosts.
+    pub host_blocks: u64,
+    /// Blocks written to members: data, parity, padding, metadata, moved blocks.
+    pub member_blocks: u64,
+    /// Blocks of padding.
+    pub padding_blocks: u64,
+    /// Blocks moved by garbage collection.
+    pub relocated_blocks: u64,
+    /// Blocks written by hosts and by garbage collection over those written by hosts.
+    pub write_amplification: f64,
+    /// Segments emptied and reset.
+    pub collected_segments: u64,
+    /// Blocks computed from the rest of their stripe.
+    pub reconstructed_blocks: u64,
+    /// Bytes of the map of logical blocks.
+    pub map_bytes: u64,
+    /// Bytes of the compact stripe table as it is.
+    pub stripe_table_bytes: u64,
+    /// The same, if all zones of all members were in segments for small requests.
+    pub stripe_table_max_bytes: u64,
+    /// From the start of the run to the end of the rebuild.
+    pub rebuild_ns: Option<u64>,
+}
+
+/// A volume on its drives.
+pub(crate) type VolumeStack = VolumeOn<Stack>;
+
+impl VolumeSpec {
+    /// Checks the table against the drive that each member is.
+    ///
+    /// # Errors
+    /// The first mistake.
+    pub(crate) fn check(place: &Spanned<VolumeSpec>, drive: &Drive) -> Result<VolumePlan, ConfigError> {
+        let spec = place.get_ref();
+        if drive.keeps() == PayloadKind::Fingerprints {
+            let error = ConfigError::at(place, "a volume computes parity, which fingerprints have none of");
+            return Err(error.help("write payload = \"bytes\" or payload = \"none\" in [drive]"));
+        }
+        let data = *spec.data.get_ref();
+        let usual = match spec.level.get_ref() {
+            LevelSpec::Raid0 => 0,
+            LevelSpec::Raid01 => data,
+            LevelSpec::Raid6 => 2,
+            _ => 1,
+        };
+        let parity = spec.parity.as_ref().map_or(usual, |parity| *parity.get_ref());
+        let block_bytes = u64::from(drive.geometry().block_size_bytes);
+        let blocks = |size: &Option<Spanned<ByteSize>>, usual: u64| match size {
+            None => Ok(usual),
+            Some(place) if place.get_ref().0.is_multiple_of(block_bytes) => Ok(place.get_ref().0 / block_bytes),
+            Some(place) => {
+                let error = ConfigError::at(place, "this is not a whole number of blocks");
+                Err(error.help(format!("a block has {block_bytes} bytes")))
+            }
+        };
+        let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        let mut config = VolumeConfig::new("volume", Scheme { level: spec.level.get_ref().level(), data, parity });
+        config.volume_blocks = match &spec.size {
+            Some(_) => Some(blocks(&spec.size, 0)?),
+            None => None,
+        };
+        config.small = StreamShape {
+            unit_blocks: small(blocks(&spec.small_unit, 1)?),
+            group_stripes: match spec.small_group.as_ref().map(|group| *group.get_ref()) {
+                None => 256,
+                Some(GroupSpec::Stripes(stripes)) => stripes,
+                Some(GroupSpec::Segment(SegmentWord::Segment)) => StreamShape::WHOLE_SEGMENT,
+            },
+        };
+        config.large =
+            StreamShape { unit_blocks: small(blocks(&spec.large_unit, 65_536 / block_bytes)?), group_stripes: 1 };
+        let tuning = &mut config.tuning;
+        let number = |value: &Option<Spanned<u8>>, usual: u8| value.as_ref().map_or(usual, |value| *value.get_ref());
+        tuning.reserve_percent = number(&spec.reserve_percent, tuning.reserve_percent);
+        tuning.small_segments = number(&spec.small_segments, tuning.small_segments);
+        tuning.large_segments = number(&spec.large_segments, tuning.large_segments);
+        tuning.large_from_blocks = small(blocks(&spec.large_from, (65_536 / block_bytes).max(1))?);
+        if let Some(interval) = &spec.flush_interval {
+            tuning.flush_interval = Duration(interval.get_ref().0);
+        }
+        if let Some(VictimSpec::CostBenefit) = spec.victim.as_ref().map(|victim| *victim.get_ref()) {
+            tuning.victim = Victim::CostBenefit;
+        }
+        tuning.has_contents = drive.keeps() == PayloadKind::Bytes;
+        // What it cannot be, it says itself.
+        let refuse = |error: zonda_raid::VolumeError| ConfigError::at(place, error.to_string());
+        let volume = create(&config, drive.geometry()).map_err(refuse)?;
+        let geometry = volume.geometry().clone();
+        let fill_blocks = blocks(&spec.fill, 0)?;
+        if fill_blocks > geometry.namespace_blocks().0 {
+            let has = geometry.namespace_blocks().0 * block_bytes;
+            let error = ConfigError::at(spec.fill.as_ref().unwrap_or(&EMPTY), format!("the volume has {has} bytes"));
+            return Err(error.help("fill less, or leave size out"));
+        }
+        if let Some(place) = spec.fail.iter().find(|member| usize::from(*member.get_ref()) >= config.scheme.members()) {
+            let error = ConfigError::at(place, format!("there are {} members", config.scheme.members()));
+            return Err(error.help("they are counted from 0"));
+        }
+        if spec.fail.len() > volume.code_tolerates() {
+            let error = ConfigError::at(
+                &spec.fail[0],
+                format!("{} members are more than the volume can lose", spec.fail.len()),
+            );
+            return Err(error.help(format!("at most {}", volume.code_tolerates())));
+        }
+        if spec.rebuild && spec.fail.len() != 1 {
+            let error = ConfigError::at(place, "a rebuild is of one member that has failed");
+            return Err(error.help("name one in fail, like fail = [0]"));
+        }
+        let fail = spec.fail.iter().map(|member| MemberIndex(*member.get_ref())).collect();
+        let command_time = Duration(spec.command_time.as_ref().map_or(0, |time| time.get_ref().0));
+        Ok(VolumePlan { config, geometry, fill_blocks, fail, command_time, rebuilds: spec.rebuild })
+    }
+}
+
+/// In place of a key that is not there.
+static EMPTY: std::sync::LazyLock<Spanned<ByteSize>> = std::sync::LazyLock::new(|| zonda_config::unplaced(ByteSize(0)));
+
+impl LevelSpec {
+    fn level(self) -> Level {
+        match self {
+            LevelSpec::Raid0 => Level::Raid0,
+            LevelSpec::Raid1 => Level::Raid1,
+            LevelSpec::Raid01 => Level::Raid01,
+            LevelSpec::Raid4 => Level::Raid4,
+            LevelSpec::Raid5 => Level::Raid5,
+            LevelSpec::Raid6 => Level::Raid6,
+            LevelSpec::ReedSolomon => Level::ReedSolomon,
+        }
+    }
+}
+
+fn create(config: &VolumeConfig, member: &Geometry) -> Result<Volume, zonda_raid::VolumeError> {
+    let members = config.scheme.members();
+    let ids: Vec<[u8; 16]> = (0..members as u8).map(|member| [member + 1; 16]).collect();
+    Volume::create(config.clone(), vec![member.clone(); members], [7; 16], &ids, true)
+}
+
+impl VolumePlan {
+    /// The volume, filled and with its failures, on new drives; and the moment at which it is. With contents filling takes time.
+    pub(crate) fn power_on(&self, drive: &Drive, prng: &Prng) -> (VolumeStack, Instant) {
+        let members = self.config.scheme.members();
+        let seeds: Vec<Prng> = (0..members).map(|member| prng.fork(&format!("member/{member}"))).collect();
+        let volume = create(&self.config, drive.geometry()).expect("it was created once when the file was read");
+        if self.config.tuning.has_contents {
+            // Contents have to be where the volume says: the drives themselves take them.
+            let stacks = seeds.iter().map(|seed| Some(stack(drive, seed, &[]))).collect();
+            let mut volume = VolumeOn::new(volume, stacks);
+            let start = fill(&mut volume, self.fill_blocks);
+            self.fail(&mut volume, drive, &seeds, start);
+            return (volume.with_command_time(self.command_time), start);
+        }
+        // Without contents only write pointers matter: devices that take no time are filled, and exchanged for drives that
+        // are as full.
+        let nulls = (0..members).map(|_| Some(Null::new(drive.geometry().clone()))).collect();
+        let mut volume = VolumeOn::new(volume, nulls);
+        fill(&mut volume, self.fill_blocks);
+        let (volume, nulls) = volume.into_parts();
+        let stacks =
+            nulls.iter().flatten().zip(&seeds).map(|(null, seed)| Some(stack(drive, seed, &written(null)))).collect();
+        let mut volume = VolumeOn::new(volume, stacks);
+        self.fail(&mut volume, drive, &seeds, Instant::ZERO);
+        (volume.with_command_time(self.command_time), Instant::ZERO)
+    }
+
+    fn fail(&self, volume: &mut VolumeStack, drive: &Drive, seeds: &[Prng], now: Instant) {
+        for &member in &self.fail {
+            volume.volume_mut().fail_member(now, member);
+            volume.replace(member, None);
+            if self.rebuilds {
+                let fresh = stack(drive, &seeds[usize::from(member.0)].fork("replacement"), &[]);
+                volume.replace(member, Some(fresh));
+                let replaced =
+                    volume.volume_mut().replace_member(now, member, drive.geometry().clone(), [member.0 + 101; 16]);
+                replaced.expect("a drive like the others suits");
+            }
+        }
+    }
+
+    /// Lets time go on until the rebuild has ended; says how long after the start.
+    pub(crate) fn finish_rebuild(volume: &mut VolumeStack, start: Instant, from: Instant) -> Option<u64> {
+        let mut now = from;
+        loop {
+            volume.turn(now);
+            while let Some(event) = volume.volume_mut().poll_event() {
+                if matches!(event, Event::Rebuilt { .. }) {
+                    return Some(now.since(start).as_nanos());
+                }
+            }
+            now = volume.next_wakeup()?.max(now);
+        }
+    }
+}
+
+impl VolumeSummary {
+    pub(crate) fn of(volume: &VolumeStack, before: Counters, rebuild_ns: Option<u64>) -> VolumeSummary {
+        let counters = volume.volume().counters();
+        let status = volume.volume().status();
+        let host_blocks = counters.host_blocks - before.host_blocks;
+        let relocated_blocks = counters.relocated_blocks - before.relocated_blocks;
+        let block_bytes = u64::from(volume.volume().geometry().block_size_bytes);
+        VolumeSummary {
+            members: status.members.len() as u32,
+            volume_bytes: status.volume_blocks * block_bytes,
+            host_blocks,
+            member_blocks: counters.member_blocks - before.member_blocks,
+            padding_blocks: counters.padding_blocks - before.padding_blocks,
+            relocated_blocks,
+            write_amplification: (host_blocks + relocated_blocks) as f64 / host_blocks.max(1) as f64,
+            collected_segments: counters.collected_segments - before.collected_segments,
+            reconstructed_blocks: counters.reconstructed_blocks - before.reconstructed_blocks,
+            map_bytes: status.map_bytes,
+            stripe_table_bytes: status.stripe_table_bytes,
+            stripe_table_max_bytes: status.stripe_table_max_bytes,
+            rebuild_ns,
+        }
+    }
+}
+
+fn stack(drive: &Drive, prng: &Prng, prefill: &[(ZoneIndex, Blocks)]) -> Stack {
+    let ssd = drive.power_on(prng, prefill).expect("a volume keeps to its members' active zones");
+    drive.stack(ssd, prng)
+}
+
+/// What was written to each zone.
+fn written(null: &Null) -> Vec<(ZoneIndex, Blocks)> {
+    let geometry = null.geometry(NamespaceId::FIRST);
+    (0..geometry.zone_count)
+        .map(ZoneIndex)
+        .filter_map(|zone| {
+            let blocks = match null.zones().zone(zone).state {
+                ZoneState::Empty => return None,
+                ZoneState::Full => geometry.zone_capacity_blocks,
+                _ => null.zones().readable_blocks(zone),
+            };
+            Some((zone, blocks))
+        })
+        .collect()
+}
+
+/// Writes the first blocks of a volume, in order, with as much under way as it takes; says when all is at rest.
+fn fill<D: ZonedDevice>(volume: &mut VolumeOn<D>, blocks: u64) -> Instant {
+    let mut now = Instant::ZERO;
+    let mut completions = CompletionQueue::new();
+    volume.poll(now, &mut completions);
+    while !volume.volume().is_ready() {
+        now = volume.next_wakeup().expect("a volume that is being created waits for its members").max(now);
+        volume.poll(now, &mut completions);
+    }
+    let most = volume.volume().geometry().max_transfer_blocks.0;
+    let has_contents = volume.volume().tuning().has_contents;
+    let mut at = 0;
+    while at < blocks {
+        let count = most.min(blocks - at);
+        let payload = Payload::None;
+        let operation = Operation::Write { start: Lba(at), blocks: Blocks(count), payload };
+        let command = Command { id: CommandId(at), namespace: NamespaceId::FIRST, operation };
+        if volume.submit(now, command).is_ok() {
+            at += count;
+        }
+        if !has_contents {
+            volume.poll(now, &mut completions);
+        } else if let Some(next) = volume.next_wakeup() {
+            now = next.max(now);
+            volume.poll(now, &mut completions);
+        }
+        drain(&mut completions);
+    }
+    while let Some(next) = volume.next_wakeup() {
+        now = next.max(now);
+        volume.poll(now, &mut completions);
+        drain(&mut completions);
+    }
+    now
+}
+
+fn drain(completions: &mut CompletionQueue) {
+    while let Some(completion) = completions.pop() {
+        assert_eq!(completion.status, Status::Success, "an empty volume can be filled");
+    }
+}
