@@ -1,6 +1,6 @@
 //! Erasure codes computed by ISA-L, Intel's storage library, with the vector instructions that the processor has.
 //!
-//! [`Isal`] is an [`Engine`]: the same bytes as [`Portable`](zonda_erasure::Portable), more than twice as fast where a stripe has two
+//! [`Isal`] is an [`Engine`](zonda_erasure::Engine): the same bytes as [`Portable`](zonda_erasure::Portable), more than twice as fast where a stripe has two
 //! or more parity chunks. XOR alone is left to `Portable`, which is the faster one of the two there.
 //!
 //! # The library

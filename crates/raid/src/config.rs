@@ -62,7 +62,7 @@ pub struct VolumeConfig {
     pub name: String,
     /// How blocks are made redundant.
     pub scheme: Scheme,
-    /// Blocks that hosts see; `None` is as many as the members allow with [`reserve_percent`](VolumeConfig::reserve_percent).
+    /// Blocks that hosts see; `None` is as many as the members allow with [`reserve_percent`](Tuning::reserve_percent).
     pub volume_blocks: Option<u64>,
     /// Segments for small requests.
     pub small: StreamShape,
