@@ -4,7 +4,7 @@
 COMMIT_SEED := $(shell git rev-parse --short=7 HEAD 2>/dev/null | sed 's/^/0x/' || echo 0x1)
 SIM_SEEDS ?= 10000
 # Seconds that each fuzzer runs in `make test`, and on its own.
-FUZZ_SECONDS ?= 30
+FUZZ_SECONDS ?= 20
 # Rounds of kill -9 under load.
 KILL_ROUNDS ?= 100
 
@@ -12,7 +12,7 @@ KILL_ROUNDS ?= 100
 
 help:
 	@echo "make demo    build zonda and take a short tour of a drive (report in out/demo/report.html)"
-	@echo "make test    format, lints, levels, tests (some in a Linux guest), a minute of simulation, half a minute of each fuzzer"
+	@echo "make test    format, lints, levels, tests (some in a Linux guest), a minute of simulation, 20 seconds of each fuzzer"
 	@echo "make lab     every published measurement repeated and compared, pages in out/lab/index.html (a few minutes)"
 	@echo "make sim     2,000 simulated worlds (SIM_SEEDS=N for another number)"
 	@echo "make guest   the tests in a Linux guest alone"

@@ -1,7 +1,7 @@
 //! How fast zonda is on this machine, beside named baselines in the same run.
 //!
 //! `model`: requests that the SSD model simulates. `allocation`: how long it takes to allocate a zone. `erasure`: parity
-//! made and lost chunks brought back. `serve`: a drive over NVMe/TCP on loopback. All without an argument; `--json` for
+//! made and lost chunks brought back. `raid`: a redundant volume. `serve`: a drive over NVMe/TCP on loopback. All without an argument; `--json` for
 //! scripts. The figures and their reading are in `docs/performance.md`, those of `allocation` in
 //! `docs/internals/zone-allocation.md`.
 
@@ -9,6 +9,7 @@ mod allocation;
 mod erasure;
 mod host;
 mod model;
+mod raid;
 mod serve;
 
 /// The one that the program has.
@@ -30,6 +31,9 @@ fn main() {
     }
     if wants("erasure") {
         erasure::run_all(as_json);
+    }
+    if wants("raid") {
+        raid::run_all(as_json);
     }
     if wants("serve") {
         serve::run_all(as_json);

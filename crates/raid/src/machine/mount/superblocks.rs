@@ -184,7 +184,8 @@ impl Volume {
             large: shape(best.large),
             tuning: self.config.tuning.clone(),
         };
-        let members = std::mem::take(&mut self.members).into_iter().map(Some).collect();
+        // What is there stays as it is if the volume cannot be made.
+        let members = self.members.iter().map(super::Member::again).collect();
         let mut volume = Volume::new(config, best.array, members, Some(best.is_in_band))?;
         volume.epochs = Epochs::new(best.epoch, best.sequence);
         std::mem::swap(&mut volume.phase, &mut self.phase);

@@ -1,0 +1,238 @@
+//! What a redundant volume costs the processor, on devices that take no time.
+//!
+//! A RAID 5 volume of 3+1 over members in memory, on one thread, beside the same requests to one such device without a volume. Times are those
+//! of the processor; rounds alternate, and the median counts.
+
+use bytes::Bytes;
+use serde::Serialize;
+use zonda_layers::Memory;
+use zonda_raid::{Event, MemberIndex, Scheme, Volume, VolumeConfig, VolumeOn};
+use zonda_zoned::{
+    BlockBuffer, Blocks, Command, CommandId, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, Payload,
+    Prng, Status, ZonedDevice,
+};
+
+use crate::host::{cpu_ns, median};
+
+const ROUNDS: usize = 7;
+/// Bytes that a round moves.
+const ROUND_BYTES: u64 = 64 << 20;
+const BLOCK_BYTES: u64 = 4096;
+const QUEUE_DEPTH: usize = 32;
+const MEMBERS: usize = 4;
+
+/// One figure.
+#[derive(Serialize)]
+struct Figure {
+    what: &'static str,
+    request_bytes: u64,
+    /// Of the processor, for each request.
+    volume_ns: f64,
+    /// The same on one member alone; absent where there is nothing to compare with.
+    device_ns: Option<f64>,
+    volume_gb_s: f64,
+}
+
+/// What is done again and again.
+#[derive(Clone, Copy)]
+struct Load {
+    what: &'static str,
+    request_blocks: u64,
+    writes: bool,
+    is_random: bool,
+    /// With a member gone.
+    degraded: bool,
+}
+
+const LOADS: [Load; 6] = [
+    Load { what: "random write", request_blocks: 1, writes: true, is_random: true, degraded: false },
+    Load { what: "sequential write", request_blocks: 32, writes: true, is_random: false, degraded: false },
+    Load { what: "random read", request_blocks: 1, writes: false, is_random: true, degraded: false },
+    Load { what: "sequential read", request_blocks: 32, writes: false, is_random: false, degraded: false },
+    Load { what: "random read, a member gone", request_blocks: 1, writes: false, is_random: true, degraded: true },
+    Load {
+        what: "sequential write, a member gone",
+        request_blocks: 32,
+        writes: true,
+        is_random: false,
+        degraded: true,
+    },
+];
+
+/// Runs all loads, and tells.
+pub(crate) fn run_all(as_json: bool) {
+    let mut figures: Vec<Figure> = LOADS.iter().map(|load| measure(*load)).collect();
+    figures.push(rebuild());
+    if as_json {
+        println!("{}", serde_json::to_string_pretty(&figures).expect("figures are plain numbers"));
+        return;
+    }
+    println!(
+        "{:<32} {:>8} {:>12} {:>12} {:>8} {:>8}",
+        "raid 5, 3+1", "request", "volume ns", "device ns", "ratio", "GB/s"
+    );
+    for figure in &figures {
+        let (device, ratio) = match figure.device_ns {
+            Some(device_ns) => (format!("{device_ns:.0}"), format!("{:.1}", figure.volume_ns / device_ns)),
+            None => ("-".to_owned(), "-".to_owned()),
+        };
+        println!(
+            "{:<32} {:>4} KiB {:>12.0} {device:>12} {ratio:>8} {:>8.2}",
+            figure.what,
+            figure.request_bytes >> 10,
+            figure.volume_ns,
+            figure.volume_gb_s
+        );
+    }
+}
+
+fn member() -> Geometry {
+    Geometry {
+        block_size_bytes: BLOCK_BYTES as u32,
+        metadata_bytes: 64,
+        zone_size_blocks: Blocks(4096),
+        zone_capacity_blocks: Blocks(4096),
+        zone_count: 40,
+        conventional_zone_count: 0,
+        max_active_zones: Some(14),
+        max_open_zones: Some(14),
+        max_transfer_blocks: Blocks(256),
+        max_append_blocks: Blocks(256),
+        zrwa: None,
+        read_across_zones: true,
+        descriptor_extension_bytes: 0,
+    }
+}
+
+fn new_volume() -> VolumeOn<Memory> {
+    let ids: Vec<[u8; 16]> = (1..=MEMBERS as u8).map(|id| [id; 16]).collect();
+    let mut config = VolumeConfig::new("bench", Scheme::raid5(3));
+    config.tuning.reserve_percent = 30;
+    let volume = Volume::create(config, vec![member(); MEMBERS], [1; 16], &ids, true).expect("they suit");
+    let members = (0..MEMBERS).map(|_| Some(Memory::new(member(), u64::MAX))).collect();
+    let mut volume = VolumeOn::new(volume, members);
+    volume.turn(Instant::ZERO);
+    assert!(volume.volume().is_ready(), "devices in memory answer at once");
+    volume
+}
+
+/// One device for conventional requests: all of its zones are such.
+fn bare() -> Memory {
+    let geometry = Geometry {
+        conventional_zone_count: 40,
+        metadata_bytes: 0,
+        max_active_zones: None,
+        max_open_zones: None,
+        ..member()
+    };
+    Memory::new(geometry, u64::MAX)
+}
+
+fn measure(load: Load) -> Figure {
+    let (mut volume, mut device) = (new_volume(), bare());
+    let blocks = volume.volume().geometry().namespace_blocks().0.min(32 << 10);
+    let fill = Load { what: "", request_blocks: 32, writes: true, is_random: false, degraded: false };
+    let mut prng = Prng::new(1);
+    run(&mut volume, fill, blocks, blocks, &mut prng);
+    run(&mut device, fill, blocks, blocks, &mut prng);
+    if load.degraded {
+        volume.volume_mut().fail_member(Instant::ZERO, MemberIndex(1));
+        volume.turn(Instant::ZERO);
+    }
+    let round_blocks = ROUND_BYTES / BLOCK_BYTES;
+    let mut times = [const { Vec::new() }; 2];
+    for _ in 0..ROUNDS {
+        times[0].push(run(&mut volume, load, blocks, round_blocks, &mut prng));
+        times[1].push(run(&mut device, load, blocks, round_blocks, &mut prng));
+    }
+    let [volume_ns, device_ns] = times.map(median);
+    let request_bytes = load.request_blocks * BLOCK_BYTES;
+    Figure {
+        what: load.what,
+        request_bytes,
+        volume_ns,
+        device_ns: Some(device_ns),
+        volume_gb_s: request_bytes as f64 / volume_ns,
+    }
+}
+
+/// Runs a load over the first `blocks` of a device; nanoseconds of the processor for each request.
+fn run<D: ZonedDevice>(device: &mut D, load: Load, blocks: u64, round_blocks: u64, prng: &mut Prng) -> f64 {
+    let data = Bytes::from(vec![0xa5; (load.request_blocks * BLOCK_BYTES) as usize]);
+    let requests = round_blocks / load.request_blocks;
+    let places = blocks / load.request_blocks;
+    let mut completions = CompletionQueue::new();
+    let (mut now, mut under_way, mut ended) = (Instant::ZERO, 0, 0);
+    let before = cpu_ns();
+    for request in 0..requests {
+        let place = if load.is_random { prng.below(places) } else { request % places };
+        let (start, count) = (Lba(place * load.request_blocks), Blocks(load.request_blocks));
+        let operation = if load.writes {
+            let buffer = BlockBuffer { data: data.clone(), metadata: Bytes::new() };
+            Operation::Write { start, blocks: count, payload: Payload::Bytes(Box::new(buffer)) }
+        } else {
+            Operation::Read { start, blocks: count }
+        };
+        let mut command = Command { id: CommandId(request), namespace: NamespaceId::FIRST, operation };
+        under_way += 1;
+        loop {
+            let refused = device.submit(now, command);
+            if under_way >= QUEUE_DEPTH || refused.is_err() {
+                now = device.next_wakeup().map_or(now, |next| next.max(now));
+                device.poll(now, &mut completions);
+                while let Some(completion) = completions.pop() {
+                    assert_eq!(completion.status, Status::Success, "memory does not fail");
+                    (under_way, ended) = (under_way - 1, ended + 1);
+                }
+            }
+            match refused {
+                Ok(()) => break,
+                Err(full) => command = full.0,
+            }
+        }
+    }
+    while ended < requests {
+        now = device.next_wakeup().expect("a request has not ended").max(now);
+        device.poll(now, &mut completions);
+        while completions.pop().is_some() {
+            ended += 1;
+        }
+    }
+    (cpu_ns() - before) as f64 / requests as f64
+}
+
+/// A full volume gets an empty device in the place of a member; bytes of that member's chunks.
+fn rebuild() -> Figure {
+    let mut times = Vec::new();
+    let mut moved = 0;
+    for _ in 0..3 {
+        let mut volume = new_volume();
+        let blocks = volume.volume().geometry().namespace_blocks().0;
+        let fill = Load { what: "", request_blocks: 32, writes: true, is_random: false, degraded: false };
+        run(&mut volume, fill, blocks, blocks, &mut Prng::new(1));
+        moved = blocks / 3 * BLOCK_BYTES;
+        volume.volume_mut().fail_member(Instant::ZERO, MemberIndex(2));
+        volume.replace(MemberIndex(2), Some(Memory::new(member(), u64::MAX)));
+        let before = cpu_ns();
+        volume.volume_mut().replace_member(Instant::ZERO, MemberIndex(2), member(), [9; 16]).expect("it suits");
+        let mut now = Instant::ZERO;
+        loop {
+            volume.turn(now);
+            let is_done = std::iter::from_fn(|| volume.volume_mut().poll_event())
+                .any(|event| matches!(event, Event::Rebuilt { .. }));
+            if is_done {
+                break;
+            }
+            now = volume.next_wakeup().expect("a rebuild goes on").max(now);
+        }
+        times.push((cpu_ns() - before) as f64);
+    }
+    let rebuild_ns = median(times);
+    Figure {
+        what: "rebuild of a member",
+        request_bytes: moved,
+        volume_ns: rebuild_ns,
+        device_ns: None,
+        volume_gb_s: moved as f64 / rebuild_ns,
+    }
+}
