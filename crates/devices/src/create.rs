@@ -45,15 +45,14 @@ pub fn sized(
     Ok(spec)
 }
 
-/// Makes an image of this drive in `path`, which must be empty or not there. It is locked until the returned directory is
-/// dropped.
+/// Makes an image of this drive in `path`, which must be empty or not there.
 ///
 /// # Errors
 /// When there is something already, or the disk refuses. What was made until then is left as it is.
 ///
 /// # Panics
 /// When the drive has layers, which are not kept.
-pub fn create_image(path: &Path, drive: &Drive) -> Result<ImageDirectory, DriveError> {
+pub fn create_image(path: &Path, drive: &Drive) -> Result<(), DriveError> {
     assert!(!drive.has_layers(), "an image is of a bare drive");
     let mut directory = ImageDirectory::make(path)?;
     let spec = ImageSpec::new(drive.profile().geometry(), drive.profile_text().to_owned(), random::uuid()?);
@@ -69,12 +68,10 @@ pub fn create_image(path: &Path, drive: &Drive) -> Result<ImageDirectory, DriveE
             "remove what is in the directory, make room, and try again",
         )
     })?;
-    directory.take_lock()?;
     directory.sync_names().map_err(|error| {
         DriveError::new(
             format!("the files in {} may not survive a loss of power: {error}", path.display()),
             "put the image on another file system",
         )
-    })?;
-    Ok(directory)
+    })
 }
