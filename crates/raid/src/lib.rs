@@ -29,8 +29,8 @@ mod trial;
 pub use config::{Level, Scheme, StreamShape, Tuning, Victim, VolumeConfig};
 pub use error::VolumeError;
 pub use event::{Event, FailReason};
-pub use format::{ArrayId, VERSION};
-pub use machine::{Counters, MemberReport, MemberState, Volume, VolumeStatus};
+pub use format::{ArrayId, MemberState, VERSION};
+pub use machine::{Counters, MemberReport, Volume, VolumeStatus};
 pub use on::VolumeOn;
 pub use trial::StripeTrial;
 

@@ -28,6 +28,8 @@ pub const WRITE_ATTEMPTS_MAX: u8 = 8;
 pub const MOUNT_ATTEMPTS_MAX: u32 = 8;
 /// Segments in a row in which a member fails until it is given up.
 pub const MEMBER_FAILURES_MAX: u32 = 16;
+/// Stripes of moved blocks that may wait while a scrub goes on.
+pub const SCRUBBED_STRIPES_MAX: usize = 4;
 /// Stripes of moved blocks that may wait while damaged blocks are written anew one by one.
 pub const MENDED_STRIPES_MAX: usize = 64;
 /// Blocks that garbage collection holds in memory at once.

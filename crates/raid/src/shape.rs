@@ -53,6 +53,11 @@ pub(crate) struct Shape {
     pub(crate) transfer_blocks: u32,
 }
 
+/// A set of numbers below 32, one bit each.
+pub(crate) fn bits(numbers: impl IntoIterator<Item = usize>) -> u32 {
+    numbers.into_iter().fold(0, |bits, number| bits | 1 << number)
+}
+
 impl Layout {
     fn new(shape: StreamShape, is_in_band: bool, capacity: u32, block_bytes: u32) -> Option<Layout> {
         let StreamShape { unit_blocks, group_stripes } = shape;
@@ -211,8 +216,12 @@ impl Shape {
 
     /// Blocks of data in a segment of the kind that holds fewer.
     pub(crate) fn segment_blocks(&self) -> u64 {
-        let blocks = |layout: &Layout| u64::from(layout.entries()) * self.data() as u64;
-        blocks(&self.small).min(blocks(&self.large))
+        self.data_blocks(&self.small).min(self.data_blocks(&self.large))
+    }
+
+    /// Blocks of data in a segment that is laid out so.
+    pub(crate) fn data_blocks(&self, layout: &Layout) -> u64 {
+        u64::from(layout.entries()) * self.data() as u64
     }
 
     /// Which chunk of a stripe a member holds: data chunks come first.
@@ -223,6 +232,12 @@ impl Shape {
         } else {
             member.as_usize()
         }
+    }
+
+    /// Which chunks of a stripe these members hold, as bits both.
+    pub(crate) fn chunks_of(&self, members: u32, stripe: u32) -> u32 {
+        let held = (0..self.members() as u8).filter(|member| members >> member & 1 == 1);
+        bits(held.map(|member| self.chunk_of(MemberIndex(member), stripe)))
     }
 
     /// Which member holds a chunk of a stripe.

@@ -214,9 +214,9 @@ impl VolumeSpec {
         let volume = create(&config, drive.geometry()).map_err(refuse)?;
         let geometry = volume.geometry().clone();
         let fill_blocks = blocks(&spec.fill, 0)?;
-        if fill_blocks > geometry.namespace_blocks().0 {
+        if let Some(place) = spec.fill.as_ref().filter(|_| fill_blocks > geometry.namespace_blocks().0) {
             let has = geometry.namespace_blocks().0 * block_bytes;
-            let error = ConfigError::at(spec.fill.as_ref().unwrap_or(&EMPTY), format!("the volume has {has} bytes"));
+            let error = ConfigError::at(place, format!("the volume has {has} bytes"));
             return Err(error.help("fill less, or leave size out"));
         }
         if let Some(place) = spec.fail.iter().find(|member| usize::from(*member.get_ref()) >= config.scheme.members()) {
@@ -239,9 +239,6 @@ impl VolumeSpec {
         Ok(VolumePlan { config, geometry, fill_blocks, fail, command_time, rebuilds: spec.rebuild })
     }
 }
-
-/// In place of a key that is not there.
-static EMPTY: std::sync::LazyLock<Spanned<ByteSize>> = std::sync::LazyLock::new(|| zonda_config::unplaced(ByteSize(0)));
 
 impl LevelSpec {
     fn level(self) -> Level {

@@ -32,6 +32,9 @@ pub(crate) struct BlockMeta {
 }
 
 impl BlockMeta {
+    /// Metadata of a block that belongs to no stripe.
+    pub(crate) const BLANK: BlockMeta = BlockMeta { record: [0; RECORD_BYTES], block_crc: 0, stripe: u32::MAX };
+
     /// Writes the metadata bytes of a block.
     #[inline]
     pub(crate) fn write_oob(&self, seed: PlaceSeed, out: &mut [u8]) {

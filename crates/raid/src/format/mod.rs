@@ -24,7 +24,8 @@ pub(crate) use footer::{footer_entries_per_block, read_footer_block, write_foote
 pub(crate) use place::{Place, PlaceSeed};
 pub(crate) use record::{PADDING_LBA, RECORD_BYTES, Record, TOMBSTONE_LBA};
 pub(crate) use segment_header::SegmentHeader;
-pub(crate) use superblock::{MemberEntry, MemberState, NAME_BYTES_MAX, StreamShape, Superblock};
+pub use superblock::MemberState;
+pub(crate) use superblock::{MemberEntry, NAME_BYTES_MAX, Superblock};
 pub(crate) use tombstone::{Tombstone, read_tombstones, tombstones_per_block, write_tombstones};
 
 /// The version of the format on the media, and the only one that this crate reads.

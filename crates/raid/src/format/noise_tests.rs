@@ -3,6 +3,7 @@
 use zonda_zoned::Prng;
 
 use super::*;
+use crate::config::StreamShape;
 
 const PLACE: Place = Place { array: [7; 16], segment: 9, member: 2 };
 

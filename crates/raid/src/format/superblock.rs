@@ -20,6 +20,7 @@
 use super::block::{self, HeaderError};
 use super::bytes::{array_at, put_u32, put_u48, put_u64, u32_at, u48_at, u64_at};
 use super::{ArrayId, BLOCK_BYTES_MIN, MEMBERS_MAX};
+use crate::config::StreamShape;
 
 const MAGIC: [u8; 4] = *b"ZVSB";
 const LEVEL_AT: usize = block::FIELDS_AT;
@@ -52,23 +53,14 @@ pub(crate) const EPOCH_MAX: u64 = (1 << 48) - 1;
 
 const _: () = assert!(ENTRIES_AT + ENTRY_BYTES * MEMBERS_MAX <= BLOCK_BYTES_MIN, "it fits the smallest block");
 
-/// How the stripes of a stream are laid out.
+/// What a member is to its volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StreamShape {
-    /// Blocks of a stripe unit, which is a chunk.
-    pub(crate) unit_blocks: u32,
-    /// Stripes whose order within a zone is left to the member.
-    pub(crate) group_stripes: u32,
-}
-
-/// What a member is to its array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MemberState {
-    /// It has all that was written to it.
+pub enum MemberState {
+    /// Holds its part.
     Active = 0,
-    /// It is written and read no more.
+    /// Given up; the volume does without it.
     Failed = 1,
-    /// It takes writes, and lacks some of what was written before.
+    /// Takes new stripes, and is being given the old ones.
     Rebuilding = 2,
 }
 
@@ -123,8 +115,8 @@ impl Superblock {
         put_u64(out, SEQUENCE_AT, self.sequence);
         put_u64(out, VOLUME_BLOCKS_AT, self.volume_blocks);
         put_u32(out, BLOCK_SIZE_AT, self.block_size_bytes);
-        self.small.write(&mut out[SMALL_AT..]);
-        self.large.write(&mut out[LARGE_AT..]);
+        write_shape(self.small, &mut out[SMALL_AT..]);
+        write_shape(self.large, &mut out[LARGE_AT..]);
         out[NAME_LENGTH_AT] = self.name.len() as u8;
         out[NAME_AT..NAME_AT + self.name.len()].copy_from_slice(self.name.as_bytes());
         for (bytes, member) in out[ENTRIES_AT..].chunks_exact_mut(ENTRY_BYTES).zip(&self.members) {
@@ -161,8 +153,8 @@ impl Superblock {
             data: block[DATA_AT],
             parity: block[PARITY_AT],
             is_in_band: block[FLAGS_AT] & IN_BAND != 0,
-            small: StreamShape::read(&block[SMALL_AT..]),
-            large: StreamShape::read(&block[LARGE_AT..]),
+            small: read_shape(&block[SMALL_AT..]),
+            large: read_shape(&block[LARGE_AT..]),
             member: block[MEMBER_AT],
             members: entries.map(MemberEntry::read).collect::<Option<Vec<_>>>()?,
         })
@@ -198,15 +190,13 @@ impl MemberEntry {
     }
 }
 
-impl StreamShape {
-    fn write(self, out: &mut [u8]) {
-        put_u32(out, 0, self.unit_blocks);
-        put_u32(out, 4, self.group_stripes);
-    }
+fn write_shape(shape: StreamShape, out: &mut [u8]) {
+    put_u32(out, 0, shape.unit_blocks);
+    put_u32(out, 4, shape.group_stripes);
+}
 
-    fn read(bytes: &[u8]) -> StreamShape {
-        StreamShape { unit_blocks: u32_at(bytes, 0), group_stripes: u32_at(bytes, 4) }
-    }
+fn read_shape(bytes: &[u8]) -> StreamShape {
+    StreamShape { unit_blocks: u32_at(bytes, 0), group_stripes: u32_at(bytes, 4) }
 }
 
 #[cfg(test)]

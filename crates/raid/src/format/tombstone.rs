@@ -27,6 +27,13 @@ pub(crate) struct Tombstone {
     pub(crate) timestamp: u64,
 }
 
+impl Tombstone {
+    /// The blocks of the range.
+    pub(crate) fn lbas(&self) -> std::ops::Range<u64> {
+        self.lba..self.lba + u64::from(self.blocks)
+    }
+}
+
 /// How many tombstones a block holds.
 pub(crate) fn tombstones_per_block(block_size_bytes: u32) -> usize {
     (block_size_bytes as usize).saturating_sub(ENTRIES_AT) / ENTRY_BYTES

@@ -72,13 +72,17 @@ impl Volume {
             member.geometry.zone_count - member.retired_zones.len() as u32
         };
         let total: u32 = self.present().map(zones).min().unwrap_or(0);
-        let needed = (self.map.len() as u64).div_ceil(self.shape.segment_blocks()) as u32;
-        let reserve = total.saturating_sub(needed + crate::limits::METADATA_ZONES);
+        let reserve = total.saturating_sub(self.needed_segments() + crate::limits::METADATA_ZONES);
         // No more than can be free while segments are open, or collection would never end.
         let tuning = &self.config.tuning;
         let open = u32::from(tuning.small_segments) + u32::from(tuning.large_segments) + 1;
         let most = reserve.saturating_sub(open).max(RELOCATION_SEGMENTS + 1);
         (RELOCATION_SEGMENTS + 2 + reserve / 4).min(most)
+    }
+
+    /// Segments that all blocks of hosts take, if none of them held anything else.
+    pub(super) fn needed_segments(&self) -> u32 {
+        (self.map.len() as u64).div_ceil(self.shape.segment_blocks()) as u32
     }
 
     /// Whether the next stripe of a stream may be written.
@@ -116,7 +120,7 @@ impl Volume {
         {
             let segment = &mut self.segments[victim];
             segment.is_pinned = true;
-            let all = u64::from(segment.layout.entries()) * self.shape.data() as u64;
+            let all = self.shape.data_blocks(&segment.layout);
             let live = u64::from(segment.live_blocks);
             self.collector.current = Some(Current {
                 segment: victim,
@@ -138,6 +142,21 @@ impl Volume {
         self.end_if_moved();
     }
 
+    /// Something in a segment is wrong: the rest of it is moved soon.
+    pub(super) fn suspect_segment(&mut self, index: SegmentIndex) {
+        self.segments[index].is_suspect = true;
+        self.segments.doubt(index);
+    }
+
+    /// Whoever needed a segment to stay as it is needs it no more.
+    pub(super) fn reader_left(&mut self, index: SegmentIndex) {
+        let segment = &mut self.segments[index];
+        segment.readers -= 1;
+        if segment.readers == 0 && segment.live_blocks == 0 {
+            self.collector.look_at(index);
+        }
+    }
+
     /// Resets segments in which nothing is left.
     pub(super) fn reset_empty(&mut self) {
         while let Some(index) = self.collector.candidates.pop_first() {
@@ -154,7 +173,7 @@ impl Volume {
     }
 
     fn choose(&self) -> Option<SegmentIndex> {
-        let present = self.present().fold(0u32, |present, member| present | 1 << member.0);
+        let present = self.present_bits();
         let may = |segment: &Segment| {
             let is_free = !segment.is_pinned && !segment.has_lost && segment.readers == 0;
             segment.state == SegmentState::Sealed && is_free
@@ -165,7 +184,7 @@ impl Volume {
             let is_degraded = segment.lost & present != 0 && !self.is_rebuilding_segment(segment);
             (is_degraded || segment.is_suspect) && (segment.live_blocks > 0 || !segment.tombstones.is_empty())
         };
-        let urgent = self.segments.iter().find(|(_, segment)| may(segment) && is_urgent(segment));
+        let urgent = self.segments.doubtful().find(|(_, segment)| may(segment) && is_urgent(segment));
         if let Some((index, _)) = urgent {
             return Some(index);
         }
@@ -173,19 +192,19 @@ impl Volume {
             return None;
         }
         let worth = |segment: &Segment| {
-            let all = u64::from(segment.layout.entries()) * self.shape.data() as u64;
-            // What is moved fills whole stripes.
-            // Tombstones are written as close together as they fit.
+            // Tombstones are written as close together as they fit, and what is moved fills whole stripes.
             let per_block = tombstones_per_block(self.shape.block_bytes as u32) as u32;
             let tombstones = segment.tombstone_ranges.div_ceil(per_block).min(segment.tombstones.len() as u32);
             let live = u64::from(segment.live_blocks) + u64::from(tombstones);
-            all.saturating_sub(live.next_multiple_of(self.shape.stripe_blocks(Stream::Relocation) as u64))
+            self.shape
+                .data_blocks(&segment.layout)
+                .saturating_sub(live.next_multiple_of(self.shape.stripe_blocks(Stream::Relocation) as u64))
         };
         let candidates: Vec<_> =
             self.segments.iter().filter(|(_, segment)| may(segment) && worth(segment) > 0).collect();
         // Less than a segment in all: moving blocks to and fro would win nothing.
-        let blocks = self.shape.layout(Stream::Relocation).entries() as usize * self.shape.data();
-        if candidates.iter().map(|(_, segment)| worth(segment)).sum::<u64>() < blocks as u64 {
+        let blocks = self.shape.data_blocks(self.shape.layout(Stream::Relocation));
+        if candidates.iter().map(|(_, segment)| worth(segment)).sum::<u64>() < blocks {
             return None;
         }
         match self.config.tuning.victim {
@@ -193,7 +212,7 @@ impl Volume {
                 candidates.into_iter().max_by_key(|(index, segment)| (worth(segment), std::cmp::Reverse(*index)))
             }
             Victim::CostBenefit => candidates.into_iter().max_by_key(|(index, segment)| {
-                let all = u128::from(segment.layout.entries()) * self.shape.data() as u128;
+                let all = u128::from(self.shape.data_blocks(&segment.layout));
                 let live = all - u128::from(worth(segment));
                 let age = u128::from(age(self.now, segment.filled_at));
                 (all.saturating_sub(live) * age * 1024 / (all + live), std::cmp::Reverse(*index))
@@ -306,7 +325,7 @@ impl Volume {
         let mut blocks = 0;
         let mut kept: Vec<Tombstone> = Vec::new();
         for range in found {
-            for lba in range.lba..range.lba + u64::from(range.blocks) {
+            for lba in range.lbas() {
                 let is_needed = match self.map.get(lba as usize).map(|entry| entry.location()) {
                     Some(Location::Trimmed { segment }) => segment == from,
                     // A newer version is on its way: until it is durable a crash needs the tombstone.
@@ -317,7 +336,7 @@ impl Volume {
                     continue;
                 }
                 match kept.last_mut() {
-                    Some(last) if last.lba + u64::from(last.blocks) == lba && last.timestamp == range.timestamp => {
+                    Some(last) if last.lbas().end == lba && last.timestamp == range.timestamp => {
                         last.blocks += 1;
                     }
                     _ => kept.push(Tombstone { lba, blocks: 1, timestamp: range.timestamp }),

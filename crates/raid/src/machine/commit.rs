@@ -8,7 +8,7 @@ use zonda_zoned::Status;
 use super::Volume;
 use super::write::{Block, Source, Ticket};
 use crate::MemberIndex;
-use crate::format::{BlockMeta, PADDING_LBA, RECORD_BYTES, Record, TOMBSTONE_LBA};
+use crate::format::{BlockMeta, PADDING_LBA, TOMBSTONE_LBA, Tombstone};
 use crate::shape::Stream;
 use crate::tables::{Address, Location, Physical, SegmentIndex};
 
@@ -33,7 +33,7 @@ impl Volume {
             let source = std::mem::replace(&mut block.source, Source::Host { request: u32::MAX });
             match source {
                 Source::Host { request } => {
-                    self.publish(lba, index, at as u32, Address::media(place), Some(place));
+                    self.publish(lba, index, at as u32, place);
                     self.buffered_blocks -= 1;
                     match ended.last_mut() {
                         Some((last, parts)) if *last == request => *parts += 1,
@@ -44,7 +44,7 @@ impl Volume {
                 Source::Trim { request, tombstones, olds } => {
                     self.segments[segment_index].tombstones.push(place);
                     self.segments[segment_index].tombstone_ranges += tombstones.len() as u32;
-                    let lbas = tombstones.iter().flat_map(|range| range.lba..range.lba + u64::from(range.blocks));
+                    let lbas = tombstones.iter().flat_map(Tombstone::lbas);
                     self.stripes[index].blocks[at].source = Source::Trim { request, tombstones: Vec::new(), olds };
                     for (place_in_olds, lba) in lbas.enumerate() {
                         self.publish_trimmed(lba, index, at as u32, place_in_olds, segment_index);
@@ -56,7 +56,7 @@ impl Volume {
                     self.segments[segment_index].tombstones.push(place);
                     self.segments[segment_index].tombstone_ranges += tombstones.len() as u32;
                     for range in tombstones {
-                        for lba in range.lba..range.lba + u64::from(range.blocks) {
+                        for lba in range.lbas() {
                             let entry = &mut self.map[lba as usize];
                             if entry.location() == (Location::Trimmed { segment: from }) {
                                 *entry = Address::trimmed(segment_index);
@@ -85,18 +85,15 @@ impl Volume {
     }
 
     /// A host's block is durable at `place`.
-    fn publish(&mut self, lba: u64, stripe: u32, block: u32, address: Address, place: Option<Physical>) {
-        let me = Address::buffered(stripe, block);
+    fn publish(&mut self, lba: u64, stripe: u32, block: u32, place: Physical) {
         let entry = &mut self.stripes[stripe].blocks[block as usize];
         if entry.is_superseded {
             return;
         }
         let old = std::mem::take(&mut entry.old);
         self.retire(lba, old);
-        self.take_over(lba, me, address);
-        if let Some(place) = place {
-            self.segments[place.segment].set_live(place.member, place.offset);
-        }
+        self.take_over(lba, Address::buffered(stripe, block), Address::media(place));
+        self.segments[place.segment].set_live(place.member, place.offset);
     }
 
     /// A block trimmed is durably so.
@@ -104,8 +101,8 @@ impl Volume {
         let Source::Trim { olds, .. } = &mut self.stripes[stripe].blocks[block as usize].source else {
             unreachable!("the block holds tombstones")
         };
-        let old = std::mem::replace(&mut olds[at], SUPERSEDED);
-        if old == SUPERSEDED {
+        let old = std::mem::replace(&mut olds[at], Address::SUPERSEDED);
+        if old == Address::SUPERSEDED {
             return;
         }
         self.retire(lba, old);
@@ -145,7 +142,7 @@ impl Volume {
             Source::Trim { tombstones, olds, .. } => {
                 let mut before = 0;
                 for range in tombstones.iter() {
-                    if (range.lba..range.lba + u64::from(range.blocks)).contains(&lba) {
+                    if range.lbas().contains(&lba) {
                         return &mut olds[before + (lba - range.lba) as usize];
                     }
                     before += range.blocks as usize;
@@ -174,7 +171,7 @@ impl Volume {
                     let next = self.old_of(lba, old);
                     let before = *next;
                     if is_trim {
-                        *next = SUPERSEDED;
+                        *next = Address::SUPERSEDED;
                     } else {
                         *next = Address::NOWHERE;
                         self.stripes[stripe].blocks[block as usize].is_superseded = true;
@@ -195,8 +192,7 @@ impl Volume {
             self.segments[place.segment].set_live(place.member, place.offset);
         }
         if let (Ticket::Mend, Location::Media(source)) = (ticket, from.location()) {
-            self.segments[source.segment].readers -= 1;
-            self.collector.look_at(source.segment);
+            self.reader_left(source.segment);
         }
         self.arrived(ticket);
     }
@@ -255,17 +251,9 @@ impl Volume {
     }
 }
 
-/// In place of what a trimmed block was before: a newer write of the block is durable already.
-const SUPERSEDED: Address = Address::SUPERSEDED;
-
 /// Not a block of a host.
 pub(super) fn is_special(lba: u64) -> bool {
     lba == PADDING_LBA || lba == TOMBSTONE_LBA
-}
-
-/// The record in a block's metadata, where it is not coded.
-pub(super) fn record_of(meta: &[u8; RECORD_BYTES]) -> Record {
-    Record::from_bytes(meta)
 }
 
 /// Metadata of all blocks of a stripe, chunk by chunk.

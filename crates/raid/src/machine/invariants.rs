@@ -1,7 +1,11 @@
 //! What always holds between events.
 
+use std::collections::BTreeSet;
+
 use super::Volume;
-use crate::tables::{Location, SegmentState};
+use crate::MemberIndex;
+use crate::format::{MemberState, Tombstone};
+use crate::tables::{Location, SegmentIndex, SegmentState};
 
 impl Volume {
     /// Looks at everything. For tests: it takes as long as the volume is large.
@@ -38,8 +42,7 @@ impl Volume {
                         assert!(!block.is_superseded, "block {lba}: what is superseded is in no chain");
                         entry = match &block.source {
                             super::write::Source::Trim { tombstones, olds, .. } => {
-                                let lbas =
-                                    tombstones.iter().flat_map(|range| range.lba..range.lba + u64::from(range.blocks));
+                                let lbas = tombstones.iter().flat_map(Tombstone::lbas);
                                 let at = lbas.into_iter().position(|other| other == lba as u64);
                                 olds[at.expect("a trim covers the blocks that refer to it")]
                             }
@@ -52,20 +55,31 @@ impl Volume {
                 }
             }
         }
+        let doubtful: BTreeSet<SegmentIndex> = self.segments.doubtful().map(|(index, _)| index).collect();
         for (index, segment) in self.segments.iter() {
             assert_eq!(segment.live_blocks, live[index.as_usize()], "live blocks of segment {}", segment.sequence);
+            let lacks = |member: MemberIndex| {
+                self.members[member.as_usize()].state == MemberState::Active && !segment.has(member)
+            };
+            let goes = segment.state == SegmentState::Resetting;
+            let is_doubtful = segment.is_suspect || (0..self.members.len() as u8).map(MemberIndex).any(lacks);
+            assert!(
+                goes || !is_doubtful || doubtful.contains(&index),
+                "segment {} is known to lack something",
+                segment.sequence
+            );
         }
         for (at, member) in self.members.iter().enumerate() {
             if !member.is_there() {
                 continue;
             }
-            let mut seen = std::collections::BTreeSet::new();
+            let mut seen = BTreeSet::new();
             let held = self.segments.iter().filter_map(|(_, segment)| segment.zones[at]);
             for zone in held.chain(member.free_zones.iter().copied()) {
                 assert!(seen.insert(zone), "zone {zone} of member {at} is held once");
             }
             let active = self.segments.iter().filter(|(_, segment)| segment.active >> at & 1 == 1).count() as u32;
-            let rebuilding = self.rebuild_active(crate::MemberIndex(at as u8));
+            let rebuilding = self.rebuild_active(MemberIndex(at as u8));
             assert_eq!(member.active_zones, active + 1 + rebuilding, "active zones of member {at}");
             assert!(
                 member.geometry.max_active_zones.is_none_or(|max| member.active_zones <= max),

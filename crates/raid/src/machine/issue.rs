@@ -1,7 +1,7 @@
 //! Stripes go to segments: parity, metadata, one command to each member.
 
 use bytes::{Bytes, BytesMut};
-use zonda_zoned::{BlockBuffer, Blocks, Lba, Operation, Outcome, Payload, Status, ZoneIndex};
+use zonda_zoned::{BlockBuffer, Blocks, Operation, Outcome, Payload, Status};
 
 use super::Volume;
 use super::members::Work;
@@ -56,12 +56,11 @@ impl Volume {
             let member = MemberIndex(at as u8);
             let segment = &self.segments[segment_index];
             let (Some(zone), true) = (segment.zones[at], self.members[at].is_there()) else { continue };
-            let zone_start = self.members[at].geometry.zone_start(ZoneIndex(zone));
             let blocks = Blocks(u64::from(layout.unit_blocks));
             let operation = if layout.group_stripes > 1 {
-                Operation::Append { zone_start, blocks, payload }
+                Operation::Append { zone_start: self.members[at].lba(zone, 0), blocks, payload }
             } else {
-                Operation::Write { start: Lba(zone_start.0 + u64::from(layout.slot_offset(number))), blocks, payload }
+                Operation::Write { start: self.members[at].lba(zone, layout.slot_offset(number)), blocks, payload }
             };
             pending += 1;
             self.counters.member_blocks += blocks.0;
@@ -185,7 +184,7 @@ impl Volume {
     /// All commands of a stripe have ended.
     pub(super) fn stripe_ended(&mut self, index: u32) {
         let stripe = &self.stripes[index];
-        let there = self.present().fold(0u32, |there, member| there | 1 << member.0);
+        let there = self.present_bits();
         let segment_index = stripe.segment.expect("it was written somewhere");
         let has_failed = stripe.failed & there != 0;
         if has_failed || !self.is_stripe_decodable(stripe.present & there, stripe.number) {
@@ -201,10 +200,7 @@ impl Volume {
 
     /// Whether the chunks on these members suffice to read the stripe.
     pub(super) fn is_stripe_decodable(&self, members: u32, number: u32) -> bool {
-        let chunks = (0..self.members.len() as u8)
-            .filter(|member| members >> member & 1 == 1)
-            .fold(0u32, |chunks, member| chunks | 1 << self.shape.chunk_of(MemberIndex(member), number));
-        self.code.is_decodable(chunks)
+        self.code.is_decodable(self.shape.chunks_of(members, number))
     }
 
     fn write_again(&mut self, index: u32) {
@@ -242,7 +238,7 @@ fn placed(
     }
     let Outcome::Appended(lba) = outcome else { return None };
     let zone = segment.zones[member.as_usize()]?;
-    let start = members[member.as_usize()].geometry.zone_start(ZoneIndex(zone));
+    let start = members[member.as_usize()].lba(zone, 0);
     let offset = u32::try_from(lba.0.checked_sub(start.0)?).ok()?.checked_sub(1)?;
     let slot = offset / layout.unit_blocks;
     (offset % layout.unit_blocks == 0 && segment.slots.is_free(member, slot)).then_some(slot)

@@ -3,27 +3,20 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use zonda_zoned::{
-    Command, CommandId, Completion, Duration, Geometry, Instant, NamespaceId, Operation, Outcome, Status,
+    Blocks, Command, CommandId, Completion, Duration, Geometry, Instant, Lba, NamespaceId, Operation, Outcome,
+    ReportFilter, Status, ZoneAction, ZoneDescriptor, ZoneIndex, ZoneTarget,
 };
 
 use super::rebuild::RebuildStep;
-use super::start::StartStep;
+use super::start::{StartStep, is_dead};
+use super::superblocks::MetadataLog;
 use super::{Phase, Volume};
 use crate::event::{Event, FailReason};
+use crate::format::MemberState;
 use crate::limits::{MEMBER_COMMANDS_MAX, METADATA_ZONES};
+use crate::shape::bits;
 use crate::tables::SegmentIndex;
 use crate::{MemberIndex, VolumeError};
-
-/// What a member is to the volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberState {
-    /// Holds its part.
-    Active,
-    /// Given up; the volume does without it.
-    Failed,
-    /// Takes new stripes, and is being given the old ones.
-    Rebuilding,
-}
 
 /// What a command under way is for.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +86,7 @@ pub(super) struct Member {
     pub(super) retired_zones: BTreeSet<u32>,
     /// Zones with an active resource, those of superblocks included.
     pub(super) active_zones: u32,
-    pub(super) metadata: super::superblocks::MetadataLog,
+    pub(super) metadata: MetadataLog,
     outbox: VecDeque<Command>,
     given: Vec<Option<Given>>,
     free: Vec<u32>,
@@ -121,7 +114,7 @@ impl Member {
             free_zones: VecDeque::new(),
             retired_zones: BTreeSet::new(),
             active_zones: 0,
-            metadata: super::superblocks::MetadataLog::default(),
+            metadata: MetadataLog::default(),
             outbox: VecDeque::new(),
             given: Vec::new(),
             free: Vec::new(),
@@ -151,8 +144,38 @@ impl Member {
         self.geometry.max_active_zones.is_none_or(|max| self.active_zones + waiting < max)
     }
 
-    pub(super) fn data_zones(&self) -> impl Iterator<Item = u32> + use<> {
-        METADATA_ZONES..self.geometry.zone_count
+    /// A block of a zone, counted from the zone's start.
+    pub(super) fn lba(&self, zone: u32, offset: u32) -> Lba {
+        self.geometry.zone_start(ZoneIndex(zone)) + Blocks(u64::from(offset))
+    }
+
+    /// A management command for a zone.
+    pub(super) fn manage(&self, zone: u32, action: ZoneAction) -> Operation {
+        Operation::ManageZones { action, target: ZoneTarget::Zone(self.lba(zone, 0)) }
+    }
+
+    /// A report on zones from this one on.
+    pub(super) fn report(&self, zone: u32, descriptors_max: u32) -> Operation {
+        Operation::ReportZones {
+            start: self.lba(zone, 0),
+            filter: ReportFilter::All,
+            extended: false,
+            partial: true,
+            descriptors_max,
+        }
+    }
+
+    /// It was emptied, and takes part from now on; these are its zones.
+    pub(super) fn begin(&mut self, zones: &[ZoneDescriptor]) {
+        for zone in METADATA_ZONES..self.geometry.zone_count {
+            if is_dead(zones[zone as usize].state) {
+                self.retired_zones.insert(zone);
+            } else {
+                self.free_zones.push_back(zone);
+            }
+        }
+        self.metadata = MetadataLog::default();
+        self.active_zones = 1;
     }
 
     pub(super) fn send(&mut self, work: Work, operation: Operation) {
@@ -260,13 +283,13 @@ impl Volume {
 
     /// Members that take part in what is written.
     pub(super) fn present(&self) -> impl Iterator<Item = MemberIndex> + use<> {
-        let present: u32 = self
-            .members
-            .iter()
-            .enumerate()
-            .filter(|(_, member)| member.is_there())
-            .fold(0, |present, (at, _)| present | 1 << at);
+        let present = self.present_bits();
         (0..self.members.len() as u8).filter(move |at| present >> at & 1 == 1).map(MemberIndex)
+    }
+
+    /// The same as bits.
+    pub(super) fn present_bits(&self) -> u32 {
+        bits((0..self.members.len()).filter(|&at| self.members[at].is_there()))
     }
 
     /// A member cannot be used any more.
@@ -282,13 +305,12 @@ impl Volume {
         self.events.push_back(Event::MemberFailed { member: index, reason });
         let abandoned = self.members[index.as_usize()].abandon();
         self.forget_zones_of(index);
-        let failed = self.members.iter().filter(|member| !member.is_there()).count();
         if !self.knows_its_scheme() {
             // A mount that has not read who belongs to it decides later.
         } else if !self.can_do_without() {
             let missing = self.missing();
             self.fail(VolumeError::TooManyMissing { tolerates: self.code.tolerates(), missing });
-        } else if failed > 0 && self.writes_epochs() {
+        } else if self.writes_epochs() {
             self.begin_epoch();
         }
         self.stop_rebuild_of(index);
@@ -303,7 +325,7 @@ impl Volume {
 
     /// Whether stripes can be read without the members that are gone: with a mirror it matters which.
     pub(super) fn can_do_without(&self) -> bool {
-        let present = self.present().fold(0u32, |present, member| present | 1 << member.0);
+        let present = self.present_bits();
         if self.shape.scheme.is_rotated() {
             present.count_ones() as usize >= self.shape.data()
         } else {

@@ -4,6 +4,7 @@
 //! host.rs      what hosts ask for
 //! write.rs     blocks gather in stripes
 //! issue.rs     stripes go to segments
+//! describe.rs  headers and footers
 //! commit.rs    a stripe is durable: the map learns of it
 //! segments.rs  segments open, close and are reset
 //! read.rs      blocks by their addresses
@@ -18,6 +19,7 @@
 
 mod collect;
 mod commit;
+mod describe;
 mod host;
 mod invariants;
 mod issue;
@@ -50,7 +52,6 @@ use crate::{MemberIndex, VolumeError};
 
 use collect::Collector;
 use host::Request;
-pub use members::MemberState;
 use members::{Member, Work};
 use pieces::Piece;
 use read::Fetch;

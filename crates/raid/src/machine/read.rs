@@ -1,10 +1,9 @@
 //! Blocks by their addresses. What a read returns is fixed when it is taken: the segments it reads from stay until it has ended.
 
 use bytes::{Bytes, BytesMut};
-use zonda_zoned::{BlockBuffer, Blocks, CommandId, Lba, Operation, Outcome, Payload, Status, ZoneIndex};
+use zonda_zoned::{BlockBuffer, Blocks, CommandId, Operation, Outcome, Payload, Status};
 
 use super::Volume;
-use super::commit::record_of;
 use super::host::{Answer, Request};
 use super::members::Work;
 use super::write::Ticket;
@@ -108,7 +107,7 @@ impl Volume {
             return self.repair_all(index);
         };
         let (offset, blocks) = self.fetched_range(place, blocks, purpose);
-        let start = Lba(member.geometry.zone_start(ZoneIndex(zone)).0 + u64::from(offset));
+        let start = member.lba(zone, offset);
         let read = Operation::Read { start, blocks: Blocks(u64::from(blocks)) };
         self.send(place.member, Work::Fetch { fetch: index }, read);
     }
@@ -148,21 +147,23 @@ impl Volume {
             Purpose::Host { lba, .. } => Some(lba),
             _ => None,
         };
-        let mut found = Vec::with_capacity(blocks as usize);
-        let mut is_whole = true;
-        for at in 0..blocks {
+        let record = |at: u32| {
             let block = Physical { offset: place.offset + at, ..place };
-            let record = self.verify(block, &buffer, skip, at as usize, expected.map(|lba| lba + u64::from(at)));
-            is_whole &= record.is_some();
-            let from = (skip + at as usize) * block_bytes;
-            found.push(record.map(|record| Ok((buffer.data.slice(from..from + block_bytes), record))));
+            self.verify(block, &buffer, skip, at as usize, expected.map(|lba| lba + u64::from(at)))
+        };
+        if let Purpose::Host { request, at, .. } = purpose
+            && (0..blocks).all(|at| record(at).is_some())
+        {
+            // Verified: it goes on as it came.
+            self.give_host(request, at, &buffer.data);
+            return self.end_fetch(index, Vec::new());
         }
-        if is_whole {
-            if let Purpose::Host { request, at, .. } = purpose {
-                // Verified: it goes on as it came.
-                self.give_host(request, at, &buffer.data);
-                return self.end_fetch(index, Vec::new());
-            }
+        let block = |at: u32| {
+            let from = (skip + at as usize) * block_bytes;
+            record(at).map(|record| Ok((buffer.data.slice(from..from + block_bytes), record)))
+        };
+        let found: Vec<_> = (0..blocks).map(block).collect();
+        if found.iter().all(Option::is_some) {
             return self.end_fetch(index, found.into_iter().flatten().collect());
         }
         self.fetches[index].found = found;
@@ -191,25 +192,27 @@ impl Volume {
                 // Only the host reads without metadata, and knows what it reads.
                 return Some(Record { lba: expected?, timestamp: 0, data_crc: sum });
             }
-            let place = Place { array: self.array, segment: segment.sequence, member: block.member.0 };
-            let meta = read_chunk_meta(&place, &buffer.data[..block_bytes])?;
-            let (_, in_chunk) = segment.layout.place_of(block.offset);
-            let (record, block_crc) = meta.entries.get(in_chunk as usize)?;
-            return (*block_crc == sum).then(|| record_of(record));
         }
         let meta = self.metadata_of(block, buffer, at)?;
-        let record = record_of(&meta.record);
+        let record = Record::from_bytes(&meta.record);
         let is_expected = expected.is_none_or(|lba| record.lba == lba);
         (is_expected && crc(data) == meta.block_crc).then_some(record)
     }
 
-    /// Out-of-band metadata of a block, if it is of this place.
+    /// Metadata of a block, if it is of this place. In band it is in the first block of the buffer, which is the first of the chunk.
     pub(super) fn metadata_of(&self, block: Physical, buffer: &BlockBuffer, at: usize) -> Option<BlockMeta> {
-        let bytes = usize::from(self.members[block.member.as_usize()].geometry.metadata_bytes);
         let segment = &self.segments[block.segment];
-        let metadata = buffer.metadata.get(at * bytes..(at + 1) * bytes)?;
-        let meta = BlockMeta::read_oob(segment.seeds[block.member.as_usize()], metadata)?;
-        let (slot, _) = segment.layout.place_of(block.offset);
+        let (slot, in_chunk) = segment.layout.place_of(block.offset);
+        let meta = if self.shape.is_in_band {
+            let place = Place { array: self.array, segment: segment.sequence, member: block.member.0 };
+            let chunk = read_chunk_meta(&place, buffer.data.get(..self.shape.block_bytes)?)?;
+            let &(record, block_crc) = chunk.entries.get(in_chunk as usize)?;
+            BlockMeta { record, block_crc, stripe: chunk.stripe }
+        } else {
+            let bytes = usize::from(self.members[block.member.as_usize()].geometry.metadata_bytes);
+            let metadata = buffer.metadata.get(at * bytes..(at + 1) * bytes)?;
+            BlockMeta::read_oob(segment.seeds[block.member.as_usize()], metadata)?
+        };
         (segment.slots.stripe_at(block.member, slot) == Some(meta.stripe)).then_some(meta)
     }
 
@@ -259,7 +262,7 @@ impl Volume {
                     self.move_block(target, *record, data.clone(), Ticket::Mend);
                 } else {
                     // Collection will come to it, and win back more than it takes.
-                    self.segments[place.segment].is_suspect = true;
+                    self.suspect_segment(place.segment);
                 }
             }
         }
@@ -296,8 +299,7 @@ impl Volume {
 
     fn end_fetch(&mut self, index: u32, found: Vec<Result<(Bytes, Record), Status>>) {
         let Fetch { place, blocks, purpose, .. } = self.fetches.remove(index);
-        self.segments[place.segment].readers -= 1;
-        self.collector.look_at(place.segment);
+        self.reader_left(place.segment);
         match purpose {
             Purpose::Host { request, .. } => self.end_part(request, 1, Status::Success),
             Purpose::Move => {
@@ -314,14 +316,14 @@ impl Volume {
 
     /// Without contents the records are in memory.
     fn records_in_memory(&self, place: Physical, blocks: u32) -> Vec<Result<(Bytes, Record), Status>> {
+        let record = |at| self.record_in_memory(Physical { offset: place.offset + at, ..place });
+        (0..blocks).map(|at| Ok((Bytes::new(), record(at)))).collect()
+    }
+
+    pub(super) fn record_in_memory(&self, place: Physical) -> Record {
         let segment = &self.segments[place.segment];
-        let lbas = &segment.lbas[place.member.as_usize()];
-        (0..blocks)
-            .map(|at| {
-                let lba = lbas[segment.layout.entry_of(place.offset + at) as usize];
-                Ok((Bytes::new(), Record { lba, timestamp: 0, data_crc: 0 }))
-            })
-            .collect()
+        let lba = segment.lbas[place.member.as_usize()][segment.layout.entry_of(place.offset) as usize];
+        Record { lba, timestamp: 0, data_crc: 0 }
     }
 }
 

@@ -2,13 +2,12 @@
 
 use bytes::{Bytes, BytesMut};
 use zonda_erasure::Recovery;
-use zonda_zoned::{Blocks, Lba, Operation, Outcome, Payload, Status, ZoneIndex};
+use zonda_zoned::{Blocks, Operation, Outcome, Payload, Status};
 
 use super::Volume;
-use super::commit::record_of;
 use super::members::Work;
 use crate::MemberIndex;
-use crate::format::{Place, RECORD_BYTES, Record, crc, read_chunk_meta};
+use crate::format::{RECORD_BYTES, Record, crc};
 use crate::tables::Physical;
 
 /// One block that is being computed.
@@ -79,8 +78,7 @@ impl Volume {
             let skip = if self.shape.is_in_band { block + 1 } else { 0 };
             let segment = &self.segments[place.segment];
             let zone = segment.zones[place.member.as_usize()].expect("it was just there");
-            let geometry = &self.members[place.member.as_usize()].geometry;
-            let start = Lba(geometry.zone_start(ZoneIndex(zone)).0 + u64::from(place.offset - skip));
+            let start = self.members[place.member.as_usize()].lba(zone, place.offset - skip);
             let read = Operation::Read { start, blocks: Blocks(u64::from(skip + 1)) };
             self.send(place.member, Work::Source { repair: index, source: number }, read);
         }
@@ -124,26 +122,14 @@ impl Volume {
         let block_bytes = self.shape.block_bytes;
         let skip = buffer.data.len().checked_sub(block_bytes)?;
         let data = buffer.data.slice(skip..);
-        if !self.shape.is_in_band {
-            let meta = self.metadata_of(place, buffer, 0)?;
-            return (crc(&data) == meta.block_crc).then_some((data, meta.record));
-        }
-        let segment = &self.segments[place.segment];
-        let seal = Place { array: self.array, segment: segment.sequence, member: place.member.0 };
-        let meta = read_chunk_meta(&seal, buffer.data.get(..block_bytes)?)?;
-        let (slot, block) = segment.layout.place_of(place.offset);
-        let (record, block_crc) = meta.entries.get(block as usize)?;
-        let is_right = segment.slots.stripe_at(place.member, slot) == Some(meta.stripe) && crc(&data) == *block_crc;
-        is_right.then_some((data, *record))
+        let meta = self.metadata_of(place, buffer, 0)?;
+        (crc(&data) == meta.block_crc).then_some((data, meta.record))
     }
 
     fn compute(&mut self, index: u32) -> Result<(Bytes, Record), Status> {
         self.counters.reconstructed_blocks += 1;
         if !self.has_contents() {
-            let target = self.repairs[index].target;
-            let segment = &self.segments[target.segment];
-            let lba = segment.lbas[target.member.as_usize()][segment.layout.entry_of(target.offset) as usize];
-            return Ok((Bytes::new(), Record { lba, timestamp: 0, data_crc: 0 }));
+            return Ok((Bytes::new(), self.record_in_memory(self.repairs[index].target)));
         }
         let repair = &self.repairs[index];
         let recovery = repair.recovery.as_ref().expect("sources are read for a recovery");
@@ -154,7 +140,7 @@ impl Volume {
         let mut record = [0; RECORD_BYTES];
         recovery.apply(&*self.engine, &contents, &mut [&mut data]);
         recovery.apply(&*self.engine, &records, &mut [&mut record]);
-        let record = record_of(&record);
+        let record = Record::from_bytes(&record);
         // What was computed proves itself: its record has a checksum of its own.
         if crc(&data) != record.data_crc {
             return Err(Status::UnrecoveredReadError);

@@ -13,6 +13,7 @@ use super::write::Ticket;
 use crate::MemberIndex;
 use crate::event::Event;
 use crate::format::{RECORD_BYTES, Record, crc};
+use crate::limits::SCRUBBED_STRIPES_MAX;
 use crate::shape::Stream;
 use crate::tables::{Physical, SegmentIndex, SegmentState};
 
@@ -40,9 +41,6 @@ struct Current {
     next_stripe: u32,
     piece: Option<u32>,
 }
-
-/// Stripes of mended blocks that may wait to be written.
-const MENDED_STRIPES_MAX: usize = 4;
 
 impl Volume {
     /// Reads all blocks of all segments that are full, and mends those that are wrong, until [`Event::Scrubbed`]. While a
@@ -111,7 +109,7 @@ impl Volume {
 
     /// Blocks that were mended are written before more are found.
     fn may_scrub(&self) -> bool {
-        self.stream(Stream::Relocation).ready.len() < MENDED_STRIPES_MAX
+        self.stream(Stream::Relocation).ready.len() < SCRUBBED_STRIPES_MAX
     }
 
     /// When the next run may begin, if that is what a scrub waits for.
@@ -184,7 +182,7 @@ impl Volume {
         }
         let is_redundant = self.code.parity() > 0;
         if is_redundant && found.wrong + found.lost > 0 {
-            self.segments[piece.segment].is_suspect = true;
+            self.suspect_segment(piece.segment);
         }
         self.counters.lost_blocks += found.lost;
         for (place, record, data) in found.mends {

@@ -1,16 +1,12 @@
 //! Segments open, close and are reset.
 
-use bytes::{Bytes, BytesMut};
-use zonda_zoned::{
-    BlockBuffer, Blocks, Lba, Operation, Outcome, Payload, ReportFilter, Status, ZoneAction, ZoneIndex, ZoneState,
-    ZoneTarget,
-};
+use bytes::Bytes;
+use zonda_zoned::{Outcome, Status, ZoneAction, ZoneState};
 
 use super::Volume;
 use super::members::Work;
 use crate::MemberIndex;
 use crate::event::FailReason;
-use crate::format::{Place, SegmentHeader, footer_entries_per_block, write_footer_block};
 use crate::limits::{MEMBER_FAILURES_MAX, METADATA_ZONES, RELOCATION_SEGMENTS, WRITE_ATTEMPTS_MAX};
 use crate::shape::Stream;
 use crate::tables::{Segment, SegmentIndex, SegmentState};
@@ -62,47 +58,15 @@ impl Volume {
         let mut segment = Segment::new(sequence, stream, &self.shape, zones.clone(), self.array, self.has_contents());
         segment.active = active;
         segment.pending = active.count_ones();
-        let layout = segment.layout;
         let index = self.segments.insert(segment);
         self.stream_mut(stream).open.push(index);
         for member in self.present() {
             let zone = zones[member.as_usize()].expect("every member that is there gave a zone");
-            let header = SegmentHeader {
-                array: self.array,
-                segment: sequence,
-                epoch: self.epochs.current,
-                timestamp: self.next_timestamp,
-                member: member.0,
-                stream: stream as u8,
-                is_in_band: self.shape.is_in_band,
-                unit_blocks: layout.unit_blocks,
-                group_stripes: layout.group_stripes,
-                stripes: layout.stripes,
-                data: self.shape.scheme.data,
-                parity: self.shape.scheme.parity,
-                zones: zones.clone(),
-            };
-            let mut block = BytesMut::zeroed(if self.has_contents() { self.shape.block_bytes } else { 0 });
-            if self.has_contents() {
-                header.write(&mut block);
-            }
-            self.write_plain(member, Work::Header { segment: index }, zone, 0, block.freeze());
+            let header = self.header(&self.segments[index], member, zones.clone());
+            let metadata = self.no_metadata(member, 1);
+            self.write_blocks(member, Work::Header { segment: index }, (zone, 0), 1, (header, metadata));
             self.counters.member_blocks += 1;
         }
-    }
-
-    /// Writes blocks that have no metadata of their own. Without contents `bytes` may be empty for one block.
-    pub(super) fn write_plain(&mut self, member: MemberIndex, work: Work, zone: u32, offset: u32, data: Bytes) {
-        let blocks = (data.len() / self.shape.block_bytes).max(1) as u64;
-        let geometry = &self.members[member.as_usize()].geometry;
-        let start = Lba(geometry.zone_start(ZoneIndex(zone)).0 + u64::from(offset));
-        let payload = if self.has_contents() {
-            let metadata = Bytes::from(vec![0; blocks as usize * usize::from(geometry.metadata_bytes)]);
-            Payload::Bytes(Box::new(BlockBuffer { data, metadata }))
-        } else {
-            Payload::None
-        };
-        self.send(member, work, Operation::Write { start, blocks: Blocks(blocks), payload });
     }
 
     pub(super) fn on_header(&mut self, member: MemberIndex, index: SegmentIndex, status: Status) {
@@ -126,7 +90,7 @@ impl Volume {
 
     /// Streams forget segments that take no more, and those that lack a member which is there again.
     pub(super) fn tidy_open(&mut self, stream: Stream) {
-        let present = self.present().fold(0u32, |present, member| present | 1 << member.0);
+        let present = self.present_bits();
         let lacks = |index: &&SegmentIndex| self.segments[**index].lost & present != 0;
         if let Some(index) = self.stream(stream).open.iter().find(lacks).copied() {
             self.segments[index].is_broken = true;
@@ -175,17 +139,13 @@ impl Volume {
         let layout = segment.layout;
         if !segment.is_broken && written < layout.footer_blocks {
             let blocks = (layout.footer_blocks - written).min(self.shape.transfer_blocks);
-            let data = self.footer(member, index, written, blocks);
-            let offset = layout.footer_offset() + written;
+            let entries = segment.footers.as_ref().map(|footers| &footers.entries[member.as_usize()]);
+            let footer = entries
+                .map_or_else(Bytes::new, |entries| self.footer(segment.sequence, member, entries, written, blocks));
+            let place = (zone, layout.footer_offset() + written);
+            let metadata = self.no_metadata(member, blocks);
             self.counters.member_blocks += u64::from(blocks);
-            if data.is_empty() {
-                let start = self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone));
-                let start = Lba(start.0 + u64::from(offset));
-                let write = Operation::Write { start, blocks: Blocks(u64::from(blocks)), payload: Payload::None };
-                self.send(member, Work::Footer { segment: index, blocks }, write);
-            } else {
-                self.write_plain(member, Work::Footer { segment: index, blocks }, zone, offset, data);
-            }
+            self.write_blocks(member, Work::Footer { segment: index, blocks }, place, blocks, (footer, metadata));
             return;
         }
         let geometry = &self.members[member.as_usize()].geometry;
@@ -199,27 +159,8 @@ impl Volume {
 
     fn finish_zone(&mut self, member: MemberIndex, index: SegmentIndex) {
         let Some(zone) = self.segments[index].zones[member.as_usize()] else { return self.closed_one(index) };
-        let target = ZoneTarget::Zone(self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone)));
-        self.send(
-            member,
-            Work::FinishZone { segment: index },
-            Operation::ManageZones { action: ZoneAction::Finish, target },
-        );
-    }
-
-    fn footer(&self, member: MemberIndex, index: SegmentIndex, first: u32, blocks: u32) -> Bytes {
-        let segment = &self.segments[index];
-        let Some(footers) = segment.footers.as_ref() else { return Bytes::new() };
-        let place = Place { array: self.array, segment: segment.sequence, member: member.0 };
-        let per_block = footer_entries_per_block(self.shape.block_bytes as u32);
-        let entries = &footers.entries[member.as_usize()];
-        let mut out = BytesMut::zeroed(blocks as usize * self.shape.block_bytes);
-        for (at, block) in out.chunks_mut(self.shape.block_bytes).enumerate() {
-            let from = (first as usize + at) * per_block;
-            let some = &entries[from..(from + per_block).min(entries.len())];
-            write_footer_block(&place, from as u32, some, block);
-        }
-        out.freeze()
+        let finish = self.members[member.as_usize()].manage(zone, ZoneAction::Finish);
+        self.send(member, Work::FinishZone { segment: index }, finish);
     }
 
     pub(super) fn on_footer(&mut self, member: MemberIndex, index: SegmentIndex, blocks: u32, status: Status) {
@@ -291,8 +232,7 @@ impl Volume {
         for member in self.present() {
             let Some(zone) = self.segments[index].zones[member.as_usize()] else { continue };
             self.segments[index].pending += 1;
-            let start = self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone));
-            let reset = Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::Zone(start) };
+            let reset = self.members[member.as_usize()].manage(zone, ZoneAction::Reset);
             self.send(member, Work::ResetZone { segment: index }, reset);
         }
         self.reset_one(index);
@@ -343,7 +283,7 @@ impl Volume {
     fn give_up_if_worn(&mut self, member: MemberIndex) {
         let entry = &self.members[member.as_usize()];
         let usable = entry.geometry.zone_count.saturating_sub(entry.retired_zones.len() as u32 + METADATA_ZONES);
-        let needed = (self.map.len() as u64).div_ceil(self.shape.segment_blocks()) as u32 + RELOCATION_SEGMENTS + 1;
+        let needed = self.needed_segments() + RELOCATION_SEGMENTS + 1;
         let missing = self.missing().len();
         if usable < needed && missing < self.code.tolerates() {
             self.give_up(member, FailReason::Errors);
@@ -364,19 +304,12 @@ impl Volume {
         // The segment stays until the answer is there.
         segment.readers += 1;
         let zone = segment.zones[member.as_usize()].unwrap_or(0);
-        let report = Operation::ReportZones {
-            start: entry.geometry.zone_start(ZoneIndex(zone)),
-            filter: ReportFilter::All,
-            extended: false,
-            partial: true,
-            descriptors_max: 1,
-        };
+        let report = entry.report(zone, 1);
         self.send(member, Work::Inspect { segment: index }, report);
     }
 
     pub(super) fn on_inspect(&mut self, member: MemberIndex, index: SegmentIndex, status: Status, outcome: Outcome) {
-        self.segments[index].readers -= 1;
-        self.collector.look_at(index);
+        self.reader_left(index);
         if !self.members[member.as_usize()].is_there() {
             return;
         }
@@ -397,6 +330,7 @@ impl Volume {
 
     /// A zone cannot be read any more: its chunks come out of their stripes.
     fn lose_zone(&mut self, member: MemberIndex, index: SegmentIndex) {
+        self.segments.doubt(index);
         let segment = &mut self.segments[index];
         segment.lost |= 1 << member.0;
         if let Some(zone) = segment.zones[member.as_usize()].take() {

@@ -5,13 +5,12 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use zonda_erasure::{Code, Portable};
 use zonda_zoned::{
-    Blocks, Geometry, Instant, Lba, Operation, Outcome, ReportFilter, Slab, Status, ZoneAction, ZoneDescriptor,
-    ZoneIndex, ZoneState, ZoneTarget,
+    Blocks, Geometry, Instant, Operation, Outcome, Slab, Status, ZoneAction, ZoneDescriptor, ZoneState, ZoneTarget,
 };
 
 use super::members::Work;
 use super::mount::Mount;
-use super::superblocks::{Epochs, MetadataLog};
+use super::superblocks::Epochs;
 use super::{Counters, Member, Phase, StreamState, Volume};
 use crate::config::{Level, VolumeConfig};
 use crate::event::{Event, FailReason};
@@ -183,8 +182,8 @@ impl Volume {
     }
 
     pub(super) fn read_at_start(&mut self, member: MemberIndex, step: StartStep, zone: u32, offset: u32, blocks: u32) {
-        let start = self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone));
-        let read = Operation::Read { start: Lba(start.0 + u64::from(offset)), blocks: Blocks(u64::from(blocks)) };
+        let start = self.members[member.as_usize()].lba(zone, offset);
+        let read = Operation::Read { start, blocks: Blocks(u64::from(blocks)) };
         self.send_start(member, step, read);
     }
 
@@ -195,14 +194,7 @@ impl Volume {
     }
 
     fn report_from(&mut self, member: MemberIndex, zone: u32) {
-        let start = self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone));
-        let report = Operation::ReportZones {
-            start,
-            filter: ReportFilter::All,
-            extended: false,
-            partial: true,
-            descriptors_max: REPORT_ZONES_MAX,
-        };
+        let report = self.members[member.as_usize()].report(zone, REPORT_ZONES_MAX);
         self.send_start(member, StartStep::Report, report);
     }
 
@@ -299,16 +291,7 @@ impl Volume {
             Step::Wipe => {
                 for member in self.present() {
                     let zones = std::mem::take(&mut self.start_mut().zones[member.as_usize()]);
-                    let entry = &mut self.members[member.as_usize()];
-                    for zone in entry.data_zones() {
-                        if is_dead(zones[zone as usize].state) {
-                            entry.retired_zones.insert(zone);
-                        } else {
-                            entry.free_zones.push_back(zone);
-                        }
-                    }
-                    entry.metadata = MetadataLog::default();
-                    entry.active_zones = 1;
+                    self.members[member.as_usize()].begin(&zones);
                 }
                 self.begin_epoch();
                 self.start_mut().step = Step::WriteSuperblocks;

@@ -1,8 +1,8 @@
 //! What a volume says of itself.
 
 use super::Volume;
-use super::members::MemberState;
 use crate::event::FailReason;
+use crate::format::MemberState;
 use crate::tables::SegmentState;
 
 /// How a volume is.

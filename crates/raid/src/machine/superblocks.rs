@@ -4,13 +4,14 @@
 //! failed, and no segment is opened: a member that comes back is never taken for one that has seen everything.
 
 use bytes::BytesMut;
-use zonda_zoned::{Operation, Status, ZoneAction, ZoneIndex, ZoneTarget};
+use zonda_zoned::{Status, ZoneAction};
 
 use super::Volume;
-use super::members::{MemberState, Work};
+use super::members::Work;
 use crate::MemberIndex;
+use crate::config::StreamShape;
 use crate::event::FailReason;
-use crate::format::{self, MemberEntry, Superblock};
+use crate::format::{MemberEntry, Superblock};
 use crate::limits::METADATA_ZONES;
 use crate::shape::Layout;
 
@@ -85,8 +86,7 @@ impl Volume {
         let capacity = self.members[member.as_usize()].geometry.zone_capacity_blocks.0;
         if u64::from(log.next) >= capacity {
             let zone = (log.zone + 1) % METADATA_ZONES;
-            let start = self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone));
-            let reset = Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::Zone(start) };
+            let reset = self.members[member.as_usize()].manage(zone, ZoneAction::Reset);
             self.members[member.as_usize()].metadata = MetadataLog { zone, next: 0 };
             return self.send(member, Work::MetadataReset, reset);
         }
@@ -94,7 +94,8 @@ impl Volume {
         self.members[member.as_usize()].metadata.next += 1;
         let mut block = BytesMut::zeroed(self.shape.block_bytes);
         self.superblock(member).write(&mut block);
-        self.write_plain(member, Work::Superblock, zone, offset, block.freeze());
+        let metadata = self.no_metadata(member, 1);
+        self.write_blocks(member, Work::Superblock, (zone, offset), 1, (block.freeze(), metadata));
     }
 
     pub(super) fn on_metadata_reset(&mut self, member: MemberIndex, status: Status) {
@@ -121,17 +122,11 @@ impl Volume {
     }
 
     fn superblock(&self, member: MemberIndex) -> Superblock {
-        let shape = |layout: &Layout| format::StreamShape {
-            unit_blocks: layout.unit_blocks,
-            group_stripes: layout.group_stripes,
-        };
+        let shape =
+            |layout: &Layout| StreamShape { unit_blocks: layout.unit_blocks, group_stripes: layout.group_stripes };
         let entry = |member: &super::Member| MemberEntry {
             id: member.id,
-            state: match member.state {
-                MemberState::Active => format::MemberState::Active,
-                MemberState::Failed => format::MemberState::Failed,
-                MemberState::Rebuilding => format::MemberState::Rebuilding,
-            },
+            state: member.state,
             since_epoch: member.since_epoch,
         };
         Superblock {

@@ -29,7 +29,7 @@ impl Volume {
                 let is_full = blocks == TOMBSTONE_BLOCKS_MAX
                     || tombstones.len() == tombstones_per_block(self.shape.block_bytes as u32);
                 match tombstones.last_mut() {
-                    Some(last) if last.lba + u64::from(last.blocks) == lba && blocks < TOMBSTONE_BLOCKS_MAX => {
+                    Some(last) if last.lbas().end == lba && blocks < TOMBSTONE_BLOCKS_MAX => {
                         last.blocks += 1;
                     }
                     _ => {
@@ -64,8 +64,7 @@ impl Volume {
         self.buffered_blocks += 1;
         let data = self.tombstone_block(&tombstones);
         let timestamp = tombstones.last().map_or(0, |last| last.timestamp);
-        let lbas: Vec<u64> =
-            tombstones.iter().flat_map(|range| range.lba..range.lba + u64::from(range.blocks)).collect();
+        let lbas: Vec<u64> = tombstones.iter().flat_map(Tombstone::lbas).collect();
         let olds = lbas.iter().map(|&lba| self.map[lba as usize]).collect();
         let source = Source::Trim { request, tombstones, olds };
         let (stripe, block) = self.push_block(Stream::Small, Block::tombstones(source, timestamp), data);

@@ -55,7 +55,8 @@ impl SegmentIndex {
 
 impl Address {
     pub(crate) const NOWHERE: Address = Address(0);
-    /// No location at all; for tables beside the map. As a location it would be a segment that cannot be.
+    /// In place of what a trimmed block was before: a newer write of it is durable already. As a location it would be a segment that
+    /// cannot be.
     pub(crate) const SUPERSEDED: Address = Address(u64::MAX);
 
     pub(crate) fn media(place: Physical) -> Address {

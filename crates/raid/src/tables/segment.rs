@@ -1,11 +1,13 @@
 //! Segments: one zone on each member, filled stripe by stripe.
 
+use std::collections::BTreeSet;
+
 use zonda_zoned::Instant;
 
 use super::{Physical, SegmentIndex, Slots};
 use crate::MemberIndex;
 use crate::format::{ArrayId, BlockMeta, Place, PlaceSeed};
-use crate::shape::{Layout, Shape, Stream};
+use crate::shape::{Layout, Shape, Stream, bits};
 
 /// How far a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,11 +119,9 @@ impl Segment {
         } else {
             (0..members).map(|_| vec![u64::MAX; entries].into_boxed_slice()).collect()
         };
-        let lost = zones.iter().enumerate().filter(|(_, zone)| zone.is_none()).fold(0, |lost, (at, _)| lost | 1 << at);
-        let footers = has_contents.then(|| {
-            let blank = BlockMeta { record: [0; 20], block_crc: 0, stripe: u32::MAX };
-            Box::new(Footers { entries: (0..members).map(|_| vec![blank; entries]).collect() })
-        });
+        let lost = bits((0..members).filter(|&member| zones[member].is_none()));
+        let footers =
+            has_contents.then(|| Box::new(Footers { entries: vec![vec![BlockMeta::BLANK; entries]; members] }));
         let seeds =
             (0..members).map(|member| Place { array, segment: sequence, member: member as u8 }.seed()).collect();
         Segment {
@@ -222,6 +222,8 @@ impl Segment {
 pub(crate) struct SegmentTable {
     entries: Vec<Option<Box<Segment>>>,
     free: Vec<u32>,
+    /// Those that may have to be emptied for what they lack, whatever else is free.
+    doubtful: BTreeSet<SegmentIndex>,
 }
 
 impl SegmentTable {
@@ -240,7 +242,17 @@ impl SegmentTable {
         }
     }
 
+    /// A segment lacks chunks of a member that is there, or holds some that are wrong.
+    pub(crate) fn doubt(&mut self, index: SegmentIndex) {
+        self.doubtful.insert(index);
+    }
+
+    pub(crate) fn doubtful(&self) -> impl Iterator<Item = (SegmentIndex, &Segment)> {
+        self.doubtful.iter().map(|&index| (index, &self[index]))
+    }
+
     pub(crate) fn remove(&mut self, index: SegmentIndex) -> Segment {
+        self.doubtful.remove(&index);
         self.free.push(index.0);
         *self.entries[index.as_usize()].take().expect("a segment is removed once")
     }

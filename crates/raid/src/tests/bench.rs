@@ -330,6 +330,13 @@ impl Bench {
         self.run_out();
     }
 
+    /// Without another member all is there, and nothing was lost on the way.
+    pub(super) fn survives(&mut self, member: u8) {
+        self.fail(member);
+        self.read_all();
+        assert_eq!(self.volume.volume().counters().lost_blocks, 0);
+    }
+
     pub(super) fn fail(&mut self, member: u8) {
         self.volume.volume_mut().fail_member(self.now, MemberIndex(member));
         self.volume.replace(MemberIndex(member), None);

@@ -6,6 +6,7 @@ use super::Volume;
 use super::zones::{BlockRead, Reading};
 use crate::MemberIndex;
 use crate::format::{PADDING_LBA, RECORD_BYTES, Record, TOMBSTONE_LBA};
+use crate::shape::bits;
 use crate::tables::{Address, Location, Physical, Segment, SegmentIndex, SegmentState};
 
 /// One stripe of which something was found.
@@ -67,7 +68,11 @@ impl Volume {
             }
         }
         self.count_timestamps(&reading);
+        let lacks_chunks = segment.lost != 0;
         let index = self.segments.insert(segment);
+        if lacks_chunks {
+            self.segments.doubt(index);
+        }
         for stripe in &stripes {
             self.take_stripe(index, &reading, stripe);
         }
@@ -125,8 +130,7 @@ impl Volume {
                 }
             }
         }
-        let with_zone = reading.zones.iter().enumerate().filter(|(_, zone)| zone.is_some());
-        let with_zone = with_zone.fold(0u32, |mask, (at, _)| mask | 1 << at);
+        let with_zone = bits((0..members).filter(|&at| reading.zones[at].is_some()));
         let mut is_complete = true;
         for (stripe, number) in group.clone().enumerate() {
             let rows = &good[stripe * rows..(stripe + 1) * rows];
@@ -245,7 +249,7 @@ impl Volume {
         let record =
             |chunk: usize| block(chunk).filter(|block| block.is_good).and_then(|block| Some(block.meta?.record));
         let chunks = self.members.len();
-        let there = (0..chunks).filter(|&chunk| record(chunk).is_some()).fold(0u32, |there, chunk| there | 1 << chunk);
+        let there = bits((0..chunks).filter(|&chunk| record(chunk).is_some()));
         let recovery = self.code.recover(there, &[chunk])?;
         let sources: Vec<[u8; RECORD_BYTES]> = recovery.sources.iter().filter_map(|&source| record(source)).collect();
         let sources: Vec<&[u8]> = sources.iter().map(|source| &source[..]).collect();

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use zonda_zoned::{BlockBuffer, Operation, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
+use zonda_zoned::{BlockBuffer, ZoneAction, ZoneState};
 
 use super::superblocks::written_blocks;
 use super::{Volume, block_of};
 use crate::MemberIndex;
-use crate::format::{HeaderError, SegmentHeader};
+use crate::format::{HeaderError, MemberState, SegmentHeader};
 use crate::limits::METADATA_ZONES;
-use crate::machine::members::MemberState;
 use crate::machine::start::StartStep;
 
 /// A segment of which a header was found.
@@ -151,8 +150,7 @@ impl Volume {
             return;
         }
         entry.active_zones -= u32::from(state.is_active());
-        let target = ZoneTarget::Zone(entry.geometry.zone_start(ZoneIndex(zone)));
-        let reset = Operation::ManageZones { action: ZoneAction::Reset, target };
+        let reset = entry.manage(zone, ZoneAction::Reset);
         self.send_start(member, StartStep::ResetOrphan { zone }, reset);
     }
 }

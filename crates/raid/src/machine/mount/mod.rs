@@ -101,7 +101,7 @@ impl Volume {
         let mut volume = Volume::new(config, [0; 16], members, Some(true))?;
         for (member, is_absent) in volume.members.iter_mut().zip(is_absent) {
             if is_absent {
-                member.state = super::members::MemberState::Failed;
+                member.state = crate::format::MemberState::Failed;
             }
         }
         let members = volume.members.len();
@@ -318,7 +318,7 @@ impl Volume {
         self.segments[segment].tombstone_ranges += tombstones.len() as u32;
         for range in tombstones {
             self.next_timestamp = self.next_timestamp.max(range.timestamp + 1);
-            let end = (range.lba + u64::from(range.blocks)).min(self.map.len() as u64);
+            let end = range.lbas().end.min(self.map.len() as u64);
             for lba in range.lba..end {
                 // Of two tombstones of one trim the later one counts: the first may be about to go.
                 if self.found().stamps[lba as usize] <= range.timestamp {

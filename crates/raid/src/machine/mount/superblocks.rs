@@ -3,11 +3,10 @@
 use zonda_zoned::{BlockBuffer, ZoneDescriptor, ZoneState};
 
 use super::{Volume, block_of};
-use crate::config::{Level, Scheme, StreamShape, VolumeConfig};
+use crate::config::{Level, Scheme, VolumeConfig};
 use crate::event::{Event, FailReason};
-use crate::format::{self, HeaderError, Superblock};
+use crate::format::{HeaderError, MemberState, Superblock};
 use crate::limits::METADATA_ZONES;
-use crate::machine::members::MemberState;
 use crate::machine::start::StartStep;
 use crate::machine::superblocks::{Epochs, MetadataLog};
 use crate::{MemberIndex, VolumeError};
@@ -128,27 +127,16 @@ impl Volume {
             let entry_state = &mut self.members[member.as_usize()];
             entry_state.id = known.id;
             entry_state.since_epoch = known.since_epoch;
-            entry_state.recorded = Some(match known.state {
-                format::MemberState::Active => MemberState::Active,
-                format::MemberState::Failed => MemberState::Failed,
-                format::MemberState::Rebuilding => MemberState::Rebuilding,
-            });
-            let is_there = present.contains(&member) && entry_state.is_there();
-            if !is_there || !is_believed || known.state == format::MemberState::Failed {
-                let was_known = known.state == format::MemberState::Failed;
-                entry_state.state = MemberState::Failed;
-                if !was_known {
-                    self.events.push_back(Event::MemberFailed { member, reason: FailReason::Absent });
-                }
-                continue;
-            }
-            if known.state == format::MemberState::Rebuilding {
-                entry_state.state = MemberState::Rebuilding;
-            }
-            if let Some((_, log)) = entry {
+            entry_state.recorded = Some(known.state);
+            let is_there = present.contains(&member) && is_believed && known.state != MemberState::Failed;
+            entry_state.state = if is_there { known.state } else { MemberState::Failed };
+            if is_there {
+                let (_, log) = entry.expect("what is believed was read");
                 entry_state.metadata = log;
+                entry_state.active_zones = 1;
+            } else if known.state != MemberState::Failed {
+                self.events.push_back(Event::MemberFailed { member, reason: FailReason::Absent });
             }
-            entry_state.active_zones = 1;
         }
         if !self.can_do_without() {
             return Err(VolumeError::TooManyMissing { tolerates: self.code.tolerates(), missing: self.missing() });
@@ -172,16 +160,12 @@ impl Volume {
         if best.block_size_bytes as usize != self.shape.block_bytes {
             return Err(what("its blocks have another size than when the volume was created"));
         }
-        let shape = |shape: format::StreamShape| StreamShape {
-            unit_blocks: shape.unit_blocks,
-            group_stripes: shape.group_stripes,
-        };
         let config = VolumeConfig {
             name: best.name.clone(),
             scheme: Scheme { level, data: best.data, parity: best.parity },
             volume_blocks: Some(best.volume_blocks),
-            small: shape(best.small),
-            large: shape(best.large),
+            small: best.small,
+            large: best.large,
             tuning: self.config.tuning.clone(),
         };
         // What is there stays as it is if the volume cannot be made.

@@ -8,13 +8,14 @@ mod arrive;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use zonda_zoned::{Blocks, Duration, Instant, Lba, Operation, ZoneIndex};
+use zonda_zoned::{Blocks, Duration, Instant, Operation};
 
 use super::Volume;
 use super::members::Work;
 use crate::MemberIndex;
 use crate::format::RECORD_BYTES;
 use crate::limits::PIECE_BLOCKS_MAX;
+use crate::shape::bits;
 use crate::tables::{Segment, SegmentIndex};
 
 /// A run of stripes on its way in.
@@ -67,7 +68,7 @@ pub(super) struct Chunk {
 }
 
 /// Holds work back so that it keeps to a rate.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     pub(super) next_at: Instant,
 }
@@ -134,9 +135,8 @@ impl Volume {
     /// Members whose zones of a segment can be read, as bits.
     pub(super) fn readable(&self, segment: SegmentIndex) -> u32 {
         let segment = &self.segments[segment];
-        self.present()
-            .filter(|&member| segment.has(member) && segment.zones[member.as_usize()].is_some())
-            .fold(0, |members, member| members | 1 << member.0)
+        let can_be_read = |member: &MemberIndex| segment.has(*member) && segment.zones[member.as_usize()].is_some();
+        bits(self.present().filter(can_be_read).map(MemberIndex::as_usize))
     }
 
     /// Reads a run from some members. Its owner is told when it is there.
@@ -207,8 +207,7 @@ impl Volume {
     fn read_slots(&mut self, piece: u32, member: MemberIndex, slot: u32, count: u32) {
         let segment = &self.segments[self.pieces[piece].segment];
         let Some(zone) = segment.zones[member.as_usize()] else { return };
-        let start = self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone));
-        let start = Lba(start.0 + u64::from(segment.layout.slot_offset(slot)));
+        let start = self.members[member.as_usize()].lba(zone, segment.layout.slot_offset(slot));
         let blocks = Blocks(u64::from(count * segment.layout.unit_blocks));
         self.pieces[piece].pending += 1;
         self.send(member, Work::Slots { piece, slot, count }, Operation::Read { start, blocks });
@@ -242,8 +241,7 @@ impl Volume {
     /// A piece is done with.
     pub(super) fn end_piece(&mut self, index: u32) -> Piece {
         let piece = self.pieces.remove(index);
-        self.segments[piece.segment].readers -= 1;
-        self.collector.look_at(piece.segment);
+        self.reader_left(piece.segment);
         piece
     }
 

@@ -10,6 +10,7 @@ use super::super::pieces::{Chunk, Piece};
 use super::job::{Part, Ready};
 use crate::MemberIndex;
 use crate::format::{BlockMeta, PADDING_LBA, Place, RECORD_BYTES, Record, crc, write_chunk_meta};
+use crate::shape::bits;
 use crate::tables::SegmentIndex;
 
 /// How a chunk is had of some others; computed once for a piece.
@@ -22,11 +23,9 @@ impl Volume {
         if !self.shape.scheme.is_rotated() {
             // Chunks are members.
             let recovery = self.code.recover(readable, &[target.as_usize()]);
-            return recovery
-                .map_or(readable, |recovery| recovery.sources.iter().fold(0, |mask, source| mask | 1 << source));
+            return recovery.map_or(readable, |recovery| bits(recovery.sources));
         }
-        let members = (0..self.members.len()).filter(|member| readable >> member & 1 == 1).take(self.shape.data());
-        members.fold(0, |mask, member| mask | 1 << member)
+        bits((0..self.members.len()).filter(|member| readable >> member & 1 == 1).take(self.shape.data()))
     }
 
     /// The chunks of a run have arrived.
@@ -67,10 +66,9 @@ impl Volume {
         target: MemberIndex,
         is_right: impl Fn(&Chunk) -> bool,
     ) -> u32 {
-        (0..self.members.len() as u8)
-            .map(MemberIndex)
-            .filter(|&member| member != target && piece.chunk(stripe, member).is_some_and(&is_right))
-            .fold(0, |chunks, member| chunks | 1 << self.shape.chunk_of(member, stripe))
+        let members = (0..self.members.len() as u8).map(MemberIndex);
+        let others = members.filter(|&member| member != target && piece.chunk(stripe, member).is_some_and(&is_right));
+        bits(others.map(|member| self.shape.chunk_of(member, stripe)))
     }
 
     /// The slots of a run as they are on the target, and what their blocks are.
@@ -86,8 +84,7 @@ impl Volume {
         let (unit, payload) = (layout.unit_blocks as usize, layout.payload_blocks() as usize);
         let mut data = BytesMut::zeroed(blocks as usize * block_bytes);
         let mut metadata = BytesMut::zeroed(blocks as usize * metadata_bytes);
-        let blank = BlockMeta { record: [0; RECORD_BYTES], block_crc: 0, stripe: u32::MAX };
-        let mut metas = vec![blank; piece.run.count as usize * payload];
+        let mut metas = vec![BlockMeta::BLANK; piece.run.count as usize * payload];
         let mut recoveries = Recoveries::new();
         let (mut lost, mut is_whole) = (0, true);
         let seal = Place { array: self.array, segment: segment.sequence, member: target.0 };

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use zonda_zoned::Instant;
 
 use super::super::Volume;
-use super::super::pieces::{Owner, Pace};
+use super::super::pieces::Owner;
 use crate::MemberIndex;
-use crate::format::{BlockMeta, SegmentHeader};
+use crate::format::BlockMeta;
 use crate::limits::{REBUILD_PIECES_MAX, RELOCATION_SEGMENTS};
 use crate::tables::{Segment, SegmentIndex, SegmentState};
 
@@ -97,8 +97,11 @@ impl Volume {
         let holds = |&slot: &u32| segment.slots.stripe_at(member, slot).is_some();
         let end_slot = (0..segment.layout.stripes).rev().find(holds).map_or(0, |slot| slot + 1);
         let is_complete = end_slot == segment.layout.stripes && (0..end_slot).all(|slot| holds(&slot));
-        let header = self.rebuilt_header(segment, member, zone);
-        let blank = BlockMeta { record: [0; 20], block_crc: 0, stripe: u32::MAX };
+        let mut zones = segment.zones.clone();
+        zones[member.as_usize()] = Some(zone);
+        // Its epoch is later than that of the headers that opened the segment, which name the zones that it began with.
+        let data = self.header(segment, member, zones);
+        let header = Ready { blocks: 1, data, metadata: self.no_metadata(member, 1) };
         let entries = if self.has_contents() { segment.layout.entries() as usize } else { 0 };
         self.rebuild.job = Some(Box::new(Job {
             segment: index,
@@ -113,7 +116,7 @@ impl Volume {
             written: 0,
             is_writing: false,
             footer_written: 0,
-            entries: vec![blank; entries],
+            entries: vec![BlockMeta::BLANK; entries],
         }));
         true
     }
@@ -157,34 +160,6 @@ impl Volume {
         self.collector.segment() == Some(index) || self.scrubbed_segment() == Some(index)
     }
 
-    fn rebuilt_header(&self, segment: &Segment, member: MemberIndex, zone: u32) -> Ready {
-        let mut zones = segment.zones.clone();
-        zones[member.as_usize()] = Some(zone);
-        let header = SegmentHeader {
-            array: self.array,
-            segment: segment.sequence,
-            // Later than that of the headers that opened the segment, which name the zones that it began with.
-            epoch: self.epochs.current,
-            timestamp: self.next_timestamp,
-            member: member.0,
-            stream: segment.stream as u8,
-            is_in_band: self.shape.is_in_band,
-            unit_blocks: segment.layout.unit_blocks,
-            group_stripes: segment.layout.group_stripes,
-            stripes: segment.layout.stripes,
-            data: self.shape.scheme.data,
-            parity: self.shape.scheme.parity,
-            zones,
-        };
-        if !self.has_contents() {
-            return Ready { blocks: 1, data: Bytes::new(), metadata: Bytes::new() };
-        }
-        let mut data = BytesMut::zeroed(self.shape.block_bytes);
-        header.write(&mut data);
-        let metadata = vec![0; usize::from(self.members[member.as_usize()].geometry.metadata_bytes)];
-        Ready { blocks: 1, data: data.freeze(), metadata: metadata.into() }
-    }
-
     pub(super) fn job(&mut self) -> &mut Job {
         self.rebuild.job.as_mut().expect("a segment is being rebuilt")
     }
@@ -198,11 +173,11 @@ impl Volume {
 
     /// When the next run may begin, if that is what a rebuild waits for.
     pub(in super::super) fn rebuild_due(&self) -> Option<Instant> {
-        self.wants_piece().then_some(self.rebuild.next_at).filter(|&at| at > self.now)
+        self.wants_piece().then_some(self.rebuild.pace.next_at).filter(|&at| at > self.now)
     }
 
     pub(super) fn work_on_segment(&mut self, member: MemberIndex) {
-        while self.wants_piece() && self.rebuild.next_at <= self.now {
+        while self.wants_piece() && self.rebuild.pace.next_at <= self.now {
             self.begin_piece(member);
         }
         if self.rebuild.job.as_ref().is_some_and(|job| job.stage == Stage::Filling && !job.is_writing) {
@@ -213,10 +188,8 @@ impl Volume {
     fn begin_piece(&mut self, member: MemberIndex) {
         let (index, first) = (self.job().segment, self.job().next_slot);
         let run = self.run_from(&self.segments[index], first);
-        let mut pace = Pace { next_at: self.rebuild.next_at };
         let blocks = u64::from(run.count) * u64::from(self.segments[index].layout.unit_blocks);
-        pace.spend(self.now, blocks, self.config.tuning.rebuild_blocks_per_second);
-        self.rebuild.next_at = pace.next_at;
+        self.rebuild.pace.spend(self.now, blocks, self.config.tuning.rebuild_blocks_per_second);
         let sources = self.sources(index, member);
         let piece = self.start_piece(Owner::Rebuild(member), index, run, sources);
         let job = self.job();

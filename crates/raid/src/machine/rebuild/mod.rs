@@ -14,12 +14,13 @@ mod job;
 mod replace;
 mod zone;
 
-use zonda_zoned::{Instant, Outcome, Status};
+use zonda_zoned::{Outcome, Status};
 
 use super::Volume;
-use super::members::MemberState;
+use super::pieces::Pace;
 use crate::MemberIndex;
 use crate::event::Event;
+use crate::format::MemberState;
 use crate::limits::RELOCATION_SEGMENTS;
 use crate::tables::{Segment, SegmentIndex, SegmentState};
 
@@ -40,7 +41,7 @@ pub(super) struct Rebuild {
     /// Zones in a row that could not be written.
     failures: u32,
     /// When the next run of stripes may begin.
-    next_at: Instant,
+    pace: Pace,
     /// The sequence that the next segment had when the last one was done: where zones that may be active are few, a stream that
     /// waits for one comes first.
     yielded_at: u64,
@@ -69,7 +70,7 @@ impl Volume {
         self.rebuild.member = next.map(|at| MemberIndex(at as u8));
         self.rebuild.done = 0;
         self.rebuild.failures = 0;
-        self.rebuild.next_at = self.now;
+        self.rebuild.pace = Pace::from(self.now);
     }
 
     pub(super) fn pump_rebuild(&mut self) {

@@ -1,16 +1,13 @@
 //! Another device takes a member's place.
 
-use zonda_zoned::{
-    Geometry, Instant, Operation, Outcome, ReportFilter, Status, ZoneAction, ZoneDescriptor, ZoneIndex, ZoneTarget,
-};
+use zonda_zoned::{Geometry, Instant, Operation, Outcome, Status, ZoneAction, ZoneDescriptor, ZoneTarget};
 
 use super::super::Volume;
-use super::super::members::{MemberState, Work};
+use super::super::members::Work;
 use super::super::start::is_dead;
-use super::super::superblocks::MetadataLog;
 use super::RebuildStep;
 use crate::event::{Event, FailReason};
-use crate::format::OOB_BYTES;
+use crate::format::{MemberState, OOB_BYTES};
 use crate::limits::{METADATA_ZONES, REPORT_ZONES_MAX};
 use crate::shape::Stream;
 use crate::tables::{SegmentIndex, SegmentState};
@@ -98,13 +95,7 @@ impl Volume {
     }
 
     fn report_replacement(&mut self, member: MemberIndex, zone: u32) {
-        let report = Operation::ReportZones {
-            start: self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone)),
-            filter: ReportFilter::All,
-            extended: false,
-            partial: true,
-            descriptors_max: REPORT_ZONES_MAX,
-        };
+        let report = self.members[member.as_usize()].report(zone, REPORT_ZONES_MAX);
         self.send_replacement(member, RebuildStep::Report, report);
     }
 
@@ -140,15 +131,7 @@ impl Volume {
     /// The device is empty: it takes part from now on.
     fn join(&mut self, member: MemberIndex, zones: &[ZoneDescriptor]) {
         let entry = &mut self.members[member.as_usize()];
-        for zone in entry.data_zones() {
-            if is_dead(zones[zone as usize].state) {
-                entry.retired_zones.insert(zone);
-            } else {
-                entry.free_zones.push_back(zone);
-            }
-        }
-        entry.metadata = MetadataLog::default();
-        entry.active_zones = 1;
+        entry.begin(zones);
         entry.state = MemberState::Rebuilding;
         self.begin_epoch();
         // What is written next is to be on all members.

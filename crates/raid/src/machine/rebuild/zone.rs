@@ -1,7 +1,7 @@
 //! The zone that a segment is written to: header, slots in their order, footer; and what becomes of it when that fails.
 
-use bytes::{Bytes, BytesMut};
-use zonda_zoned::{BlockBuffer, Blocks, Lba, Operation, Payload, Status, ZoneAction, ZoneIndex, ZoneTarget};
+use bytes::Bytes;
+use zonda_zoned::{Status, ZoneAction};
 
 use super::super::Volume;
 use super::super::members::Work;
@@ -9,7 +9,6 @@ use super::RebuildStep;
 use super::job::{Part, Stage};
 use crate::MemberIndex;
 use crate::event::FailReason;
-use crate::format::{Place, footer_entries_per_block, write_footer_block};
 use crate::limits::REBUILD_FAILURES_MAX;
 
 impl Volume {
@@ -50,48 +49,34 @@ impl Volume {
         if is_complete && first < layout.footer_blocks {
             let blocks = (layout.footer_blocks - first).min(transfer);
             self.job().footer_written += blocks;
-            let (data, metadata) = self.rebuilt_footer(member, first, blocks);
-            return self.write_rebuilt(member, blocks, data, metadata);
+            let footer = self.rebuilt_footer(member, first, blocks);
+            let metadata = self.no_metadata(member, blocks);
+            return self.write_rebuilt(member, blocks, footer, metadata);
         }
         let geometry = &self.members[member.as_usize()].geometry;
         if u64::from(written) == geometry.zone_capacity_blocks.0 {
             return self.end_segment(member);
         }
         self.job().stage = Stage::Finishing;
-        let target = ZoneTarget::Zone(self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone)));
-        let finish = Operation::ManageZones { action: ZoneAction::Finish, target };
+        let finish = self.members[member.as_usize()].manage(zone, ZoneAction::Finish);
         self.send(member, Work::Rebuild(RebuildStep::Finish), finish);
     }
 
-    fn rebuilt_footer(&mut self, member: MemberIndex, first: u32, blocks: u32) -> (Bytes, Bytes) {
+    fn rebuilt_footer(&self, member: MemberIndex, first: u32, blocks: u32) -> Bytes {
         if !self.has_contents() {
-            return (Bytes::new(), Bytes::new());
+            return Bytes::new();
         }
-        let block_bytes = self.shape.block_bytes;
         let job = self.rebuild.job.as_ref().expect("a segment is being rebuilt");
-        let place = Place { array: self.array, segment: self.segments[job.segment].sequence, member: member.0 };
-        let per_block = footer_entries_per_block(block_bytes as u32);
-        let mut data = BytesMut::zeroed(blocks as usize * block_bytes);
-        for (at, block) in (first as usize..).zip(data.chunks_mut(block_bytes)) {
-            let from = at * per_block;
-            let some = &job.entries[from..(from + per_block).min(job.entries.len())];
-            write_footer_block(&place, from as u32, some, block);
-        }
-        let metadata = vec![0; blocks as usize * usize::from(self.members[member.as_usize()].geometry.metadata_bytes)];
-        (data.freeze(), metadata.into())
+        self.footer(self.segments[job.segment].sequence, member, &job.entries, first, blocks)
     }
 
     fn write_rebuilt(&mut self, member: MemberIndex, blocks: u32, data: Bytes, metadata: Bytes) {
         let job = self.job();
         job.is_writing = true;
-        let (zone, offset) = (job.zone, job.written);
-        let start = self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone));
-        let start = Lba(start.0 + u64::from(offset));
-        let payload =
-            if self.has_contents() { Payload::Bytes(Box::new(BlockBuffer { data, metadata })) } else { Payload::None };
+        let place = (job.zone, job.written);
         self.counters.member_blocks += u64::from(blocks);
-        let write = Operation::Write { start, blocks: Blocks(u64::from(blocks)), payload };
-        self.send(member, Work::Rebuild(RebuildStep::Write { blocks }), write);
+        let work = Work::Rebuild(RebuildStep::Write { blocks });
+        self.write_blocks(member, work, place, blocks, (data, metadata));
     }
 
     pub(super) fn on_rebuild_write(&mut self, member: MemberIndex, blocks: u32, status: Status) {
@@ -151,8 +136,7 @@ impl Volume {
                 self.abandon_piece(piece);
             }
         }
-        let target = ZoneTarget::Zone(self.members[member.as_usize()].geometry.zone_start(ZoneIndex(zone)));
-        let reset = Operation::ManageZones { action: ZoneAction::Reset, target };
+        let reset = self.members[member.as_usize()].manage(zone, ZoneAction::Reset);
         self.send(member, Work::Rebuild(RebuildStep::Reset), reset);
     }
 

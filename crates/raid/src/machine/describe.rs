@@ -1,0 +1,78 @@
+//! Blocks that describe others, headers and footers; and the writes of all that goes to one zone in order.
+
+use bytes::{Bytes, BytesMut};
+use zonda_zoned::{BlockBuffer, Blocks, Operation, Payload};
+
+use super::Volume;
+use super::members::Work;
+use crate::MemberIndex;
+use crate::format::{BlockMeta, Place, SegmentHeader, footer_entries_per_block, write_footer_block};
+use crate::tables::Segment;
+
+impl Volume {
+    /// The header of a member's zone of a segment, which is said to have these zones; empty without contents.
+    pub(super) fn header(&self, segment: &Segment, member: MemberIndex, zones: Vec<Option<u32>>) -> Bytes {
+        if !self.has_contents() {
+            return Bytes::new();
+        }
+        let header = SegmentHeader {
+            array: self.array,
+            segment: segment.sequence,
+            epoch: self.epochs.current,
+            timestamp: self.next_timestamp,
+            member: member.0,
+            stream: segment.stream as u8,
+            is_in_band: self.shape.is_in_band,
+            unit_blocks: segment.layout.unit_blocks,
+            group_stripes: segment.layout.group_stripes,
+            stripes: segment.layout.stripes,
+            data: self.shape.scheme.data,
+            parity: self.shape.scheme.parity,
+            zones,
+        };
+        let mut block = BytesMut::zeroed(self.shape.block_bytes);
+        header.write(&mut block);
+        block.freeze()
+    }
+
+    /// Blocks of the footer of a member's zone of a segment, from the `first`.
+    pub(super) fn footer(
+        &self,
+        sequence: u64,
+        member: MemberIndex,
+        entries: &[BlockMeta],
+        first: u32,
+        blocks: u32,
+    ) -> Bytes {
+        let place = Place { array: self.array, segment: sequence, member: member.0 };
+        let per_block = footer_entries_per_block(self.shape.block_bytes as u32);
+        let mut out = BytesMut::zeroed(blocks as usize * self.shape.block_bytes);
+        for (at, block) in (first as usize..).zip(out.chunks_mut(self.shape.block_bytes)) {
+            let from = at * per_block;
+            let some = &entries[from..(from + per_block).min(entries.len())];
+            write_footer_block(&place, from as u32, some, block);
+        }
+        out.freeze()
+    }
+
+    /// Metadata of blocks that have none of their own.
+    pub(super) fn no_metadata(&self, member: MemberIndex, blocks: u32) -> Bytes {
+        let each = usize::from(self.members[member.as_usize()].geometry.metadata_bytes);
+        vec![0; if self.has_contents() { blocks as usize * each } else { 0 }].into()
+    }
+
+    /// Writes blocks to a zone. Without contents there are no bytes.
+    pub(super) fn write_blocks(
+        &mut self,
+        member: MemberIndex,
+        work: Work,
+        (zone, offset): (u32, u32),
+        blocks: u32,
+        (data, metadata): (Bytes, Bytes),
+    ) {
+        let start = self.members[member.as_usize()].lba(zone, offset);
+        let payload =
+            if self.has_contents() { Payload::Bytes(Box::new(BlockBuffer { data, metadata })) } else { Payload::None };
+        self.send(member, work, Operation::Write { start, blocks: Blocks(u64::from(blocks)), payload });
+    }
+}
