@@ -3,8 +3,6 @@
 use zonda_stack::{ExperimentResult, VolumeSummary};
 use zonda_workload::lsm::StoreResult;
 
-use crate::host::HostTimes;
-
 /// What a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dimension {
@@ -58,7 +56,7 @@ pub(crate) const STORE_FIGURES: [(&str, StoreFigure); 12] = [
 ];
 
 /// What takes time on the machine that runs the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HostFigure {
     Allocation,
     StripeQuery,
@@ -156,13 +154,6 @@ impl HostFigure {
     pub(crate) fn dimension(self) -> Dimension {
         match self {
             HostFigure::Allocation | HostFigure::StripeQuery => Dimension::Time,
-        }
-    }
-
-    pub(crate) fn value(self, times: HostTimes) -> f64 {
-        match self {
-            HostFigure::Allocation => times.allocation_ns as f64,
-            HostFigure::StripeQuery => times.stripe_query_ns as f64,
         }
     }
 }

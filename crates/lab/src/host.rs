@@ -1,33 +1,52 @@
 //! What takes time on the machine that runs the model: the only figures that differ from run to run.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use zonda_raid::StripeTrial;
 use zonda_ssd::allocation::AllocationTrial;
 use zonda_ssd::profile::Profile;
 use zonda_zoned::Prng;
 
+use crate::figures::HostFigure;
 use crate::limits::{ALLOCATION_CYCLES, ALLOCATIONS_TIMED};
 
 /// A clock: nanoseconds since some moment.
 pub type Clock<'a> = &'a dyn Fn() -> u64;
 
-/// Times on this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Times on this machine, rounded up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostTimes {
-    /// Median of the allocation of a zone by a drive that has seen much use, rounded up.
-    pub(crate) allocation_ns: u64,
-    /// Median of a query of the compact stripe table: the peers of a block of a 3+1 volume in a group of 256, rounded up.
-    pub(crate) stripe_query_ns: u64,
+    times_ns: BTreeMap<HostFigure, u64>,
 }
 
 impl HostTimes {
-    /// What the drive's own algorithms take.
-    pub(crate) fn measure(profile: &Profile, seed: u64, clock: Clock<'_>) -> HostTimes {
-        let mut trial = AllocationTrial::new(profile, ALLOCATION_CYCLES, Prng::new(seed));
-        let allocation_ns = median(clock, &mut trial, AllocationTrial::allocate_one, AllocationTrial::give_back);
-        let mut stripes = StripeTrial::new(3, 1, 256, Prng::new(seed));
-        let find = |trial: &mut StripeTrial| assert!(trial.find_one() > 0, "a block has peers");
-        let query_ns = median(clock, &mut stripes, find, |_| ());
-        HostTimes { allocation_ns: rounded_up(allocation_ns), stripe_query_ns: rounded_up(query_ns) }
+    /// What these of our own algorithms take.
+    pub(crate) fn measure(
+        figures: impl IntoIterator<Item = HostFigure>,
+        profile: &Profile,
+        seed: u64,
+        clock: Clock<'_>,
+    ) -> HostTimes {
+        let figures: BTreeSet<HostFigure> = figures.into_iter().collect();
+        let time_ns = |figure| match figure {
+            // The allocation of a zone by a drive that has seen much use.
+            HostFigure::Allocation => {
+                let mut trial = AllocationTrial::new(profile, ALLOCATION_CYCLES, Prng::new(seed));
+                median(clock, &mut trial, AllocationTrial::allocate_one, AllocationTrial::give_back)
+            }
+            // The peers of a block of a 3+1 volume, in a group of 256.
+            HostFigure::StripeQuery => {
+                let mut trial = StripeTrial::new(3, 1, 256, Prng::new(seed));
+                let find = |trial: &mut StripeTrial| assert!(trial.find_one() > 0, "a block has peers");
+                median(clock, &mut trial, find, |_| ())
+            }
+        };
+        HostTimes { times_ns: figures.into_iter().map(|figure| (figure, rounded_up(time_ns(figure)))).collect() }
+    }
+
+    /// In nanoseconds; `None` of one that was not measured.
+    pub(crate) fn time_ns(&self, figure: HostFigure) -> Option<u64> {
+        self.times_ns.get(&figure).copied()
     }
 }
 
@@ -73,6 +92,10 @@ mod tests {
         let profile = Profile::parse(builtin_text("tiny").expect("it is built in")).expect("it is right");
         let now = Cell::new(0);
         let clock = || now.replace(now.get() + 700);
-        assert_eq!(HostTimes::measure(&profile, 1, &clock), HostTimes { allocation_ns: 1_000, stripe_query_ns: 1_000 });
+        let times = HostTimes::measure([HostFigure::Allocation], &profile, 1, &clock);
+        assert_eq!(times.time_ns(HostFigure::Allocation), Some(1_000));
+        assert_eq!(times.time_ns(HostFigure::StripeQuery), None, "nobody asked for it");
+        let times = HostTimes::measure([HostFigure::StripeQuery], &profile, 1, &clock);
+        assert_eq!(times.time_ns(HostFigure::StripeQuery), Some(1_000));
     }
 }

@@ -141,16 +141,18 @@ impl Metric {
         })
     }
 
-    /// Whether it takes a clock to measure it.
-    #[must_use]
-    pub fn is_of_host(&self) -> bool {
-        self.of.iter().chain(self.over.iter().flatten()).any(|term| matches!(term.source, Source::Host(_)))
+    /// What of it takes a clock to measure.
+    pub(crate) fn host_figures(&self) -> impl Iterator<Item = HostFigure> {
+        self.of.iter().chain(self.over.iter().flatten()).filter_map(|term| match term.source {
+            Source::Host(figure) => Some(figure),
+            _ => None,
+        })
     }
 
     /// Its value in a run; `None` where a job did not run, or completed nothing of the kind while it was measured, or where
     /// it takes a clock and there was none.
     #[must_use]
-    pub fn value(&self, result: &ExperimentResult, host: Option<HostTimes>) -> Option<f64> {
+    pub fn value(&self, result: &ExperimentResult, host: &HostTimes) -> Option<f64> {
         let of = sum(&self.of, result, host)?;
         let over = match &self.over {
             None => 1.0,
@@ -161,17 +163,17 @@ impl Metric {
     }
 }
 
-fn sum(terms: &[Term], result: &ExperimentResult, host: Option<HostTimes>) -> Option<f64> {
+fn sum(terms: &[Term], result: &ExperimentResult, host: &HostTimes) -> Option<f64> {
     terms.iter().map(|term| Some(term.weight * term.source.value(result, host)?)).sum()
 }
 
 impl Source {
-    fn value(&self, result: &ExperimentResult, host: Option<HostTimes>) -> Option<f64> {
+    fn value(&self, result: &ExperimentResult, host: &HostTimes) -> Option<f64> {
         match self {
             Source::Drive(figure) => Some(figure.value(result)),
             Source::Store(figure) => Some(figure.value(result.store.as_ref()?)),
             Source::Volume(figure) => figure.value(result.volume.as_ref()?),
-            Source::Host(figure) => Some(figure.value(host?)),
+            Source::Host(figure) => host.time_ns(*figure).map(|time_ns| time_ns as f64),
             Source::Job { job, kind, figure } if job == "*" => {
                 result.run.jobs.iter().filter_map(|job| figure.of_job(job, *kind)).reduce(|sum, value| sum + value)
             }

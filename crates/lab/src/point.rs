@@ -106,20 +106,21 @@ fn measured(
     (warm_up_ns, time_ns, is_steady): (u64, u64, bool),
     clock: Option<Clock<'_>>,
 ) -> Measurement {
-    let clock = clock.filter(|_| metrics.iter().any(Metric::is_of_host));
     let mut values: Vec<Option<Vec<f64>>> = vec![Some(Vec::with_capacity(seeds as usize)); metrics.len()];
     let (mut errors, mut failure) = (0, None);
     let mut experiment = experiment;
     for seed in 1..=u64::from(seeds) {
         experiment = experiment.with_seed(seed);
         let result: ExperimentResult = experiment.run(&mut |_| {});
-        let host = clock.map(|clock| HostTimes::measure(experiment.drive().profile(), seed, clock));
+        let figures = metrics.iter().flat_map(Metric::host_figures);
+        let host = clock.map(|clock| HostTimes::measure(figures, experiment.drive().profile(), seed, clock));
+        let host = host.unwrap_or_default();
         errors += result.run.jobs.iter().map(JobResult::error_count).sum::<u64>();
         failure = failure.or_else(|| result.run.jobs.iter().find(|job| job.has_failed()).map(in_words));
         let store = result.store.as_ref().filter(|store| store.has_failed());
         failure = failure.or_else(|| store.map(|store| format!("store: {}", store.ended_by)));
         for (metric, values) in metrics.iter().zip(&mut values) {
-            match metric.value(&result, host) {
+            match metric.value(&result, &host) {
                 Some(value) => values.iter_mut().for_each(|values| values.push(value)),
                 None => *values = None,
             }

@@ -1,6 +1,9 @@
 //! Worlds with a network over many seeds: without bugs they are good, and every planted bug is found.
 
-use zonda_sim::{BugbaseEntry, NetworkBug, Options, Part, WorldKind, run, shrink, story};
+mod common;
+
+use common::made_small_and_kept_and_told;
+use zonda_sim::{NetworkBug, Options, Part, WorldKind, run};
 
 /// Seeds within which every planted bug must be found.
 const SEEDS: u64 = 500;
@@ -57,14 +60,5 @@ fn of_all_kinds_of_worlds_one_in_four_is_a_network_one_a_store_of_files_and_the_
 #[test]
 fn a_failure_of_a_network_is_made_small_and_kept_and_told() {
     let options = Options::default().with_bug(NetworkBug::DroppedChunk);
-    let found = (0..SEEDS).find_map(|seed| Some((seed, run(seed, &options).failure?)));
-    let (seed, failure) = found.expect("the bug is found");
-    let shrunk = shrink(seed, &options, failure.kind).expect("it fails");
-    assert_ne!(shrunk.options, options);
-    assert_eq!(run(seed, &shrunk.options).failure.as_ref(), Some(&shrunk.failure));
-    let entry = BugbaseEntry::new(seed, &shrunk);
-    assert_eq!(BugbaseEntry::parse(&entry.to_toml()), Ok(entry.clone()));
-    assert_eq!(entry.check(), Ok(()));
-    let told = story(seed, &shrunk.options);
-    assert!(told.contains("FAILED") && told.contains("--bug dropped-chunk"), "{told}");
+    made_small_and_kept_and_told(SEEDS, &options, "--bug dropped-chunk");
 }

@@ -42,9 +42,7 @@ impl FilesRun<'_> {
     pub(super) fn lose_power(&mut self) {
         self.power_losses += 1;
         self.tell_end("the power goes");
-        let machine = self.machine.take().expect("the power is on");
-        self.faults += machine.struck();
-        let media = machine.into_drive().power_loss(&mut self.power_prng);
+        let media = self.take_machine().into_drive().power_loss(&mut self.power_prng);
         self.now += Duration(self.power_prng.below(1_000_000_000));
         let prng = self.world.root.fork(&format!("life/{}", self.lives + 1));
         let drive = Ssd::power_on(&self.world.profile, media, &prng);
@@ -57,11 +55,21 @@ impl FilesRun<'_> {
     fn die(&mut self) {
         self.power_losses += 1;
         self.tell_end("the program dies");
-        let machine = self.machine.take().expect("the power is on");
-        self.faults += machine.struck();
-        let (drive, now) = machine.drain(self.now);
+        self.mount_anew();
+    }
+
+    /// The drive ends what it was given, and another store comes.
+    fn mount_anew(&mut self) {
+        let (drive, now) = self.take_machine().drain(self.now);
         self.now = now;
         self.mount(drive);
+    }
+
+    /// The end of a life.
+    fn take_machine(&mut self) -> Machine {
+        let machine = self.machine.take().expect("the power is on");
+        self.faults += machine.struck();
+        machine
     }
 
     fn tell_end(&mut self, what: &str) {
@@ -113,11 +121,7 @@ impl FilesRun<'_> {
         }
         self.teller.tell(self.now, || format!("a mount fails: {error}"));
         self.failed_mounts += 1;
-        let machine = self.machine.take().expect("the power is on");
-        self.faults += machine.struck();
-        let (drive, now) = machine.drain(self.now);
-        self.now = now;
-        self.mount(drive);
+        self.mount_anew();
         Ok(())
     }
 

@@ -115,14 +115,10 @@ impl Machine {
     /// The store's program is gone. The drive ends what it was given, and nobody hears of it; returns the drive, and when
     /// that was.
     pub(super) fn drain(mut self, mut now: Instant) -> (Shared<Ssd>, Instant) {
-        let mut completions = CompletionQueue::new();
         while self.under_way > self.inbox.len() {
-            let wakeup = self.layers.next_wakeup().expect("a drive with commands under way has something to do");
+            let wakeup = self.next_wakeup().expect("a drive with commands under way has something to do");
             now = now.max(wakeup);
-            self.layers.poll(now, &mut completions);
-            while let Some(completion) = completions.pop() {
-                self.inbox.push_back(completion);
-            }
+            self.poll(now);
         }
         (self.drive, now)
     }
