@@ -12,12 +12,14 @@
 //! What is absent: clocks, threads, randomness, caching of reads, and any opinion on what a member is: it is told their geometries.
 #![forbid(unsafe_code)]
 
+mod bug;
 mod config;
 mod error;
 mod event;
 mod format;
 pub mod limits;
 mod machine;
+mod names;
 mod on;
 mod shape;
 mod tables;
@@ -26,10 +28,12 @@ pub mod testing;
 mod tests;
 mod trial;
 
+#[doc(hidden)]
+pub use bug::SeededBug;
 pub use config::{Level, Scheme, StreamShape, Tuning, Victim, VolumeConfig};
 pub use error::VolumeError;
 pub use event::{Event, FailReason};
-pub use format::{ArrayId, MemberState, VERSION};
+pub use format::{ArrayId, METADATA_BYTES, MemberState, VERSION};
 pub use machine::{Counters, MemberReport, Volume, VolumeStatus};
 pub use on::VolumeOn;
 pub use trial::StripeTrial;

@@ -26,14 +26,21 @@ pub const MEMBER_COMMANDS_MAX: usize = 1024;
 pub const WRITE_ATTEMPTS_MAX: u8 = 8;
 /// Times that a mount is begun anew because the last stripes could not be read.
 pub const MOUNT_ATTEMPTS_MAX: u32 = 8;
+/// Times that a mount reads a block before it counts as lost: an error that passes would make this mount and the next one decide
+/// differently.
+pub const READ_ATTEMPTS_MAX: u8 = 4;
 /// Segments in a row in which a member fails until it is given up.
 pub const MEMBER_FAILURES_MAX: u32 = 16;
 /// Stripes of moved blocks that may wait while a scrub goes on.
 pub const SCRUBBED_STRIPES_MAX: usize = 4;
 /// Stripes of moved blocks that may wait while damaged blocks are written anew one by one.
 pub const MENDED_STRIPES_MAX: usize = 64;
-/// Blocks that garbage collection holds in memory at once.
-pub const RELOCATED_BLOCKS_MAX: usize = 1024;
+/// Blocks that garbage collection holds in memory at once, or as many as three stripes have.
+pub const RELOCATED_BLOCKS_MAX: usize = 512;
+/// Stripes of moved blocks by which hosts may be ahead of garbage collection before they wait for it.
+pub const HOST_LEAD_STRIPES: u32 = 4;
+/// Blocks that are moved for each block of hosts, at most, however little that wins.
+pub const MOVES_PER_BLOCK_MAX: i64 = 64;
 /// Blocks of all members that a run of stripes has, which a rebuild or a scrub holds in memory.
 pub const PIECE_BLOCKS_MAX: u32 = 4096;
 /// Runs of stripes that a rebuild holds in memory at once: one is read while the one before it is written.

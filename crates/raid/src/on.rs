@@ -20,7 +20,12 @@ pub struct VolumeOn<D> {
     busy_until: Instant,
     /// Commands that it is busy with, in their order.
     prepared: VecDeque<(Instant, MemberIndex, Command)>,
+    /// When members that had no room are asked again: where they have nothing under way, nothing else will wake anybody.
+    ask_again_at: Option<Instant>,
 }
+
+/// How long a member that had no room is left alone.
+const FULL_PAUSE: Duration = Duration::from_micros(100);
 
 impl<D: ZonedDevice> VolumeOn<D> {
     /// Puts a volume on its members, in their order; `None` for those that are absent. Nothing moves before the first poll.
@@ -34,6 +39,7 @@ impl<D: ZonedDevice> VolumeOn<D> {
             command_time: Duration(0),
             busy_until: Instant::ZERO,
             prepared: VecDeque::new(),
+            ask_again_at: None,
         }
     }
 
@@ -77,6 +83,7 @@ impl<D: ZonedDevice> VolumeOn<D> {
     /// Gives members their commands. Says whether there were any.
     fn hand_out(&mut self, now: Instant) -> bool {
         self.now = now;
+        self.ask_again_at.take_if(|at| *at <= now);
         let mut moves = false;
         while self.prepared.front().is_some_and(|(ready, ..)| *ready <= now) {
             let Some((_, member, command)) = self.prepared.pop_front() else { break };
@@ -106,6 +113,9 @@ impl<D: ZonedDevice> VolumeOn<D> {
             Ok(()) => true,
             Err(QueueFull(command)) => {
                 self.volume.on_queue_full(member, command);
+                if !self.volume.waits_for_completion(member) {
+                    self.ask_again_at.get_or_insert(now + FULL_PAUSE);
+                }
                 false
             }
         }
@@ -160,6 +170,6 @@ impl<D: ZonedDevice> ZonedDevice for VolumeOn<D> {
         }
         let devices = self.members.iter().flatten().filter_map(ZonedDevice::next_wakeup);
         let prepared = self.prepared.front().map(|(ready, ..)| *ready);
-        devices.chain(self.volume.next_timeout()).chain(prepared).min()
+        devices.chain(self.volume.next_timeout()).chain(prepared).chain(self.ask_again_at).min()
     }
 }

@@ -25,6 +25,9 @@ pub struct StripeTrial {
 const STRIPES: u32 = 25_600;
 
 impl StripeTrial {
+    /// Stripes of a group, at most: the segment is one.
+    pub const GROUP_STRIPES_MAX: u32 = STRIPES;
+
     /// The table of a segment of `data` + `parity` members in groups of `group_stripes`.
     ///
     /// # Panics

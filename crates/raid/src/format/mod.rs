@@ -38,6 +38,8 @@ pub(crate) const BLOCK_BYTES_MIN: usize = 512;
 
 /// What an array is known by: drawn once, when it is created.
 pub type ArrayId = [u8; 16];
+/// Metadata beside each block that members need so that no block is spent on it.
+pub const METADATA_BYTES: usize = OOB_BYTES;
 
 /// CRC-32C (Castagnoli, as in iSCSI, RFC 3720 section 12.1).
 #[inline]

@@ -1,6 +1,6 @@
 //! Garbage collection: live blocks of a segment are moved, then its zones are reset.
 //!
-//! It starts while there is still room, and while there is little, hosts write as much as it wins back: latency has no cliff.
+//! It starts while there is still room; how fast it goes is in `pace.rs`.
 
 use std::collections::BTreeSet;
 
@@ -9,6 +9,7 @@ use zonda_zoned::{Instant, Status};
 
 use super::Volume;
 use super::commit::is_special;
+use super::pace::Pace;
 use super::read::Purpose;
 use super::write::{Block, Source, Ticket};
 use crate::MemberIndex;
@@ -22,36 +23,35 @@ use crate::tables::{Address, Location, Physical, Segment, SegmentIndex, SegmentS
 #[derive(Debug, Default)]
 pub(super) struct Collector {
     current: Option<Current>,
+    /// A segment that is read to its end while its last blocks wait for others to fill their stripe.
+    emptied: Option<SegmentIndex>,
     /// Segments that may have become empty, or need to be emptied.
     candidates: BTreeSet<SegmentIndex>,
     /// Blocks that wait in stripes.
     pub(super) waiting_blocks: u32,
-    /// Blocks that hosts may write, in units of 1/1024.
-    credits: u64,
+    pub(super) pace: Pace,
 }
 
 #[derive(Debug)]
 struct Current {
     segment: SegmentIndex,
-    member: u8,
-    entry: u32,
+    /// The next entry of each member that may be live.
+    entries: Vec<u32>,
+    /// All members are read to their ends.
+    is_read: bool,
     tombstone: usize,
     /// Tombstones that were read: those of several blocks go to one.
     tombstones: Vec<Tombstone>,
     /// Fetches under way, and those of them that are of tombstones.
     fetching: u32,
     fetching_tombstones: u32,
-    /// Blocks of the segment, and those that were live when it was chosen.
-    all: u64,
-    live: u64,
+    /// Blocks that the fetches are of.
+    fetching_blocks: u32,
+    /// What it lacks is to be made good soon, whatever is free.
+    is_urgent: bool,
     /// Something could not be read: the segment stays as it is.
     has_lost: bool,
 }
-
-/// One block of credit.
-const CREDIT: u64 = 1024;
-/// Blocks of credit that are kept.
-const CREDIT_BLOCKS_MAX: u64 = 4096;
 
 impl Collector {
     /// Something about a segment has changed.
@@ -59,87 +59,63 @@ impl Collector {
         self.candidates.insert(index);
     }
 
-    pub(super) fn segment(&self) -> Option<SegmentIndex> {
-        self.current.as_ref().map(|current| current.segment)
+    /// Whether a segment is being collected.
+    pub(super) fn has(&self, index: SegmentIndex) -> bool {
+        self.current.as_ref().is_some_and(|current| current.segment == index) || self.emptied == Some(index)
+    }
+
+    /// Whether there is more to be read of one.
+    pub(super) fn has_more(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| !current.is_read)
+    }
+
+    /// Whether none is.
+    pub(super) fn is_idle(&self) -> bool {
+        self.current.is_none() && self.emptied.is_none()
+    }
+
+    /// A block that was moved is durable where it is now.
+    pub(super) fn arrived(&mut self) {
+        self.waiting_blocks -= 1;
+        self.pace.moved_one();
     }
 }
 
 impl Volume {
-    /// Free segments below which collection begins.
-    pub(super) fn low_segments(&self) -> u32 {
-        let zones = |member: MemberIndex| {
-            let member = &self.members[member.as_usize()];
-            member.geometry.zone_count - member.retired_zones.len() as u32
-        };
-        let total: u32 = self.present().map(zones).min().unwrap_or(0);
-        let reserve = total.saturating_sub(self.needed_segments() + crate::limits::METADATA_ZONES);
-        // No more than can be free while segments are open, or collection would never end.
-        let tuning = &self.config.tuning;
-        let open = u32::from(tuning.small_segments) + u32::from(tuning.large_segments) + 1;
-        let most = reserve.saturating_sub(open).max(RELOCATION_SEGMENTS + 1);
-        (RELOCATION_SEGMENTS + 2 + reserve / 4).min(most)
-    }
-
-    /// Segments that all blocks of hosts take, if none of them held anything else.
-    pub(super) fn needed_segments(&self) -> u32 {
-        (self.map.len() as u64).div_ceil(self.shape.segment_blocks()) as u32
-    }
-
-    /// Whether the next stripe of a stream may be written.
-    pub(super) fn may_write(&self, stream: Stream) -> bool {
-        stream == Stream::Relocation
-            || self.free_segments() >= self.low_segments()
-            || self.collector.credits >= self.stripe_cost(stream)
-            // With nothing to be won back, what room there is, is for hosts.
-            || (self.collector.current.is_none() && self.collector.waiting_blocks == 0)
-    }
-
-    /// A stripe is written.
-    pub(super) fn pay(&mut self, stream: Stream) {
-        if stream != Stream::Relocation && self.free_segments() < self.low_segments() {
-            let cost = self.stripe_cost(stream);
-            self.collector.credits = self.collector.credits.saturating_sub(cost);
-        }
-    }
-
-    fn stripe_cost(&self, stream: Stream) -> u64 {
-        self.shape.stripe_blocks(stream) as u64 * CREDIT
-    }
-
-    fn earn(&mut self, blocks_1024: u64) {
-        let (free, low) = (u64::from(self.free_segments()), u64::from(self.low_segments()));
-        // Twice as much where there is room, less where there is none: free segments settle at half of the mark.
-        let earned = blocks_1024 * (free * 2).max(low / 4) / low.max(1);
-        self.collector.credits = (self.collector.credits + earned).min(CREDIT_BLOCKS_MAX * CREDIT);
-    }
-
     pub(super) fn pump_collector(&mut self) {
-        self.reset_empty();
-        if self.collector.current.is_none()
-            && let Some(victim) = self.choose()
-        {
-            let segment = &mut self.segments[victim];
-            segment.is_pinned = true;
-            let all = self.shape.data_blocks(&segment.layout);
-            let live = u64::from(segment.live_blocks);
-            self.collector.current = Some(Current {
-                segment: victim,
-                member: 0,
-                entry: 0,
-                tombstone: 0,
-                tombstones: Vec::new(),
-                fetching: 0,
-                fetching_tombstones: 0,
-                all,
-                live,
-                has_lost: false,
-            });
-            if live == 0 {
-                self.earn(all * CREDIT);
+        loop {
+            self.reset_empty();
+            if self.collector.current.is_none() {
+                match self.choose() {
+                    Some((victim, is_urgent)) => self.begin_collecting(victim, is_urgent),
+                    None if self.collector.is_idle() => self.collector.pace.rest(),
+                    // Nobody else may come to fill the stripe.
+                    None => self.pad(Self::MOVED_TO),
+                }
+            }
+            self.move_blocks();
+            if !self.end_if_moved() {
+                return;
             }
         }
-        self.move_blocks();
-        self.end_if_moved();
+    }
+
+    fn begin_collecting(&mut self, victim: SegmentIndex, is_urgent: bool) {
+        let segment = &mut self.segments[victim];
+        segment.is_pinned = true;
+        self.collector.pace.begin(self.shape.data_blocks(&segment.layout), u64::from(segment.live_blocks));
+        self.collector.current = Some(Current {
+            segment: victim,
+            entries: vec![0; self.members.len()],
+            is_read: false,
+            tombstone: 0,
+            tombstones: Vec::new(),
+            fetching: 0,
+            fetching_tombstones: 0,
+            fetching_blocks: 0,
+            is_urgent,
+            has_lost: false,
+        });
     }
 
     /// Something in a segment is wrong: the rest of it is moved soon.
@@ -172,7 +148,8 @@ impl Volume {
         }
     }
 
-    fn choose(&self) -> Option<SegmentIndex> {
+    /// The segment to be emptied next, and whether it must be, whatever is free.
+    fn choose(&self) -> Option<(SegmentIndex, bool)> {
         let present = self.present_bits();
         let may = |segment: &Segment| {
             let is_free = !segment.is_pinned && !segment.has_lost && segment.readers == 0;
@@ -186,25 +163,30 @@ impl Volume {
         };
         let urgent = self.segments.doubtful().find(|(_, segment)| may(segment) && is_urgent(segment));
         if let Some((index, _)) = urgent {
-            return Some(index);
+            return Some((index, true));
         }
         if self.free_segments() >= self.low_segments() {
             return None;
         }
         let worth = |segment: &Segment| {
-            // Tombstones are written as close together as they fit, and what is moved fills whole stripes.
+            let all = self.shape.data_blocks(&segment.layout);
+            let live = u64::from(segment.live_blocks);
+            if segment.tombstones.is_empty() {
+                return all.saturating_sub(live);
+            }
+            // Tombstones are written as close together as they fit, and the last stripe of what is moved is padded.
             let per_block = tombstones_per_block(self.shape.block_bytes as u32) as u32;
             let tombstones = segment.tombstone_ranges.div_ceil(per_block).min(segment.tombstones.len() as u32);
-            let live = u64::from(segment.live_blocks) + u64::from(tombstones);
-            self.shape
-                .data_blocks(&segment.layout)
-                .saturating_sub(live.next_multiple_of(self.shape.stripe_blocks(Stream::Relocation) as u64))
+            let moved = live + u64::from(tombstones);
+            all.saturating_sub(moved.next_multiple_of(self.shape.stripe_blocks(Stream::Relocation) as u64))
         };
         let candidates: Vec<_> =
             self.segments.iter().filter(|(_, segment)| may(segment) && worth(segment) > 0).collect();
-        // Less than a segment in all: moving blocks to and fro would win nothing.
+        // Less than a segment in all: moving blocks to and fro would win nothing. But what has been begun is brought to an end where
+        // hosts wait for it.
         let blocks = self.shape.data_blocks(self.shape.layout(Stream::Relocation));
-        if candidates.iter().map(|(_, segment)| worth(segment)).sum::<u64>() < blocks {
+        let must = !self.collector.is_idle() && self.free_segments() <= RELOCATION_SEGMENTS;
+        if !must && candidates.iter().map(|(_, segment)| worth(segment)).sum::<u64>() < blocks {
             return None;
         }
         match self.config.tuning.victim {
@@ -218,59 +200,77 @@ impl Volume {
                 (all.saturating_sub(live) * age * 1024 / (all + live), std::cmp::Reverse(*index))
             }),
         }
-        .map(|(index, _)| index)
+        .map(|(index, _)| (index, false))
     }
 
     fn move_blocks(&mut self) {
-        loop {
-            let Some(current) = &mut self.collector.current else { return };
-            let most = RELOCATED_BLOCKS_MAX.max(2 * self.shape.stripe_blocks(Stream::Relocation)) as u32;
-            if self.collector.waiting_blocks + current.fetching * 8 >= most {
-                return;
+        let most = RELOCATED_BLOCKS_MAX.max(3 * self.shape.stripe_blocks(Stream::Relocation)) as u32;
+        while let Some(current) = self.collector.current.as_ref().filter(|current| !current.is_read) {
+            let under_way = self.collector.waiting_blocks + current.fetching_blocks;
+            let may_move = under_way < most && (current.is_urgent || self.may_move(under_way));
+            match self.next_moved() {
+                None => self.current().is_read = true,
+                Some(_) if !may_move => return,
+                Some((place, 0)) => self.fetch_moved(place, 1, Purpose::MoveTombstones),
+                Some((place, blocks)) => self.fetch_moved(place, blocks, Purpose::Move),
             }
-            let index = current.segment;
-            let segment = &self.segments[index];
-            if current.tombstone < segment.tombstones.len() {
-                let place = segment.tombstones[current.tombstone];
-                current.tombstone += 1;
-                current.fetching += 1;
-                current.fetching_tombstones += 1;
-                self.fetch(place, 1, Purpose::MoveTombstones);
-                continue;
-            }
-            if usize::from(current.member) == self.members.len() {
-                return;
-            }
-            let member = MemberIndex(current.member);
-            let Some(entry) = segment.next_live(member, current.entry) else {
-                current.member += 1;
-                current.entry = 0;
-                continue;
-            };
-            // Live blocks that follow in the same slot come with it.
-            let payload = segment.layout.payload_blocks();
-            let end = (entry - entry % payload) + payload;
-            let offset = segment.layout.offset_of_entry(entry);
-            let blocks =
-                (entry..end).take_while(|&entry| segment.is_live(member, segment.layout.offset_of_entry(entry)));
-            let blocks = blocks.count() as u32;
-            current.entry = entry + blocks;
-            current.fetching += 1;
-            self.fetch(Physical { segment: index, member, offset }, blocks, Purpose::Move);
         }
+    }
+
+    /// What is to be read next, and how many blocks of it; none if it is tombstones.
+    fn next_moved(&mut self) -> Option<(Physical, u32)> {
+        let current = self.collector.current.as_mut().expect("a segment is being collected");
+        let index = current.segment;
+        let segment = &self.segments[index];
+        if let Some(&place) = segment.tombstones.get(current.tombstone) {
+            return Some((place, 0));
+        }
+        // Slot by slot over all members, so that each has a part of the work.
+        let payload = segment.layout.payload_blocks();
+        let mut next: Option<(u32, MemberIndex, u32)> = None;
+        for (member, from) in (0..).map(MemberIndex).zip(&mut current.entries) {
+            *from = segment.next_live(member, *from).unwrap_or(u32::MAX);
+            if *from != u32::MAX && next.is_none_or(|(slot, ..)| *from / payload < slot) {
+                next = Some((*from / payload, member, *from));
+            }
+        }
+        let (slot, member, entry) = next?;
+        // Live blocks that follow in the same slot come with it.
+        let is_live = |entry: &u32| segment.is_live(member, segment.layout.offset_of_entry(*entry));
+        let blocks = (entry..(slot + 1) * payload).take_while(is_live).count() as u32;
+        Some((Physical { segment: index, member, offset: segment.layout.offset_of_entry(entry) }, blocks))
+    }
+
+    fn current(&mut self) -> &mut Current {
+        self.collector.current.as_mut().expect("a segment is being collected")
+    }
+
+    fn fetch_moved(&mut self, place: Physical, blocks: u32, purpose: Purpose) {
+        let entry = self.segments[place.segment].layout.entry_of(place.offset);
+        let current = self.current();
+        current.fetching += 1;
+        current.fetching_blocks += blocks;
+        if purpose == Purpose::MoveTombstones {
+            current.tombstone += 1;
+            current.fetching_tombstones += 1;
+        } else {
+            current.entries[place.member.as_usize()] = entry + blocks;
+        }
+        self.fetch(place, blocks, purpose);
     }
 
     /// Live blocks of the segment have been read.
     pub(super) fn on_moved_read(&mut self, place: Physical, blocks: Vec<Result<(Bytes, Record), Status>>) {
         let Some(current) = &mut self.collector.current else { return };
         current.fetching -= 1;
-        let (all, live) = (current.all, current.live);
+        current.fetching_blocks -= blocks.len() as u32;
         for (at, block) in blocks.into_iter().enumerate() {
             let from = Physical { offset: place.offset + at as u32, ..place };
             match block {
                 Ok((data, record)) => {
-                    self.move_block(from, record, data, Ticket::Collector);
-                    self.earn((all - live) * CREDIT / live.max(1));
+                    if !self.move_block(from, record, data, Ticket::Collector) {
+                        self.collector.pace.moved_one();
+                    }
                 }
                 Err(_) => {
                     if self.segments[from.segment].is_live(from.member, from.offset) {
@@ -304,6 +304,7 @@ impl Volume {
     pub(super) fn on_moved_tombstones(&mut self, place: Physical, block: Result<Bytes, Status>) {
         let Some(current) = &mut self.collector.current else { return };
         current.fetching -= 1;
+        current.fetching_blocks -= 1;
         current.fetching_tombstones -= 1;
         match block.ok().and_then(|data| read_tombstones(&data)) {
             Some(found) => current.tombstones.extend(found),
@@ -365,38 +366,54 @@ impl Volume {
         out.freeze()
     }
 
-    fn end_if_moved(&mut self) {
-        let Some(current) = &self.collector.current else { return };
-        let segment = &self.segments[current.segment];
-        let is_read = usize::from(current.member) == self.members.len()
-            && current.tombstone == segment.tombstones.len()
-            && current.fetching == 0;
-        if !is_read {
-            return;
+    /// Says whether another segment may be chosen.
+    fn end_if_moved(&mut self) -> bool {
+        if let Some(index) = self.collector.emptied.take_if(|index| is_unneeded(&self.segments[*index])) {
+            self.end_collecting(index);
         }
-        if self.collector.waiting_blocks > 0 {
-            // Nobody else may come to fill the stripe.
-            return self.pad(Self::MOVED_TO);
+        let Some(current) = self.collector.current.as_ref().filter(|current| current.is_read) else { return false };
+        if current.fetching > 0 {
+            return false;
         }
         let (index, has_lost) = (current.segment, current.has_lost);
+        let segment = &self.segments[index];
+        // Tombstones do not tell whether they have arrived. What else is on its way comes with blocks of the next segment.
+        let has_to_wait = has_lost || !segment.tombstones.is_empty() || self.collector.emptied.is_some();
+        if has_to_wait && self.collector.waiting_blocks > 0 {
+            let filling = self.stream(Self::MOVED_TO).filling.map_or(0, |stripe| self.stripes[stripe].blocks.len());
+            if self.collector.waiting_blocks as usize <= filling {
+                // Nobody else comes to fill the stripe.
+                self.pad(Self::MOVED_TO);
+            }
+            return false;
+        }
         if has_lost {
-            self.collector.current = None;
             // What can be read in it can still be read; when all of it is written anew by hosts, it goes.
             let segment = &mut self.segments[index];
             (segment.is_pinned, segment.has_lost) = (false, true);
             self.collector.look_at(index);
-            return;
-        }
-        if segment.live_blocks > 0 || segment.readers > 0 {
+        } else if is_unneeded(segment) {
+            self.end_collecting(index);
+        } else if self.collector.waiting_blocks > 0 {
+            self.collector.emptied = Some(index);
+        } else {
             // A read is under way. Nothing can have come to life: the segment is sealed.
-            return;
+            return false;
         }
         self.collector.current = None;
+        true
+    }
+
+    fn end_collecting(&mut self, index: SegmentIndex) {
         let segment = &mut self.segments[index];
         segment.is_pinned = false;
         segment.tombstones.clear();
         self.reset_segment(index);
     }
+}
+
+fn is_unneeded(segment: &Segment) -> bool {
+    segment.live_blocks == 0 && segment.readers == 0
 }
 
 fn age(now: Instant, since: Instant) -> u64 {

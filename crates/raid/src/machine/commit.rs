@@ -6,8 +6,9 @@
 use zonda_zoned::Status;
 
 use super::Volume;
-use super::write::{Block, Source, Ticket};
+use super::write::{Block, NO_REQUEST, Source, Ticket};
 use crate::MemberIndex;
+use crate::bug::SeededBug;
 use crate::format::{BlockMeta, PADDING_LBA, TOMBSTONE_LBA, Tombstone};
 use crate::shape::Stream;
 use crate::tables::{Address, Location, Physical, SegmentIndex};
@@ -30,12 +31,13 @@ impl Volume {
             let place = self.place_of(index, segment_index, at as u32);
             let block = &mut self.stripes[index].blocks[at];
             let lba = block.lba;
-            let source = std::mem::replace(&mut block.source, Source::Host { request: u32::MAX });
+            let source = std::mem::replace(&mut block.source, Source::Host { request: NO_REQUEST });
             match source {
                 Source::Host { request } => {
                     self.publish(lba, index, at as u32, place);
                     self.buffered_blocks -= 1;
                     match ended.last_mut() {
+                        _ if request == NO_REQUEST => {}
                         Some((last, parts)) if *last == request => *parts += 1,
                         _ => ended.push((request, 1)),
                     }
@@ -154,7 +156,7 @@ impl Volume {
     }
 
     /// A version is not needed any more: a newer one is durable.
-    fn retire(&mut self, lba: u64, old: Address) {
+    pub(super) fn retire(&mut self, lba: u64, old: Address) {
         let mut old = old;
         loop {
             match old.location() {
@@ -190,6 +192,10 @@ impl Volume {
                 self.collector.look_at(source.segment);
             }
             self.segments[place.segment].set_live(place.member, place.offset);
+        } else if self.has(SeededBug::StaleRelocation) {
+            let newer = std::mem::replace(&mut self.map[lba as usize], Address::media(place));
+            self.retire(lba, newer);
+            self.segments[place.segment].set_live(place.member, place.offset);
         }
         if let (Ticket::Mend, Location::Media(source)) = (ticket, from.location()) {
             self.reader_left(source.segment);
@@ -199,7 +205,7 @@ impl Volume {
 
     fn arrived(&mut self, ticket: Ticket) {
         match ticket {
-            Ticket::Collector => self.collector.waiting_blocks -= 1,
+            Ticket::Collector => self.collector.arrived(),
             Ticket::Mend => self.counters.mended_blocks += 1,
             Ticket::Start => self.moved_at_start(),
         }
@@ -225,13 +231,15 @@ impl Volume {
         for member in 0..self.members.len() {
             let chunk = self.shape.chunk_of(MemberIndex(member as u8), stripe.number);
             let from = stripe.slots[member] as usize * payload_blocks;
+            let is_wrong = self.bug == Some(SeededBug::FooterWrongSlot);
+            let footer_from = if is_wrong { stripe.number as usize * payload_blocks } else { from };
             for block in 0..payload_blocks {
                 let meta = &metas[chunk * payload_blocks + block];
                 if let Some(sums) = segment.sums.get_mut(member) {
                     sums[from + block] = meta.block_crc;
                 }
                 if let Some(footers) = segment.footers.as_mut() {
-                    footers.entries[member][from + block] = *meta;
+                    footers.entries[member][footer_from + block] = *meta;
                 }
             }
         }
@@ -246,6 +254,7 @@ impl Volume {
         if segment.complete_in_group == group.len() as u32 {
             segment.complete_in_group = 0;
             segment.slots.seal_group();
+            self.barrier(index);
         }
         self.close_if_done(index);
     }

@@ -5,8 +5,9 @@ use zonda_zoned::{
     BlockBuffer, Command, CommandId, Completion, Instant, Operation, Outcome, Payload, QueueFull, Status,
 };
 
-use super::members::Work;
+use super::caches::Waiter;
 use super::{Phase, Volume};
+use crate::bug::SeededBug;
 use crate::limits::{BUFFERED_BLOCKS_MAX, REQUEST_BLOCKS_MAX, REQUESTS_MAX};
 
 /// A command of the host under way.
@@ -128,14 +129,6 @@ impl Volume {
         self.end_part(request, 1, Status::Success);
     }
 
-    pub(super) fn on_member_flush(&mut self, member: crate::MemberIndex, request: u32, status: Status) {
-        // A member that cannot make durable what it acknowledged has lost it, for all that one can know.
-        if !status.is_success() && self.members[member.as_usize()].is_there() {
-            self.give_up(member, crate::event::FailReason::Errors);
-        }
-        self.end_part(request, 1, Status::Success);
-    }
-
     /// Some parts of a request have ended.
     pub(super) fn end_part(&mut self, request: u32, parts: u64, status: Status) {
         let entry = &mut self.requests[request];
@@ -147,15 +140,11 @@ impl Volume {
             return;
         }
         let is_flush = matches!(entry.answer, Answer::Flush);
-        if is_flush && self.config.tuning.is_cache_volatile && self.is_ready() {
+        if is_flush && self.is_cache_volatile() && self.is_ready() && !self.has(SeededBug::DryFlush) {
             let entry = &mut self.requests[request];
             entry.answer = Answer::None;
             entry.pending = 1;
-            for member in self.present() {
-                self.requests[request].pending += 1;
-                self.send(member, Work::Flush { request }, Operation::Flush);
-            }
-            return self.end_part(request, 1, Status::Success);
+            return self.when_durable(Waiter::Request(request));
         }
         let Request { id, status, answer, .. } = self.requests.remove(request);
         let outcome = match answer {

@@ -80,7 +80,11 @@ impl Volume {
             }
             let active = self.segments.iter().filter(|(_, segment)| segment.active >> at & 1 == 1).count() as u32;
             let rebuilding = self.rebuild_active(MemberIndex(at as u8));
-            assert_eq!(member.active_zones, active + 1 + rebuilding, "active zones of member {at}");
+            assert_eq!(
+                member.active_zones,
+                active + 1 + rebuilding + member.stuck_zones,
+                "active zones of member {at}"
+            );
             assert!(
                 member.geometry.max_active_zones.is_none_or(|max| member.active_zones <= max),
                 "member {at} has no more active zones than it may have"

@@ -5,12 +5,14 @@ use zonda_zoned::{BlockBuffer, Blocks, Operation, Outcome, Payload, Status};
 
 use super::Volume;
 use super::members::Work;
+use super::write::{NO_REQUEST, Source};
 use crate::MemberIndex;
+use crate::bug::SeededBug;
 use crate::event::FailReason;
 use crate::format::{BlockMeta, PADDING_LBA, Place, RECORD_BYTES, Record, crc, write_chunk_meta};
 use crate::limits::WRITE_ATTEMPTS_MAX;
 use crate::shape::Stream;
-use crate::tables::SegmentIndex;
+use crate::tables::{Segment, SegmentIndex};
 
 impl Volume {
     /// Issues what can be issued.
@@ -25,7 +27,7 @@ impl Volume {
             let count = state.open.len();
             let found = (0..count)
                 .map(|step| (state.turn + 1 + step) % count)
-                .find(|&at| self.segments[state.open[at]].can_issue());
+                .find(|&at| self.can_issue(&self.segments[state.open[at]]));
             let Some(at) = found else { return };
             let state = self.stream_mut(stream);
             state.turn = at;
@@ -35,6 +37,10 @@ impl Volume {
             self.issue(stripe, segment);
             self.tidy_open(stream);
         }
+    }
+
+    fn can_issue(&self, segment: &Segment) -> bool {
+        segment.can_issue() || self.has(SeededBug::SkippedBarrier) && segment.takes_more()
     }
 
     fn issue(&mut self, index: u32, segment_index: SegmentIndex) {
@@ -78,7 +84,7 @@ impl Volume {
         }
         let block_bytes = self.shape.block_bytes;
         let stripe = &self.stripes[index];
-        let segment = &mut self.segments[segment_index];
+        let segment = &self.segments[segment_index];
         let layout = segment.layout;
         let payload_blocks = layout.payload_blocks() as usize;
         let (data, parity) = (self.code.data(), self.code.parity());
@@ -104,7 +110,10 @@ impl Volume {
             }
         }
         if parity > 0 {
-            let inputs: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
+            let mut inputs: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
+            if self.has(SeededBug::WrongParity) {
+                inputs[data - 1] = inputs[0];
+            }
             let mut outputs: Vec<&mut [u8]> = parity_bytes.chunks_mut(chunk_bytes).collect();
             self.code.encode(&*self.engine, &inputs, &mut outputs);
             let (inputs, outputs) = records.split_at_mut(data * record_bytes);
@@ -176,8 +185,26 @@ impl Volume {
                 }
             }
         }
+        if self.has(SeededBug::HastyAcknowledgement) && self.stripes[index].present.is_power_of_two() {
+            self.acknowledge_early(index);
+        }
         if self.stripes[index].pending == 0 {
             self.stripe_ended(index);
+        }
+    }
+
+    /// What [`SeededBug::HastyAcknowledgement`] does.
+    fn acknowledge_early(&mut self, index: u32) {
+        let mut ended = Vec::new();
+        for block in &mut self.stripes[index].blocks {
+            if let Source::Host { request } = &mut block.source
+                && *request != NO_REQUEST
+            {
+                ended.push(std::mem::replace(request, NO_REQUEST));
+            }
+        }
+        for request in ended {
+            self.end_part(request, 1, Status::Success);
         }
     }
 
@@ -186,7 +213,7 @@ impl Volume {
         let stripe = &self.stripes[index];
         let there = self.present_bits();
         let segment_index = stripe.segment.expect("it was written somewhere");
-        let has_failed = stripe.failed & there != 0;
+        let has_failed = stripe.failed & there != 0 && !self.has(SeededBug::IgnoredChunkError);
         if has_failed || !self.is_stripe_decodable(stripe.present & there, stripe.number) {
             return self.write_again(index);
         }
@@ -226,7 +253,7 @@ impl Volume {
 
 /// The slot that a chunk came to; `None` if it is none that it may come to.
 fn placed(
-    segment: &crate::tables::Segment,
+    segment: &Segment,
     members: &[super::Member],
     member: MemberIndex,
     number: u32,

@@ -49,10 +49,9 @@ pub(super) enum Work {
         repair: u32,
         source: u8,
     },
-    Flush {
-        request: u32,
-    },
+    Flush,
     Superblock,
+    SuperblockFlush,
     MetadataReset,
     Start(StartStep),
     /// Slots of a zone, for a rebuild or a scrub.
@@ -86,6 +85,8 @@ pub(super) struct Member {
     pub(super) retired_zones: BTreeSet<u32>,
     /// Zones with an active resource, those of superblocks included.
     pub(super) active_zones: u32,
+    /// Those of them that nobody uses: they could not be reset, and may be active for ever.
+    pub(super) stuck_zones: u32,
     pub(super) metadata: MetadataLog,
     outbox: VecDeque<Command>,
     given: Vec<Option<Given>>,
@@ -96,6 +97,8 @@ pub(super) struct Member {
     clock: VecDeque<(Instant, u64)>,
     /// The member has no room before the next completion.
     is_blocked: bool,
+    /// Since when it has no room although nothing is under way: that is no better than silence.
+    refused_since: Option<Instant>,
     pub(super) errors: u64,
     /// Segments in a row in which it failed.
     pub(super) failures: u32,
@@ -114,6 +117,7 @@ impl Member {
             free_zones: VecDeque::new(),
             retired_zones: BTreeSet::new(),
             active_zones: 0,
+            stuck_zones: 0,
             metadata: MetadataLog::default(),
             outbox: VecDeque::new(),
             given: Vec::new(),
@@ -122,6 +126,7 @@ impl Member {
             uses: 0,
             clock: VecDeque::new(),
             is_blocked: false,
+            refused_since: None,
             errors: 0,
             failures: 0,
             failed_finishes: 0,
@@ -142,6 +147,20 @@ impl Member {
     /// Whether another zone may become active beside those that others wait for.
     pub(super) fn may_activate(&self, waiting: u32) -> bool {
         self.geometry.max_active_zones.is_none_or(|max| self.active_zones + waiting < max)
+    }
+
+    /// Whether zones that are stuck leave what a volume cannot do without: one of superblocks, one of hosts, one of relocation.
+    pub(super) fn has_active_to_spare(&self) -> bool {
+        self.geometry.max_active_zones.is_none_or(|max| self.stuck_zones + 3 <= max)
+    }
+
+    /// An active zone was not reset: it is not used any more, and holds its resource unless its medium has given up.
+    pub(super) fn reset_failed(&mut self, status: Status) {
+        if matches!(status, Status::ZoneIsReadOnly | Status::ZoneIsOffline) {
+            self.active_zones -= 1;
+        } else {
+            self.stuck_zones += 1;
+        }
     }
 
     /// A block of a zone, counted from the zone's start.
@@ -199,6 +218,7 @@ impl Member {
     /// What an ended command was for; `None` of one that nobody waits for any more.
     pub(super) fn ended(&mut self, completion: &Completion) -> Option<Work> {
         self.is_blocked = false;
+        self.refused_since = None;
         let (index, use_number) = (completion.id.0 as u32, (completion.id.0 >> 32) as u32);
         let entry = self.given.get_mut(index as usize)?;
         if entry.as_ref().is_none_or(|given| given.use_number != use_number) {
@@ -222,13 +242,15 @@ impl Member {
     pub(super) fn abandon(&mut self) -> Vec<Work> {
         self.outbox.clear();
         self.clock.clear();
+        self.refused_since = None;
         self.free.clear();
         self.under_way = 0;
         self.given.drain(..).flatten().map(|given| given.work).collect()
     }
 
     pub(super) fn answer_due(&self, timeout: Duration) -> Option<Instant> {
-        self.clock.front().map(|&(since, _)| since + timeout)
+        let unanswered = self.clock.front().map(|&(since, _)| since);
+        unanswered.into_iter().chain(self.refused_since).min().map(|since| since + timeout)
     }
 }
 
@@ -249,6 +271,7 @@ impl Volume {
 
     /// A member had no room for a command: it comes again from [`poll_command`](Volume::poll_command) after the next completion.
     pub fn on_queue_full(&mut self, member: MemberIndex, command: Command) {
+        let now = self.now;
         let member = &mut self.members[member.as_usize()];
         if !member.is_under_way(command.id.0) {
             // It was given up meanwhile.
@@ -258,6 +281,14 @@ impl Volume {
         member.outbox.push_front(command);
         // With nothing under way there is no completion to wait for.
         member.is_blocked = member.under_way > member.outbox.len();
+        if !member.is_blocked {
+            member.refused_since.get_or_insert(now);
+        }
+    }
+
+    /// Whether a member that had no room will end something, after which it is asked again.
+    pub(crate) fn waits_for_completion(&self, member: MemberIndex) -> bool {
+        self.members[member.as_usize()].is_blocked
     }
 
     /// How many members there are.
@@ -301,7 +332,7 @@ impl Volume {
         member.state = MemberState::Failed;
         member.free_zones.clear();
         member.retired_zones.clear();
-        member.active_zones = 0;
+        (member.active_zones, member.stuck_zones) = (0, 0);
         self.events.push_back(Event::MemberFailed { member: index, reason });
         let abandoned = self.members[index.as_usize()].abandon();
         self.forget_zones_of(index);

@@ -11,12 +11,15 @@
 //! repair.rs    blocks out of the rest of their stripe
 //! trim.rs      ranges that read as zeros
 //! collect.rs   garbage collection
+//! pace.rs      how fast it goes
 //! members.rs   commands to members; members that fail
 //! superblocks.rs  the log of superblocks
+//! caches.rs    members that may lose what they have acknowledged
 //! start.rs, mount/  creating and mounting
 //! rebuild/, scrub.rs    maintenance, on pieces/: runs of stripes
 //! ```
 
+mod caches;
 mod collect;
 mod commit;
 mod describe;
@@ -25,6 +28,7 @@ mod invariants;
 mod issue;
 mod members;
 mod mount;
+mod pace;
 mod pieces;
 mod read;
 mod rebuild;
@@ -43,6 +47,7 @@ use bytes::Bytes;
 use zonda_erasure::{Code, Engine};
 use zonda_zoned::{Completion, Geometry, Instant, Slab};
 
+use crate::bug::SeededBug;
 use crate::config::VolumeConfig;
 use crate::event::Event;
 use crate::format::ArrayId;
@@ -50,6 +55,7 @@ use crate::shape::{Shape, Stream};
 use crate::tables::{Address, SegmentIndex, SegmentTable};
 use crate::{MemberIndex, VolumeError};
 
+use caches::Caches;
 use collect::Collector;
 use host::Request;
 use members::{Member, Work};
@@ -77,6 +83,7 @@ pub struct Volume {
     phase: Phase,
     members: Vec<Member>,
     epochs: Epochs,
+    caches: Caches,
     /// Where each logical block is.
     map: Vec<Address>,
     segments: SegmentTable,
@@ -103,6 +110,8 @@ pub struct Volume {
     /// A block of zeros.
     zeros: Bytes,
     now: Instant,
+    /// A mistake that is made on purpose.
+    bug: Option<SeededBug>,
 }
 
 /// How far the volume is.
@@ -165,6 +174,12 @@ impl Volume {
         self.engine = engine;
     }
 
+    /// Plants a bug, for tests.
+    #[doc(hidden)]
+    pub fn plant(&mut self, bug: SeededBug) {
+        self.bug = Some(bug);
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
@@ -218,7 +233,7 @@ impl Volume {
         }
         let stripes = Stream::ALL.iter().filter_map(|&stream| self.padding_due(stream));
         let members = self.members.iter().filter_map(|member| member.answer_due(self.config.tuning.member_timeout));
-        stripes.chain(members).chain(self.rebuild_due()).chain(self.scrub_due()).min()
+        stripes.chain(members).chain(self.rebuild_due()).chain(self.scrub_due()).chain(self.collection_due()).min()
     }
 
     fn dispatch(&mut self, member: MemberIndex, work: Work, completion: Completion) {
@@ -232,8 +247,9 @@ impl Volume {
             Work::Inspect { segment } => self.on_inspect(member, segment, status, outcome),
             Work::Fetch { fetch } => self.on_fetch(fetch, status, outcome),
             Work::Source { repair, source } => self.on_source(repair, source, status, &outcome),
-            Work::Flush { request } => self.on_member_flush(member, request, status),
+            Work::Flush => self.on_member_flush(member, status),
             Work::Superblock => self.on_superblock(member, status),
+            Work::SuperblockFlush => self.on_superblock_flush(member, status),
             Work::MetadataReset => self.on_metadata_reset(member, status),
             Work::Start(step) => self.on_start(member, step, status, outcome),
             Work::Slots { piece, slot, count } => self.on_slots(member, piece, slot, count, status, outcome),
@@ -245,6 +261,7 @@ impl Volume {
     fn settle(&mut self) {
         loop {
             self.end_aborted();
+            self.end_flushes();
             match self.phase {
                 Phase::Starting(_) => self.settle_start(),
                 Phase::Ready => {
@@ -261,6 +278,7 @@ impl Volume {
                     return self.end_all_requests();
                 }
             }
+            self.begin_flushes();
             // What was just done may have cost a member.
             if self.aborted.is_empty() && !self.is_lost() {
                 return;
@@ -283,5 +301,9 @@ impl Volume {
 
     fn has_contents(&self) -> bool {
         self.config.tuning.has_contents
+    }
+
+    fn has(&self, bug: SeededBug) -> bool {
+        self.bug == Some(bug)
     }
 }

@@ -7,6 +7,7 @@ use zonda_zoned::{Blocks, Operation, Outcome, Payload, Status};
 use super::Volume;
 use super::members::Work;
 use crate::MemberIndex;
+use crate::bug::SeededBug;
 use crate::format::{RECORD_BYTES, Record, crc};
 use crate::tables::Physical;
 
@@ -55,7 +56,9 @@ impl Volume {
                 && segment.has(member)
                 && segment.zones[member.as_usize()].is_some()
                 && self.members[member.as_usize()].is_there();
-            if let (true, Some(slot)) = (is_readable, segment.slots.slot_of(member, stripe)) {
+            let of_stripe = segment.slots.slot_of(member, stripe);
+            let found = if self.has(SeededBug::WrongChunk) { of_stripe.and(Some(slot)) } else { of_stripe };
+            if let (true, Some(slot)) = (is_readable, found) {
                 places[chunk] =
                     Some(Physical { segment: target.segment, member, offset: layout.offset_of(slot, block) });
                 present |= 1 << chunk;

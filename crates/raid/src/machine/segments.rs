@@ -4,8 +4,10 @@ use bytes::Bytes;
 use zonda_zoned::{Outcome, Status, ZoneAction, ZoneState};
 
 use super::Volume;
+use super::caches::Waiter;
 use super::members::Work;
 use crate::MemberIndex;
+use crate::bug::SeededBug;
 use crate::event::FailReason;
 use crate::limits::{MEMBER_FAILURES_MAX, METADATA_ZONES, RELOCATION_SEGMENTS, WRITE_ATTEMPTS_MAX};
 use crate::shape::Stream;
@@ -78,6 +80,8 @@ impl Volume {
         segment.pending -= 1;
         if segment.pending == 0 {
             segment.state = SegmentState::Open;
+            // What is in a zone implies its header, on all members.
+            self.barrier(index);
             self.close_if_done(index);
         }
     }
@@ -111,7 +115,9 @@ impl Volume {
     pub(super) fn close_if_done(&mut self, index: SegmentIndex) {
         let segment = &mut self.segments[index];
         let is_done = segment.is_broken || segment.next_stripe == segment.layout.stripes;
-        if segment.state != SegmentState::Open || !is_done || segment.in_flight > 0 {
+        // A footer says that all before it is there.
+        let awaits_flush = segment.awaits_flush && !segment.is_broken;
+        if segment.state != SegmentState::Open || !is_done || segment.in_flight > 0 || awaits_flush {
             return;
         }
         segment.state = SegmentState::Closing;
@@ -229,6 +235,15 @@ impl Volume {
         assert_eq!(segment.state, SegmentState::Sealed, "a segment is closed before it is reset");
         segment.state = SegmentState::Resetting;
         segment.pending = 1;
+        if self.has(SeededBug::UnflushedReset) {
+            return self.reset_zones(index);
+        }
+        // What replaces its contents may be in the members' caches alone.
+        self.when_durable(Waiter::Reset(index));
+    }
+
+    /// What replaces the contents of a segment is durable.
+    pub(super) fn reset_zones(&mut self, index: SegmentIndex) {
         for member in self.present() {
             let Some(zone) = self.segments[index].zones[member.as_usize()] else { continue };
             self.segments[index].pending += 1;
@@ -250,7 +265,14 @@ impl Volume {
                 entry.errors += 1;
                 entry.retired_zones.insert(zone);
             }
-            self.release_zone(member, index);
+            let segment = &mut self.segments[index];
+            let was_active = segment.active >> member.0 & 1 == 1;
+            if was_active && !status.is_success() {
+                segment.active &= !(1 << member.0);
+                self.members[member.as_usize()].reset_failed(status);
+            } else {
+                self.release_zone(member, index);
+            }
             if !status.is_success() && !self.has_failed_again(member) {
                 self.give_up_if_worn(member);
             }
@@ -280,12 +302,13 @@ impl Volume {
     }
 
     /// A member with too few zones left holds up all others, where the volume can do without it.
-    fn give_up_if_worn(&mut self, member: MemberIndex) {
+    pub(super) fn give_up_if_worn(&mut self, member: MemberIndex) {
         let entry = &self.members[member.as_usize()];
         let usable = entry.geometry.zone_count.saturating_sub(entry.retired_zones.len() as u32 + METADATA_ZONES);
         let needed = self.needed_segments() + RELOCATION_SEGMENTS + 1;
         let missing = self.missing().len();
-        if usable < needed && missing < self.code.tolerates() {
+        let is_worn = usable < needed || !entry.has_active_to_spare();
+        if is_worn && missing < self.code.tolerates() {
             self.give_up(member, FailReason::Errors);
         }
     }

@@ -58,6 +58,8 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartStep {
     Report,
+    /// What is read later is to be on the medium.
+    Flush,
     Wipe,
     Superblock {
         zone: u32,
@@ -130,6 +132,7 @@ impl Volume {
             phase: Phase::Failed(VolumeError::Config("the volume was not started".to_owned())),
             members,
             epochs: Epochs::new(1, 0),
+            caches: super::Caches::default(),
             map: vec![Address::NOWHERE; blocks],
             segments: SegmentTable::default(),
             streams: std::array::from_fn(|_| StreamState::default()),
@@ -150,6 +153,7 @@ impl Volume {
             counters: Counters::default(),
             zeros,
             now: Instant::ZERO,
+            bug: None,
         })
     }
 
@@ -217,17 +221,23 @@ impl Volume {
                 }
                 _ => self.lose_at_start(member),
             },
-            StartStep::Wipe => {
+            StartStep::Wipe | StartStep::Flush => {
                 if !status.is_success() {
                     self.lose_at_start(member);
                 }
             }
             StartStep::ResetOrphan { zone } => {
+                let was_active = start.zones[member.as_usize()][zone as usize].state.is_active();
                 let entry = &mut self.members[member.as_usize()];
                 if status.is_success() {
+                    entry.active_zones -= u32::from(was_active);
                     entry.free_zones.push_back(zone);
                 } else {
                     entry.retired_zones.insert(zone);
+                    if was_active {
+                        entry.reset_failed(status);
+                        self.give_up_if_worn(member);
+                    }
                 }
             }
             _ => self.on_mount_read(member, step, status, outcome),

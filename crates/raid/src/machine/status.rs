@@ -91,6 +91,30 @@ impl Volume {
         bits.div_ceil(8)
     }
 
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// What tells it from all other volumes.
+    #[must_use]
+    pub fn array(&self) -> crate::ArrayId {
+        self.array
+    }
+
+    /// How its blocks are made redundant.
+    #[must_use]
+    pub fn scheme(&self) -> crate::Scheme {
+        self.config.scheme
+    }
+
+    /// From now on a rebuild writes, and a scrub reads, so many blocks in a second at most; `None` is as fast as members are.
+    pub fn set_rates(&mut self, rebuild_blocks_per_second: Option<u64>, scrub_blocks_per_second: Option<u64>) {
+        self.config.tuning.rebuild_blocks_per_second = rebuild_blocks_per_second;
+        self.config.tuning.scrub_blocks_per_second = scrub_blocks_per_second;
+    }
+
     /// What can be changed with every mount, as it is now.
     #[must_use]
     pub fn tuning(&self) -> &crate::Tuning {

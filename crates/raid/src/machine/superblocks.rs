@@ -4,11 +4,12 @@
 //! failed, and no segment is opened: a member that comes back is never taken for one that has seen everything.
 
 use bytes::BytesMut;
-use zonda_zoned::{Status, ZoneAction};
+use zonda_zoned::{Operation, Status, ZoneAction};
 
 use super::Volume;
 use super::members::Work;
 use crate::MemberIndex;
+use crate::bug::SeededBug;
 use crate::config::StreamShape;
 use crate::event::FailReason;
 use crate::format::{MemberEntry, Superblock};
@@ -51,6 +52,10 @@ impl Epochs {
 impl Volume {
     /// The members have changed.
     pub(super) fn begin_epoch(&mut self) {
+        let is_loss = |member: &super::Member| !member.is_there() && member.recorded != Some(member.state);
+        if self.has(SeededBug::ForgottenEpoch) && self.members.iter().any(is_loss) {
+            return;
+        }
         self.epochs.current += 1;
         for member in &mut self.members {
             let is_new = member.recorded != Some(member.state);
@@ -74,7 +79,11 @@ impl Volume {
         }
         if self.epochs.is_durable() {
             // A member may have failed since: what stripes have is looked at anew.
-            for stripe in std::mem::take(&mut self.epochs.waiting) {
+            let mut waiting = std::mem::take(&mut self.epochs.waiting);
+            if self.has(SeededBug::ForgottenStripe) {
+                waiting.pop();
+            }
+            for stripe in waiting {
                 self.stripe_ended(stripe);
             }
         }
@@ -106,6 +115,16 @@ impl Volume {
     }
 
     pub(super) fn on_superblock(&mut self, member: MemberIndex, status: Status) {
+        if !status.is_success() {
+            self.superblock_ended(member);
+        } else if self.is_cache_volatile() {
+            self.send(member, Work::SuperblockFlush, Operation::Flush);
+        } else {
+            self.epochs.pending -= 1;
+        }
+    }
+
+    pub(super) fn on_superblock_flush(&mut self, member: MemberIndex, status: Status) {
         if status.is_success() {
             self.epochs.pending -= 1;
         } else {

@@ -7,6 +7,7 @@ use super::Volume;
 use super::commit::Metas;
 use super::host::{Answer, Request};
 use crate::MemberIndex;
+use crate::bug::SeededBug;
 use crate::format::Tombstone;
 use crate::shape::Stream;
 use crate::tables::{Address, SegmentIndex};
@@ -79,6 +80,9 @@ pub(super) enum Source {
     /// It holds tombstones that are moved.
     MovedTombstones { from: SegmentIndex, tombstones: Vec<Tombstone>, ticket: Ticket },
 }
+
+/// In the place of a request that has ended.
+pub(super) const NO_REQUEST: u32 = u32::MAX;
 
 /// Who moves a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +189,7 @@ impl Volume {
                 let lba = start + at + block;
                 let old =
                     std::mem::replace(&mut self.map[lba as usize], Address::buffered(stripe, (first + block) as u32));
+                let old = if self.has(SeededBug::EagerRetirement) { self.retire_early(lba, old) } else { old };
                 let timestamp = self.next_timestamp;
                 self.next_timestamp += 1;
                 let source = Source::Host { request };
@@ -193,6 +198,12 @@ impl Volume {
             at += count;
             self.close_if_full(stream);
         }
+    }
+
+    /// What [`SeededBug::EagerRetirement`] does.
+    fn retire_early(&mut self, lba: u64, old: Address) -> Address {
+        self.retire(lba, old);
+        Address::NOWHERE
     }
 
     /// The stripe that takes the next block of a stream.

@@ -54,6 +54,8 @@ pub(crate) struct Segment {
     pub(crate) in_flight: u32,
     /// Complete stripes of the open group.
     pub(crate) complete_in_group: u32,
+    /// What was written last is on its way out of the members' caches: nothing follows before it is durable.
+    pub(crate) awaits_flush: bool,
     /// A write failed: what is here stays until it is moved, nothing is added.
     pub(crate) is_broken: bool,
     /// A member's chunks are gone: which members, as bits.
@@ -141,6 +143,7 @@ impl Segment {
             next_stripe: 0,
             in_flight: 0,
             complete_in_group: 0,
+            awaits_flush: false,
             is_broken: false,
             lost,
             is_suspect: false,
@@ -205,10 +208,13 @@ impl Segment {
 
     /// Whether another stripe may be issued now: inside a group at any time, at its start once the last one is complete.
     pub(crate) fn can_issue(&self) -> bool {
-        self.state == SegmentState::Open
-            && !self.is_broken
-            && self.next_stripe < self.layout.stripes
-            && (!self.next_stripe.is_multiple_of(self.layout.group_stripes) || self.in_flight == 0)
+        let is_barrier = self.next_stripe.is_multiple_of(self.layout.group_stripes);
+        self.takes_more() && !self.awaits_flush && (!is_barrier || self.in_flight == 0)
+    }
+
+    /// Whether there is room for another stripe.
+    pub(crate) fn takes_more(&self) -> bool {
+        self.state == SegmentState::Open && !self.is_broken && self.next_stripe < self.layout.stripes
     }
 
     /// Bytes of its tables.

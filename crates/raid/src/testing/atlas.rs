@@ -12,6 +12,18 @@ pub struct Atlas {
     /// Zones that may still die, on each victim: a volume needs room.
     zones_left: u32,
     is_rough: bool,
+    blows: Blows,
+}
+
+/// Which blows there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blows {
+    /// Bits that flip, and blocks that cannot be read.
+    pub rot: bool,
+    /// Zones that become read only or offline.
+    pub zones: bool,
+    /// Members that are pulled, or fail.
+    pub members: bool,
 }
 
 /// What was done to a member.
@@ -29,11 +41,11 @@ pub enum Blow {
 
 impl Atlas {
     /// Chooses victims: at most `tolerates` of so many members. A rough atlas takes whole members too.
-    pub fn draw(prng: &mut Prng, members: usize, tolerates: usize, is_rough: bool) -> Atlas {
+    pub fn draw(prng: &mut Prng, members: usize, tolerates: usize, is_rough: bool, blows: Blows) -> Atlas {
         let mut all: Vec<usize> = (0..members).collect();
         let count = prng.below(tolerates as u64 + 1) as usize;
         let victims = (0..count).map(|_| all.swap_remove(prng.below(all.len() as u64) as usize)).collect();
-        Atlas { victims, zones_left: 2, is_rough }
+        Atlas { victims, zones_left: 2, is_rough, blows }
     }
 
     /// The members that may be hurt, as bits.
@@ -53,6 +65,7 @@ impl Atlas {
             faults.finishes = rate(30);
             faults.superblocks = rate(30);
             faults.writes = rate(60);
+            faults.flushes = rate(20);
         }
         faults
     }
@@ -62,6 +75,9 @@ impl Atlas {
         let &victim = prng.pick(&self.victims)?;
         let drive = &mut drives[victim];
         match prng.below(if self.is_rough { 16 } else { 15 }) {
+            0..12 if !self.blows.rot => None,
+            12..15 if !self.blows.zones => None,
+            15.. if !self.blows.members => None,
             0..8 => {
                 let lba = drive.some_block(0)?;
                 drive.rot(lba);

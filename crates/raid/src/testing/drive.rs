@@ -10,6 +10,7 @@ use zonda_zoned::{
     Command, Completion, Geometry, Lba, Operation, PayloadKind, Prng, QueueFull, Status, ZoneAction, ZoneTarget,
 };
 
+use super::cache::Cache;
 use crate::limits::METADATA_ZONES;
 
 /// A member of a world.
@@ -27,7 +28,10 @@ pub struct Drive {
     pub(super) ended: Vec<Completion>,
     /// Blocks that cannot be read until their zone is reset.
     pub(super) unreadable: BTreeSet<Lba>,
+    /// What a loss of power may take along, if there is such a thing.
+    pub(super) cache: Option<Cache>,
     failed: u64,
+    flushes: u64,
     traps: Vec<Trap>,
 }
 
@@ -84,7 +88,9 @@ impl Drive {
             waiting: Vec::new(),
             ended: Vec::new(),
             unreadable: BTreeSet::new(),
+            cache: None,
             failed: 0,
+            flushes: 0,
             traps: Vec::new(),
         }
     }
@@ -126,6 +132,12 @@ impl Drive {
         self.failed
     }
 
+    /// Flushes that it was given since the beginning.
+    #[must_use]
+    pub fn flushes(&self) -> u64 {
+        self.flushes
+    }
+
     /// Whether anything will come of what it has.
     #[must_use]
     pub fn has_work(&self) -> bool {
@@ -143,6 +155,7 @@ impl Drive {
         if self.prng.chance(self.faults.refusals, 1000) {
             return Err(QueueFull(command));
         }
+        self.flushes += u64::from(command.operation == Operation::Flush);
         self.waiting.push(command);
         Ok(())
     }
@@ -192,7 +205,11 @@ impl Drive {
         {
             return Completion::of(command.id, Status::UnrecoveredReadError);
         }
+        let before = self.before(&command.operation);
         let completion = self.device.execute(command);
+        if completion.status.is_success() {
+            self.after(&command.operation, before);
+        }
         if let (Operation::ManageZones { action: ZoneAction::Reset, target }, true) =
             (&command.operation, completion.status.is_success())
         {

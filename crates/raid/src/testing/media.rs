@@ -6,10 +6,17 @@ use super::Drive;
 use super::drive::Presence;
 
 impl Drive {
-    /// The power goes, and comes back. Of the commands under way each has taken effect, or a part of it, or none.
+    /// The power goes, and comes back. Of the commands under way each has taken effect, or a part of it, or none; what is in a
+    /// volatile cache may be lost.
     pub fn crash(&mut self) {
         self.drop_all();
+        self.lose_cache();
         self.device.power_cycle();
+    }
+
+    /// Whoever gave it commands is gone: it ends them, and nobody hears of that.
+    pub fn finish_alone(&mut self) {
+        while self.step().is_some() || self.has_work() {}
     }
 
     /// Nobody will hear of what is under way.
@@ -60,6 +67,7 @@ impl Drive {
     /// A zone gives up, as [`ReferenceDevice::degrade`](zonda_zoned::reference::ReferenceDevice::degrade).
     pub fn degrade(&mut self, zone: u32, to: ZoneState) {
         self.device.degrade(ZoneIndex(zone), to);
+        self.forget_past_of(zone);
     }
 
     /// The state of a zone.

@@ -1,5 +1,7 @@
 //! Requests of hosts, drawn.
 
+use std::fmt;
+
 use zonda_zoned::Prng;
 
 /// What a host asks of a volume; contents are the model's affair.
@@ -30,6 +32,39 @@ pub enum Request {
     Trim(Vec<(u64, u64)>),
     /// Flush.
     Flush,
+}
+
+impl Request {
+    /// Whether it names a block; a flush names all that were written.
+    #[must_use]
+    pub fn touches(&self, lba: u64) -> bool {
+        let is_in = |&(start, blocks): &(u64, u64)| (start..start + blocks).contains(&lba);
+        match self {
+            Request::Read { start, blocks } | Request::Write { start, blocks } | Request::Zero { start, blocks } => {
+                is_in(&(*start, *blocks))
+            }
+            Request::Trim(ranges) => ranges.iter().any(is_in),
+            Request::Flush => true,
+        }
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Request::Read { start, blocks } => write!(f, "read of {blocks} blocks at {start}"),
+            Request::Write { start, blocks } => write!(f, "write of {blocks} blocks at {start}"),
+            Request::Zero { start, blocks } => write!(f, "write of {blocks} blocks of zeros at {start}"),
+            Request::Trim(ranges) => {
+                f.write_str("trim of")?;
+                for (at, (start, blocks)) in ranges.iter().enumerate() {
+                    write!(f, "{} {blocks} blocks at {start}", if at > 0 { "," } else { "" })?;
+                }
+                Ok(())
+            }
+            Request::Flush => f.write_str("flush"),
+        }
+    }
 }
 
 /// How often what is asked, as weights, and how large.

@@ -15,18 +15,24 @@
 //! ```
 
 mod atlas;
+mod cache;
 mod drive;
+mod journal;
+mod lives;
 mod media;
 mod mix;
 mod model;
+mod run;
 mod swarm;
 mod violation;
 mod world;
 
-pub use atlas::{Atlas, Blow};
+pub use atlas::{Atlas, Blow, Blows};
 pub use drive::{Drive, Faults, IsMeant, Presence};
+pub use journal::Journal;
 pub use mix::{Mix, Request};
 pub use model::{BLOCK_BYTES_MIN, Model};
-pub use swarm::{Outcome, Swarm};
+pub use run::{Outcome, SwarmRun};
+pub use swarm::Swarm;
 pub use violation::{Promise, Violation};
 pub use world::World;

@@ -3,6 +3,9 @@
 //! Writes and trims are numbered in the order in which they were submitted: these are the versions of the blocks they name. While
 //! a volume is up, a read returns the version that was the newest when it was submitted. A crash leaves each block with the
 //! newest version that was acknowledged, or any submitted after it. What is read after a mount, stays.
+//!
+//! Where members have volatile caches, an acknowledgement promises less: a crash leaves the newest version that was acknowledged
+//! when a flush was submitted that has ended, or any submitted after it.
 
 use std::collections::BTreeMap;
 
@@ -28,6 +31,8 @@ pub struct Model {
     ended: u64,
     /// More members are lost than the volume can do without: requests may end with errors.
     pub is_lost: bool,
+    /// What is acknowledged is durable only when it was flushed.
+    pub is_cache_volatile: bool,
 }
 
 /// One version of a block.
@@ -41,6 +46,8 @@ struct Edition {
 
 #[derive(Clone, Debug)]
 struct Block {
+    /// Older than that, and a crash may bring them back: what replaces them was not flushed.
+    olds: Vec<Edition>,
     /// What it has, in the order of versions; more than one after a crash, as long as nobody has looked.
     settled: Vec<Edition>,
     /// Submitted since, in that order, and not acknowledged.
@@ -49,9 +56,19 @@ struct Block {
 
 #[derive(Clone, Debug)]
 enum Pending {
-    Change { version: u64, ranges: Vec<(u64, u64)> },
-    Read { start: u64, expected: Vec<Expected> },
-    Flush,
+    Change {
+        version: u64,
+        ranges: Vec<(u64, u64)>,
+        is_write: bool,
+    },
+    Read {
+        start: u64,
+        expected: Vec<Expected>,
+    },
+    Flush {
+        /// For each block the version from which on it is durable afterwards.
+        floors: Vec<u64>,
+    },
 }
 
 /// What a read may find in a block.
@@ -70,7 +87,8 @@ impl Model {
     #[must_use]
     pub fn new(volume_blocks: u64, block_bytes: usize) -> Model {
         assert!(block_bytes >= BLOCK_BYTES_MIN, "a block says its number and its version");
-        let blank = Block { settled: vec![Edition { version: 0, is_zeros: true }], in_flight: Vec::new() };
+        let blank =
+            Block { olds: Vec::new(), settled: vec![Edition { version: 0, is_zeros: true }], in_flight: Vec::new() };
         Model {
             block_bytes,
             blocks: vec![blank; volume_blocks as usize],
@@ -79,6 +97,7 @@ impl Model {
             next_version: 1,
             ended: 0,
             is_lost: false,
+            is_cache_volatile: false,
         }
     }
 
@@ -90,9 +109,9 @@ impl Model {
             return false;
         }
         self.next_id += 1;
-        if let Pending::Change { version, ranges } = &pending {
+        if let Pending::Change { version, ranges, is_write } = &pending {
             self.next_version += 1;
-            let is_zeros = !matches!(request, Request::Write { .. });
+            let is_zeros = !is_write;
             for lba in ranges.iter().flat_map(|&(start, blocks)| start..start + blocks) {
                 let in_flight = &mut self.blocks[lba as usize].in_flight;
                 // Ranges of a trim may overlap.
@@ -123,13 +142,22 @@ impl Model {
             return Err(Violation::new(Promise::Answers, what));
         }
         match pending {
-            Pending::Flush => {}
-            Pending::Change { version, ranges } => {
+            Pending::Flush { floors } => {
+                for (block, floor) in self.blocks.iter_mut().zip(floors) {
+                    block.olds.retain(|edition| edition.version >= floor);
+                }
+            }
+            Pending::Change { version, ranges, .. } => {
                 for lba in ranges.into_iter().flat_map(|(start, blocks)| start..start + blocks) {
-                    let block = &mut self.blocks[lba as usize];
-                    if let Some(at) = block.in_flight.iter().position(|edition| edition.version == version) {
-                        block.settled = vec![block.in_flight[at]];
-                        block.in_flight.drain(..=at);
+                    let Block { olds, settled, in_flight } = &mut self.blocks[lba as usize];
+                    if let Some(at) = in_flight.iter().position(|edition| edition.version == version) {
+                        let newest = in_flight[at];
+                        let before = in_flight.drain(..=at).take(at);
+                        if self.is_cache_volatile {
+                            olds.append(settled);
+                            olds.extend(before);
+                        }
+                        *settled = vec![newest];
                     }
                 }
             }
@@ -154,11 +182,41 @@ impl Model {
 
     /// The power has gone: what was under way will not end any more.
     pub fn crash(&mut self) {
+        self.die();
+        for Block { olds, settled, .. } in &mut self.blocks {
+            olds.append(settled);
+            std::mem::swap(olds, settled);
+        }
+    }
+
+    /// The volume has gone, and the power has not: what was under way will not end any more.
+    pub fn die(&mut self) {
         self.pending.clear();
-        for block in &mut self.blocks {
-            let Block { settled, in_flight } = block;
+        for Block { settled, in_flight, .. } in &mut self.blocks {
             settled.append(in_flight);
         }
+    }
+
+    /// The volume is mounted: what it shows is durable.
+    pub fn mounted(&mut self) {
+        self.blocks.iter_mut().for_each(|block| block.olds.clear());
+    }
+
+    /// The number of the next request.
+    pub(super) fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
+    /// Whether a request that is under way is a write: a trim may find nothing to be trimmed.
+    pub(super) fn is_write(&self, id: CommandId) -> bool {
+        matches!(self.pending.get(&id), Some(Pending::Change { is_write: true, .. }))
+    }
+
+    /// The version of a block that these contents are, if they are one.
+    pub(super) fn version_of(&self, lba: u64, found: &[u8]) -> Option<u64> {
+        let version = u64::from_le_bytes(found.get(8..16)?.try_into().expect("eight bytes were taken"));
+        let is_known = (1..self.next_version).contains(&version) && found == self.contents(lba, version);
+        is_known.then_some(version)
     }
 
     /// Requests that have not ended.
@@ -207,19 +265,23 @@ impl Model {
                 (*start..start + blocks).for_each(|lba| data.extend(self.contents(lba, version)));
                 let payload = Payload::Bytes(Box::new(BlockBuffer { data: data.into(), metadata: Bytes::new() }));
                 let write = Operation::Write { start: Lba(*start), blocks: Blocks(*blocks), payload };
-                (write, Pending::Change { version, ranges: vec![(*start, *blocks)] })
+                (write, Pending::Change { version, ranges: vec![(*start, *blocks)], is_write: true })
             }
             Request::Zero { start, blocks } => {
                 let zero = Operation::WriteZeroes { start: Lba(*start), blocks: Blocks(*blocks) };
-                (zero, Pending::Change { version, ranges: vec![(*start, *blocks)] })
+                (zero, Pending::Change { version, ranges: vec![(*start, *blocks)], is_write: false })
             }
             Request::Trim(ranges) => {
                 let named =
                     ranges.iter().map(|&(start, blocks)| LbaRange { start: Lba(start), blocks: Blocks(blocks) });
                 let trim = Operation::Deallocate { ranges: named.collect() };
-                (trim, Pending::Change { version, ranges: ranges.clone() })
+                (trim, Pending::Change { version, ranges: ranges.clone(), is_write: false })
             }
-            Request::Flush => (Operation::Flush, Pending::Flush),
+            Request::Flush => {
+                let floor = |block: &Block| block.settled.iter().map(|edition| edition.version).min().unwrap_or(0);
+                let floors = if self.is_cache_volatile { self.blocks.iter().map(floor).collect() } else { Vec::new() };
+                (Operation::Flush, Pending::Flush { floors })
+            }
         }
     }
 
@@ -360,6 +422,44 @@ mod tests {
         model.crash();
         assert_eq!(read(&mut model, 4).unwrap_err().lba, Some(3));
         assert_eq!(read(&mut model, 3), Ok(()));
+    }
+
+    #[test]
+    fn what_was_not_flushed_may_be_lost_where_caches_are_volatile() {
+        let mut start = Model::new(8, 512);
+        start.is_cache_volatile = true;
+        let writes: Vec<Command> = (0..3).map(|_| ask(&mut start, &WRITE)).collect();
+        end(&mut start, &writes[0]).unwrap();
+        let flush = ask(&mut start, &Request::Flush);
+        end(&mut start, &writes[2]).unwrap();
+        assert!(read(&mut start.clone(), 2).is_err(), "without a crash the newest is read");
+        for is_flushed in [false, true] {
+            for version in 0..=4 {
+                let mut model = start.clone();
+                if is_flushed {
+                    end(&mut model, &flush).unwrap();
+                }
+                model.crash();
+                let may_be = if is_flushed { 1..=3 } else { 0..=3 };
+                assert_eq!(read(&mut model, version).is_ok(), may_be.contains(&version), "version {version}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_volume_that_dies_with_the_power_on_loses_nothing_and_once_mounted_keeps_that() {
+        let mut model = Model::new(8, 512);
+        model.is_cache_volatile = true;
+        let write = ask(&mut model, &WRITE);
+        end(&mut model, &write).unwrap();
+        model.die();
+        assert!(read(&mut model.clone(), 0).is_err());
+        let mut early = model.clone();
+        early.crash();
+        assert_eq!(read(&mut early, 0), Ok(()), "the mount had no time to flush");
+        model.mounted();
+        model.crash();
+        assert!(read(&mut model, 0).is_err());
     }
 
     #[test]

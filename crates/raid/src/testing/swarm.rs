@@ -1,14 +1,18 @@
 //! Worlds drawn from a seed: what the volume is, what is asked of it, what is done to it.
 //!
 //! Each seed leaves most things out: what is always there hides what needs its absence (Groce et al., "Swarm Testing", ISSTA 2012).
+//! Each part is drawn from a fork of the seed of its own, so that one that is left out shifts no other.
 
 use zonda_zoned::{Blocks, Duration, Geometry, Prng};
 
-use super::{Atlas, Drive, Faults, Mix, Promise, Violation, World};
-use crate::{Event, Level, MemberState, Scheme, StreamShape, Victim, VolumeConfig};
+use super::{Blows, Mix, Outcome, SwarmRun, Violation};
+use crate::{Level, Scheme, StreamShape, Victim, Volume, VolumeConfig};
 
-/// Of 1000 reads of a victim while a volume is mounted, how many fail.
-const READ_ERRORS_AT_MOUNT_PER_MILLE: u64 = 50;
+/// Draws of members and configuration before these suit each other.
+const DRAWS_MAX: u32 = 100;
+
+/// Zones that a crash may cost for a while, where there are many of them.
+const ZONES_FOR_CRASH: u32 = 3;
 
 /// One run.
 #[derive(Clone, Debug)]
@@ -21,84 +25,99 @@ pub struct Swarm {
     pub geometries: Vec<Geometry>,
     /// What is asked.
     pub mix: Mix,
+    /// Requests, at most.
+    pub requests_max: u64,
+    /// Requests under way, at most, when another one is asked.
+    pub queue_depth: usize,
     /// Steps between crashes.
     pub steps: u64,
     /// Crashes.
     pub crashes: u64,
+    /// Of 100 of them, in how many the power stays, and the volume's program dies.
+    pub deaths_percent: u64,
+    /// Whether crashes that are losses of power take place.
+    pub has_power_losses: bool,
+    /// Whether crashes that are deaths of the program take place.
+    pub has_deaths: bool,
+    /// Whether members that were hurt may be absent from a mount, and be there at the next one.
+    pub has_absences: bool,
     /// A host asks once in so many steps: the fewer, the more is under way.
     pub calm: u64,
     /// Of 1000 steps, how many hurt a victim.
     pub blows_per_mille: u64,
-    /// Whether whole members may be taken.
+    /// How victims are hurt.
+    pub blows: Blows,
+    /// Whether whole members may be taken, and the zones of superblocks.
     pub is_rough: bool,
     /// Whether commands may fail.
     pub has_faults: bool,
     /// Whether members that were hurt are replaced, so that others can be hurt.
     pub heals: bool,
-}
-
-/// What came of a run that kept all promises.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// Over all commands and all that hosts heard.
-    pub hash: u64,
-    /// Requests that ended.
-    pub requests: u64,
-    /// Commands that members ended.
-    pub completions: u64,
-    /// Commands that failed.
-    pub failed_commands: u64,
-    /// Blows to members.
-    pub blows: u64,
-    /// Members that were given up.
-    pub given_up: u64,
-    /// Mounts.
-    pub mounts: u64,
-    /// Times that all members were whole again.
-    pub healed: u64,
-    /// Segments that were collected.
-    pub collected: u64,
-    /// Blocks that were read out of the rest of their stripe.
-    pub reconstructed: u64,
-    /// Configuration and members did not suit each other: nothing was run.
-    pub is_unsuited: bool,
+    /// Whether volumes are scrubbed.
+    pub has_scrubs: bool,
+    /// Steps from one scrub to the next, about.
+    pub steps_between_scrubs: u64,
+    /// Whether some members are slower than others.
+    pub has_slow_members: bool,
 }
 
 impl Swarm {
     /// Draws a run.
+    ///
+    /// # Panics
+    /// When no members suit a configuration, out of a hundred draws.
     #[must_use]
     pub fn draw(seed: u64) -> Swarm {
-        let mut prng = Prng::new(seed).fork("swarm");
-        let scheme = draw_scheme(&mut prng);
-        let geometries = draw_geometries(&mut prng, scheme);
-        let config = draw_config(&mut prng, scheme, &geometries[0]);
-        let mut mix = Mix::default();
-        if prng.chance(1, 2) {
-            mix.reads = prng.below(20);
+        let root = Prng::new(seed).fork("swarm");
+        let (config, mut geometries) = draw_volume(&root);
+        let mut prng = root.fork("crashes");
+        // Long runs with few crashes fill volumes; short ones with many cut into whatever is under way.
+        let (steps, crashes) = match prng.below(8) {
+            0 => (4000, prng.below(4)),
+            1..5 => (800, prng.below(4)),
+            _ => (200 + prng.below(400), 4 + prng.below(5)),
+        };
+        for geometry in &mut geometries {
+            // A crash leaves segments half empty, and collection has to have the time to win them back.
+            geometry.zone_count += ZONES_FOR_CRASH * crashes.saturating_sub(3) as u32;
         }
-        if prng.chance(1, 2) {
-            mix.trims = prng.below(4);
-        }
-        if prng.chance(1, 2) {
-            mix.flushes = prng.below(4);
-        }
-        if prng.chance(1, 3) {
-            (mix.large_percent, mix.large_blocks_max) = (prng.below(60), 1 + prng.below(40));
-        }
-        mix.hot_percent = prng.below(100);
+        let has_absences = prng.chance(1, 2);
+        let deaths_percent = if prng.chance(1, 2) { 50 } else { 0 };
+        let mut prng = root.fork("blows");
+        let blows_per_mille = if prng.chance(1, 2) { 1 + prng.below(12) } else { 0 };
+        let mut prng = root.fork("load");
         Swarm {
             seed,
             config,
             geometries,
-            mix,
-            steps: if prng.chance(1, 8) { 4000 } else { 800 },
-            crashes: prng.below(4),
+            mix: draw_mix(&mut root.fork("mix")),
+            requests_max: u64::MAX,
+            queue_depth: usize::MAX,
+            steps,
+            crashes,
+            deaths_percent,
+            has_power_losses: true,
+            has_deaths: deaths_percent > 0,
+            has_absences,
             calm: 2 + prng.below(20),
-            blows_per_mille: if prng.chance(1, 2) { 1 + prng.below(12) } else { 0 },
-            is_rough: prng.chance(1, 2),
-            has_faults: prng.chance(1, 2),
-            heals: prng.chance(1, 2),
+            blows_per_mille,
+            blows: Blows { rot: true, zones: true, members: true },
+            is_rough: root.fork("rough").chance(1, 2),
+            has_faults: root.fork("faults").chance(1, 2),
+            heals: root.fork("heals").chance(1, 2),
+            has_scrubs: root.fork("scrubs").chance(3, 4),
+            steps_between_scrubs: *root.fork("steps between scrubs").pick(&[100, 400, 2000]).expect("there are some"),
+            has_slow_members: root.fork("slow members").chance(3, 4),
         }
+    }
+
+    /// Begins it: the volume is created on empty drives.
+    ///
+    /// # Panics
+    /// When the volume and its members do not suit each other.
+    #[must_use]
+    pub fn begin(&self) -> SwarmRun {
+        SwarmRun::new(self.clone())
     }
 
     /// Runs it.
@@ -106,176 +125,48 @@ impl Swarm {
     /// # Errors
     /// The first promise that was broken, with the seed and the step in its message.
     pub fn run(&self) -> Result<Outcome, Violation> {
-        let mut step = 0;
-        self.run_steps(&mut step).map_err(|violation| {
-            let message = format!("seed {}, step {step}: {}", self.seed, violation.message);
+        let mut run = self.begin();
+        run.run().map_err(|violation| {
+            let message = format!("seed {}, step {}: {}", self.seed, run.steps(), violation.message);
             Violation { message, ..violation }
-        })
-    }
-
-    /// As [`run`](Swarm::run), counting steps where the caller can see them when an assertion ends the run.
-    ///
-    /// # Errors
-    /// The first promise that was broken.
-    pub fn run_steps(&self, step: &mut u64) -> Result<Outcome, Violation> {
-        let root = Prng::new(self.seed);
-        let mut prng = root.fork("blows");
-        let drives = self.geometries.iter().enumerate();
-        let drives: Vec<Drive> =
-            drives.map(|(at, geometry)| Drive::new(geometry.clone(), root.fork(&format!("drive/{at}")))).collect();
-        let Ok(mut world) = World::create(self.config.clone(), drives, root.fork("world")) else {
-            return Ok(Outcome { is_unsuited: true, ..Outcome::default() });
-        };
-        world.mix = self.mix.clone();
-        for speed in &mut world.speeds {
-            *speed = if prng.chance(1, 4) { 1 } else { 16 };
-        }
-        let mut run = Run { swarm: self, world, prng, atlas: None, is_healing: false, outcome: Outcome::default() };
-        for round in 0..=self.crashes {
-            run.round(step)?;
-            if round < self.crashes {
-                run.crash()?;
-            }
-        }
-        run.end()
+        })?;
+        Ok(run.outcome())
     }
 }
 
-/// A run under way.
-struct Run<'a> {
-    swarm: &'a Swarm,
-    world: World,
-    prng: Prng,
-    atlas: Option<Atlas>,
-    /// Victims are being replaced: until they are, they are left alone.
-    is_healing: bool,
-    outcome: Outcome,
+/// Members, and a volume for which they have room.
+fn draw_volume(root: &Prng) -> (VolumeConfig, Vec<Geometry>) {
+    for draw in 0..DRAWS_MAX {
+        let mut prng = root.fork(&format!("volume/{draw}"));
+        let scheme = draw_scheme(&mut prng);
+        let geometries = draw_geometries(&mut prng, scheme);
+        let mut config = draw_config(&mut prng, scheme, &geometries[0]);
+        config.tuning.is_cache_volatile = prng.chance(1, 4);
+        let ids = vec![[0; 16]; geometries.len()];
+        if let Ok(volume) = Volume::create(config.clone(), geometries.clone(), [0; 16], &ids, false) {
+            config.volume_blocks = Some(volume.geometry().namespace_blocks().0);
+            return (config, geometries);
+        }
+    }
+    panic!("most members that are drawn suit most configurations");
 }
 
-impl Run<'_> {
-    /// Steps, with whatever is done meanwhile.
-    fn round(&mut self, step: &mut u64) -> Result<(), Violation> {
-        let Swarm { config: VolumeConfig { scheme, .. }, is_rough, .. } = *self.swarm;
-        let members = self.world.drives.len();
-        let tolerates = if scheme.level == Level::Raid01 { 1 } else { usize::from(scheme.parity) };
-        let atlas = self.atlas.take().unwrap_or_else(|| Atlas::draw(&mut self.prng, members, tolerates, is_rough));
-        let atlas = self.atlas.insert(atlas);
-        self.world.suspects = atlas.victims();
-        if self.swarm.has_faults && !self.is_healing {
-            for (at, drive) in self.world.drives.iter_mut().enumerate() {
-                drive.faults = atlas.faults(&mut self.prng, at);
-            }
-        }
-        for _ in 0..self.swarm.steps {
-            *step += 1;
-            self.world.step(self.swarm.calm)?;
-            if !self.is_healing && self.prng.chance(self.swarm.blows_per_mille, 1000) {
-                self.outcome.blows += u64::from(atlas.strike(&mut self.prng, &mut self.world.drives).is_some());
-            }
-            if self.prng.chance(1, 2000) {
-                self.world.volume.start_scrub(self.world.now());
-                self.world.hear()?;
-            }
-        }
-        if self.swarm.heals && self.prng.chance(1, 2) {
-            self.heal()?;
-        }
-        Ok(())
+fn draw_mix(prng: &mut Prng) -> Mix {
+    let mut mix = Mix::default();
+    if prng.chance(1, 2) {
+        mix.reads = prng.below(20);
     }
-
-    /// Replaces all victims, or sees that they are replaced: then others may be hurt.
-    fn heal(&mut self) -> Result<(), Violation> {
-        self.calm_down();
-        if !self.is_healing {
-            self.is_healing = true;
-            let victims = self.world.suspects;
-            for at in (0..self.world.drives.len()).filter(|at| victims >> at & 1 == 1) {
-                self.world.replace(at)?;
-            }
-            if self.prng.chance(1, 2) {
-                return Ok(());
-            }
-        }
-        self.world.rest()?;
-        for at in 0..self.world.drives.len() {
-            // A crash may have come before anybody knew of the replacement.
-            if self.world.volume.status().members[at].state == MemberState::Failed {
-                self.world.replace(at)?;
-            }
-        }
-        self.world.rest()?;
-        // Where few zones may be active, a rebuild waits until segments that are open are full.
-        let mut patience = 8;
-        while self.world.volume.is_degraded() && patience > 0 {
-            patience -= 1;
-            for _ in 0..400 {
-                self.world.step(self.swarm.calm)?;
-            }
-            self.world.rest()?;
-        }
-        if self.world.volume.is_degraded() {
-            let what = format!("the volume is not whole with new members: {:?}", self.world.volume.status().members);
-            return Err(Violation::new(Promise::Members, what));
-        }
-        self.is_healing = false;
-        self.atlas = None;
-        self.world.suspects = 0;
-        self.outcome.healed += 1;
-        Ok(())
+    if prng.chance(1, 2) {
+        mix.trims = prng.below(4);
     }
-
-    /// The power goes, and what there is, is mounted.
-    fn crash(&mut self) -> Result<(), Violation> {
-        if self.prng.chance(1, 4) {
-            self.calm_down();
-            self.world.rest()?;
-        }
-        self.count();
-        self.world.crash();
-        self.calm_down();
-        let without = if self.prng.chance(1, 4) { self.world.suspects & self.prng.below(1 << 16) as u32 } else { 0 };
-        while self.prng.chance(1, 3) {
-            self.world.mount_and_crash(without, 300)?;
-        }
-        if self.prng.chance(1, 2) {
-            let victims = self.world.suspects;
-            for (at, drive) in self.world.drives.iter_mut().enumerate() {
-                drive.faults.reads = if victims >> at & 1 == 1 { READ_ERRORS_AT_MOUNT_PER_MILLE } else { 0 };
-            }
-        }
-        self.world.mount(without)?;
-        self.calm_down();
-        self.outcome.mounts += 1;
-        if self.prng.chance(1, 2) {
-            self.world.read_all()?;
-        }
-        Ok(())
+    if prng.chance(1, 2) {
+        mix.flushes = prng.below(4);
     }
-
-    fn calm_down(&mut self) {
-        self.world.drives.iter_mut().for_each(|drive| drive.faults = Faults::default());
+    if prng.chance(1, 3) {
+        (mix.large_percent, mix.large_blocks_max) = (prng.below(60), 1 + prng.below(40));
     }
-
-    fn count(&mut self) {
-        let counters = self.world.volume.counters();
-        self.outcome.collected += counters.collected_segments;
-        self.outcome.reconstructed += counters.reconstructed_blocks;
-        let is_given_up = |event: &&Event| matches!(event, Event::MemberFailed { .. });
-        self.outcome.given_up += self.world.events.iter().filter(is_given_up).count() as u64;
-    }
-
-    /// Nothing fails any more: every request ends, and everything is there.
-    fn end(mut self) -> Result<Outcome, Violation> {
-        self.calm_down();
-        self.world.rest()?;
-        self.world.read_all()?;
-        self.count();
-        self.outcome.hash = self.world.hash();
-        self.outcome.requests = self.world.model.ended();
-        self.outcome.completions = self.world.completions;
-        self.outcome.failed_commands = self.world.drives.iter().map(Drive::failed).sum();
-        Ok(self.outcome)
-    }
+    mix.hot_percent = prng.below(100);
+    mix
 }
 
 fn draw_scheme(prng: &mut Prng) -> Scheme {

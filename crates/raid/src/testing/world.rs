@@ -1,10 +1,12 @@
 //! A volume, its drives, and a host that remembers what it was promised.
 
 use bytes::Bytes;
-use zonda_zoned::{Command, Duration, Instant, Operation, Payload, Prng, fingerprint};
+use zonda_zoned::{Command, Duration, Instant, Operation, Outcome, Payload, Prng, fingerprint};
 
-use super::{Drive, Mix, Model, Presence, Promise, Request, Violation};
-use crate::{ArrayId, Event, MemberIndex, MemberState, Volume, VolumeConfig, VolumeError};
+use super::lives::Absent;
+use super::{Drive, Journal, Mix, Model, Promise, Request, Violation};
+use crate::bug::SeededBug;
+use crate::{ArrayId, Event, MemberIndex, Volume, VolumeConfig, VolumeError};
 
 /// Steps after which a world that does not come to rest is said to hang.
 const STEPS_TO_REST_MAX: u64 = 100_000;
@@ -32,9 +34,22 @@ pub struct World {
     pub events: Vec<Event>,
     /// Completions of members since the beginning.
     pub completions: u64,
-    now: Instant,
-    prng: Prng,
-    replacements: u64,
+    /// What happened.
+    pub journal: Journal,
+    /// Requests that were drawn, and how many may be.
+    pub drawn: u64,
+    /// See [`drawn`](World::drawn).
+    pub drawn_max: u64,
+    /// Requests under way, at most, when one is drawn.
+    pub queue_depth: usize,
+    pub(super) now: Instant,
+    /// Time before the last mount, with which a volume's own begins.
+    pub(super) before: Instant,
+    pub(super) prng: Prng,
+    requests: Prng,
+    pub(super) replacements: u64,
+    pub(super) bug: Option<SeededBug>,
+    pub(super) absent: Absent,
     /// Over all commands and all that hosts heard.
     hash: u64,
 }
@@ -54,18 +69,28 @@ impl World {
         let volume = Volume::create(config.clone(), geometries, array, &ids, false)?;
         let blocks = volume.geometry().namespace_blocks().0;
         let block_bytes = volume.geometry().block_size_bytes as usize;
+        let mut model = Model::new(blocks, block_bytes);
+        model.is_cache_volatile = config.tuning.is_cache_volatile;
         let mut world = World {
             config,
             volume,
-            model: Model::new(blocks, block_bytes),
+            model,
             mix: Mix::default(),
             speeds: vec![1; drives.len()],
             drives,
             suspects: 0,
             events: Vec::new(),
             completions: 0,
+            journal: Journal::default(),
+            drawn: 0,
+            drawn_max: u64::MAX,
+            queue_depth: usize::MAX,
             now: Instant::ZERO,
+            before: Instant::ZERO,
+            requests: prng.fork("requests"),
             prng,
+            bug: None,
+            absent: Absent::default(),
             replacements: 0,
             hash: 0,
         };
@@ -75,10 +100,27 @@ impl World {
         Ok(world)
     }
 
+    /// Plants a bug in the volume, and in those that are mounted after it.
+    pub fn plant(&mut self, bug: SeededBug) {
+        self.volume.plant(bug);
+        self.bug = Some(bug);
+    }
+
     /// The time.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.now
+    }
+
+    /// The time since the world began: that of the volume begins anew with each mount.
+    #[must_use]
+    pub fn time(&self) -> Instant {
+        Instant(self.before.0 + self.now.0)
+    }
+
+    /// Notes something that was done to the world.
+    pub fn tell(&mut self, line: impl FnOnce() -> String) {
+        self.journal.tell(self.time(), line);
     }
 
     /// A number that depends on all commands that members were given, and on all that hosts heard.
@@ -98,19 +140,30 @@ impl World {
     /// # Errors
     /// What was wrong with what it said at once.
     pub fn ask(&mut self, request: &Request) -> Result<bool, Violation> {
-        let World { volume, model, now, .. } = self;
-        let is_taken = model.ask(request, |command| volume.submit(*now, command));
+        let time = self.time();
+        let World { volume, model, now, journal, .. } = self;
+        let is_taken = model.ask(request, |command| {
+            let id = command.id;
+            volume.submit(*now, command)?;
+            journal.asked(time, id, request);
+            Ok(())
+        });
         self.hear()?;
         Ok(is_taken)
     }
 
-    /// Asks something, drawn at random.
+    /// Asks something, drawn at random, if any more requests may be drawn.
     ///
     /// # Errors
     /// As [`ask`](World::ask).
     pub fn ask_some(&mut self) -> Result<bool, Violation> {
-        let request = self.mix.draw(&mut self.prng, self.model.volume_blocks());
-        self.ask(&request)
+        if self.drawn >= self.drawn_max || self.model.under_way() >= self.queue_depth {
+            return Ok(false);
+        }
+        let request = self.mix.draw(&mut self.requests, self.model.volume_blocks());
+        let is_taken = self.ask(&request)?;
+        self.drawn += u64::from(is_taken);
+        Ok(is_taken)
     }
 
     /// Lets something happen: a host asks, one time in `calm`; else a member is given commands, a drive moves, or time passes.
@@ -139,7 +192,7 @@ impl World {
         self.hear()
     }
 
-    fn hand_out_some(&mut self) {
+    pub(super) fn hand_out_some(&mut self) {
         let at = self.prng.below(self.drives.len() as u64) as usize;
         while self.hand_out(at) && self.prng.chance(3, 4) {}
     }
@@ -149,6 +202,11 @@ impl World {
         let member = MemberIndex(at as u8);
         let Some(command) = self.volume.poll_command(self.now, member) else { return false };
         let print = print_of(&command);
+        if let Some(lba) = self.journal.watched()
+            && let Some(what) = self.watched_write(at, lba, &command)
+        {
+            self.journal.given(at, command.id, what);
+        }
         match self.drives[at].submit(command) {
             Ok(()) => {
                 self.note(at as u64);
@@ -163,7 +221,7 @@ impl World {
     }
 
     /// Moves one drive that has something to do. Says whether one had.
-    fn move_drive(&mut self) -> Result<bool, Violation> {
+    pub(super) fn move_drive(&mut self) -> Result<bool, Violation> {
         let weight = |at: usize| if self.drives[at].has_work() { self.speeds[at].max(1) } else { 0 };
         let all: u64 = (0..self.drives.len()).map(weight).sum();
         if all == 0 {
@@ -178,6 +236,10 @@ impl World {
         });
         let at = at.expect("weights add up");
         let Some(completion) = self.drives[at].step() else { return Ok(true) };
+        self.journal.done(self.time(), at, completion.id, || match completion.outcome {
+            Outcome::Appended(lba) => format!("{} at {lba}", completion.status),
+            _ => completion.status.to_string(),
+        });
         self.volume.on_completion(self.now, MemberIndex(at as u8), completion);
         self.completions += 1;
         if self.completions.is_multiple_of(COMPLETIONS_BETWEEN_CHECKS) {
@@ -234,76 +296,6 @@ impl World {
         self.rest()
     }
 
-    /// The power goes: the volume is gone, and drives keep what they keep. What was pulled or failing is as it was.
-    pub fn crash(&mut self) {
-        self.model.crash();
-        for drive in &mut self.drives {
-            drive.crash();
-        }
-        self.events.clear();
-    }
-
-    /// Mounts what is on the drives that are there, but for those `without`, as bits.
-    ///
-    /// # Errors
-    /// When it cannot be mounted.
-    pub fn mount(&mut self, without: u32) -> Result<(), Violation> {
-        self.begin_mount(without)?;
-        self.rest()?;
-        if self.volume.is_ready() {
-            return Ok(());
-        }
-        Err(Violation::new(Promise::Mounts, format!("the volume is not mounted: {:?}", self.events)))
-    }
-
-    /// Begins to mount, and loses the power after at most `steps`.
-    ///
-    /// # Errors
-    /// When it cannot be mounted, for what is known at once.
-    pub fn mount_and_crash(&mut self, without: u32, steps: u64) -> Result<(), Violation> {
-        self.begin_mount(without)?;
-        for _ in 0..self.prng.below(steps + 1) {
-            if self.prng.chance(1, 2) {
-                self.hand_out_some();
-            } else {
-                self.move_drive()?;
-            }
-        }
-        self.crash();
-        Ok(())
-    }
-
-    fn begin_mount(&mut self, without: u32) -> Result<(), Violation> {
-        let is_there = |at: usize, drive: &Drive| without >> at & 1 == 0 && drive.presence() == Presence::There;
-        let geometries =
-            self.drives.iter().enumerate().map(|(at, drive)| is_there(at, drive).then(|| drive.geometry().clone()));
-        let geometries: Vec<_> = geometries.collect();
-        self.now = Instant::ZERO;
-        let mounted = Volume::mount(geometries, self.config.tuning.clone(), None);
-        self.volume =
-            mounted.map_err(|error| Violation::new(Promise::Mounts, format!("no mount is begun: {error}")))?;
-        self.hear()
-    }
-
-    /// Puts an empty device in the place of a member, which is given up if it was not yet. It is not rebuilt when this returns.
-    ///
-    /// # Errors
-    /// When the volume does not take it.
-    pub fn replace(&mut self, at: usize) -> Result<(), Violation> {
-        let member = MemberIndex(at as u8);
-        if self.volume.status().members[at].state != MemberState::Failed {
-            self.volume.fail_member(self.now, member);
-            self.hear()?;
-        }
-        self.replacements += 1;
-        let geometry = self.drives[at].geometry().clone();
-        self.drives[at] = Drive::new(geometry.clone(), self.prng.fork(&format!("replacement/{}", self.replacements)));
-        let id = [0x40 + self.replacements as u8; 16];
-        let replaced = self.volume.replace_member(self.now, member, geometry, id);
-        self.hear()?;
-        replaced.map_err(|error| Violation::new(Promise::Members, format!("member {at} is not replaced: {error}")))
-    }
-
     /// Hears of everything that the volume has to tell.
     ///
     /// # Errors
@@ -321,13 +313,34 @@ impl World {
             {
                 return Err(Violation::new(Promise::Mounts, format!("the volume is lost: {error} {:?}", self.events)));
             }
+            if let Event::MemberFailed { member, .. } = event {
+                self.absent.given_up.push((member, self.model.next_id()));
+            }
+            self.journal.tell(self.time(), || format!("the volume says: {event:?}"));
             self.events.push(event);
         }
         while let Some(completion) = self.volume.poll_completion() {
+            self.journal.ended(self.time(), completion.id, completion.status);
+            self.count_absent(&completion);
             self.note(completion.id.0 << 16 | completion.status as u64);
             self.model.hear(&completion)?;
         }
         Ok(())
+    }
+
+    /// What a command writes of a block.
+    fn watched_write(&self, at: usize, lba: u64, command: &Command) -> Option<String> {
+        let (start, payload) = match &command.operation {
+            Operation::Write { start, payload, .. } => (start, payload),
+            Operation::Append { zone_start, payload, .. } => (zone_start, payload),
+            _ => return None,
+        };
+        let Payload::Bytes(buffer) = payload else { return None };
+        let geometry = self.drives[at].geometry();
+        let mut blocks = buffer.data.chunks(geometry.block_size_bytes as usize);
+        let version = blocks.find_map(|block| self.model.version_of(lba, block))?;
+        let zone = geometry.zone_of(*start)?;
+        Some(format!("version {version} to member {at}, zone {zone}, by {}", command.operation.name()))
     }
 
     fn note(&mut self, number: u64) {

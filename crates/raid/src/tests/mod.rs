@@ -1,7 +1,9 @@
 mod basics;
 mod bench;
+mod caches;
 mod crashes;
 mod failures;
 mod rebuild;
+mod refusals;
 mod scrub;
 mod swarm;

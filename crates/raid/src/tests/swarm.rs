@@ -1,36 +1,31 @@
 //! Everything at once, from seeds.
 
-use crate::testing::{Outcome, Swarm};
+use crate::testing::{Outcome, Swarm, SwarmRun};
 
 /// Names the seed and the step of a run that panics.
-struct Here {
-    seed: u64,
-    step: u64,
-}
+struct Here(SwarmRun, u64);
 
 impl Drop for Here {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("seed {}, step {}", self.seed, self.step);
+            eprintln!("seed {}, step {}", self.1, self.0.steps());
         }
     }
 }
 
 fn run(seed: u64) -> Outcome {
-    let mut here = Here { seed, step: 0 };
-    let swarm = Swarm::draw(seed);
-    match swarm.run_steps(&mut here.step) {
-        Ok(outcome) => outcome,
-        Err(violation) => panic!("seed {seed}, step {}: {violation}", here.step),
+    let mut here = Here(Swarm::draw(seed).begin(), seed);
+    if let Err(violation) = here.0.run() {
+        panic!("{violation}");
     }
+    here.0.outcome()
 }
 
 #[test]
 fn whatever_happens_within_the_promise_is_survived() {
-    let (mut sum, mut unsuited) = (Outcome::default(), 0);
-    for seed in 0..500 {
+    let mut sum = Outcome::default();
+    for seed in 0..100 {
         let outcome = run(seed);
-        unsuited += u64::from(outcome.is_unsuited);
         sum.requests += outcome.requests;
         sum.failed_commands += outcome.failed_commands;
         sum.blows += outcome.blows;
@@ -41,9 +36,8 @@ fn whatever_happens_within_the_promise_is_survived() {
         sum.healed += outcome.healed;
     }
     // What never happens is not tested.
-    assert!(unsuited < 60, "{unsuited} of 500 worlds cannot be");
     let met = [sum.mounts, sum.healed, sum.given_up, sum.blows, sum.failed_commands, sum.collected, sum.reconstructed];
-    assert!(met.iter().all(|&times| times > 100), "{sum:?}");
+    assert!(met.iter().all(|&times| times > 20), "{sum:?}");
 }
 
 #[test]

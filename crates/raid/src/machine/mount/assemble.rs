@@ -5,6 +5,7 @@ use zonda_zoned::ZoneState;
 use super::Volume;
 use super::zones::{BlockRead, Reading};
 use crate::MemberIndex;
+use crate::bug::SeededBug;
 use crate::format::{PADDING_LBA, RECORD_BYTES, Record, TOMBSTONE_LBA};
 use crate::shape::bits;
 use crate::tables::{Address, Location, Physical, Segment, SegmentIndex, SegmentState};
@@ -141,7 +142,8 @@ impl Volume {
                 continue;
             }
             // What was complete counts, whatever became of it: a block that is lost is not an older one.
-            stripes.push(FoundStripe { number, present: present[stripe], is_torn: !is_whole && !was_complete });
+            let is_torn = !is_whole && !was_complete && !self.has(SeededBug::TornStripeKept);
+            stripes.push(FoundStripe { number, present: present[stripe], is_torn });
             for member in (0..members).filter(|member| present[stripe] >> member & 1 == 0) {
                 segment.slots.set_virtual(MemberIndex(member as u8), number);
             }
@@ -159,10 +161,17 @@ impl Volume {
                 for meta in read.blocks.iter().filter_map(|block| block.meta) {
                     let record = Record::from_bytes(&meta.record);
                     if record.lba != PADDING_LBA {
-                        self.next_timestamp = self.next_timestamp.max(record.timestamp + 1);
+                        self.saw_timestamp(record.timestamp);
                     }
                 }
             }
+        }
+    }
+
+    /// Timestamps go on from the highest.
+    pub(super) fn saw_timestamp(&mut self, timestamp: u64) {
+        if !self.has(SeededBug::StaleTimestamps) {
+            self.next_timestamp = self.next_timestamp.max(timestamp + 1);
         }
     }
 
@@ -183,11 +192,14 @@ impl Volume {
         if record.lba == PADDING_LBA {
             return;
         }
-        self.next_timestamp = self.next_timestamp.max(record.timestamp + 1);
+        self.saw_timestamp(record.timestamp);
         if is_torn {
             self.found().torn.insert(place);
         }
         if record.lba == TOMBSTONE_LBA {
+            if self.has(SeededBug::LostTombstones) && self.segments[place.segment].state == SegmentState::Sealed {
+                return;
+            }
             self.segments[place.segment].tombstones.push(place);
             self.found().tombstones.push(place);
             return;

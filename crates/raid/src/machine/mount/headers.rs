@@ -1,6 +1,6 @@
 //! Which zones make which segments.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use zonda_zoned::{BlockBuffer, ZoneAction, ZoneState};
 
@@ -8,7 +8,7 @@ use super::superblocks::written_blocks;
 use super::{Volume, block_of};
 use crate::MemberIndex;
 use crate::format::{HeaderError, MemberState, SegmentHeader};
-use crate::limits::METADATA_ZONES;
+use crate::limits::{METADATA_ZONES, READ_ATTEMPTS_MAX};
 use crate::machine::start::StartStep;
 
 /// A segment of which a header was found.
@@ -53,6 +53,13 @@ impl Volume {
                 self.read_at_start(member, StartStep::Header { zone }, zone, 0, 1);
             }
         }
+    }
+
+    /// Whether a header that could not be read is read once more: whose zone it is decides whether it is reset.
+    pub(super) fn tries_again(&mut self, member: MemberIndex, zone: u32) -> bool {
+        let failures = self.found().unreadable.entry((member, zone)).or_default();
+        *failures += 1;
+        *failures < READ_ATTEMPTS_MAX
     }
 
     pub(super) fn on_header_read(&mut self, member: MemberIndex, zone: u32, buffer: Option<&BlockBuffer>) {
@@ -107,9 +114,12 @@ impl Volume {
                     claimed.insert(sequence, (zone, epoch));
                 }
             }
-            for (sequence, segment) in &mut segments {
+            // A zone whose header cannot be read is that of the last segment that was opened with it.
+            let mut unreadable: BTreeSet<u32> =
+                owners[at].iter().filter(|(_, owner)| owner.is_none()).map(|(&zone, _)| zone).collect();
+            for (sequence, segment) in segments.iter_mut().rev() {
                 let named = segment.header.zones[at];
-                let unreadable = named.filter(|zone| owners[at].get(zone) == Some(&None));
+                let unreadable = named.filter(|zone| unreadable.remove(zone));
                 let claimed = claimed.get(sequence).copied();
                 let zone = claimed.map(|(zone, _)| zone).or(unreadable);
                 segment.zones[at] = zone;
@@ -149,7 +159,6 @@ impl Volume {
             entry.retired_zones.insert(zone);
             return;
         }
-        entry.active_zones -= u32::from(state.is_active());
         let reset = entry.manage(zone, ZoneAction::Reset);
         self.send_start(member, StartStep::ResetOrphan { zone }, reset);
     }

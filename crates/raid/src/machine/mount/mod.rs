@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use zonda_zoned::{BlockBuffer, Geometry, Outcome, Payload, Status};
 
+use super::caches::Waiter;
 use super::start::{Kind, Start, StartStep, Step};
 use super::write::Ticket;
 use super::{Member, Phase, Volume};
@@ -43,6 +44,8 @@ pub(super) struct Mount {
     probes: Vec<Vec<Probe>>,
     /// Zones whose headers have still to be read, for each member.
     unread: Vec<VecDeque<u32>>,
+    /// Headers that could not be read, and how often.
+    unreadable: BTreeMap<(MemberIndex, u32), u8>,
     /// The sequence and the epoch that a zone's own header names, for each member; `None` of a header that cannot be read.
     owners: Vec<BTreeMap<u32, Option<(u64, u64)>>>,
     segments: BTreeMap<u64, FoundSegment>,
@@ -57,10 +60,21 @@ pub(super) struct Mount {
     /// Blocks that are being moved.
     moving: u64,
     is_asked: bool,
+    /// How far what was moved is on its way out of the members' caches.
+    flush: FlushAtMount,
     /// A block that was to be moved could not be read.
     has_failed: bool,
     /// How often the mount was begun anew.
     attempts: u32,
+}
+
+/// What a mount has written is durable before hosts see it: what they have read once stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum FlushAtMount {
+    #[default]
+    Wanted,
+    UnderWay,
+    Done,
 }
 
 impl Volume {
@@ -107,6 +121,7 @@ impl Volume {
         let members = volume.members.len();
         let mount = Mount { expected, attempts, owners: vec![BTreeMap::new(); members], ..Mount::default() };
         volume.phase = Phase::Starting(Box::new(Start::new(Kind::Mount(Box::new(mount)), members)));
+        volume.flush_at_start();
         volume.report_zones();
         Ok(volume)
     }
@@ -198,9 +213,14 @@ impl Volume {
         };
         match step {
             StartStep::Superblock { zone, .. } => self.on_superblock_read(member, zone, buffer),
+            StartStep::Header { zone } if buffer.is_none() && self.tries_again(member, zone) => {
+                self.read_at_start(member, step, zone, 0, 1);
+            }
             StartStep::Header { zone } => self.on_header_read(member, zone, buffer.as_ref()),
             StartStep::Blocks { offset } => self.on_blocks_read(member, offset, buffer),
-            StartStep::Report | StartStep::Wipe | StartStep::ResetOrphan { .. } => unreachable!("handled before"),
+            StartStep::Report | StartStep::Flush | StartStep::Wipe | StartStep::ResetOrphan { .. } => {
+                unreachable!("handled before")
+            }
         }
     }
 
@@ -241,6 +261,13 @@ impl Volume {
             if self.found().has_failed {
                 return self.mount_again();
             }
+            if self.found().flush == FlushAtMount::Wanted {
+                self.found().flush = FlushAtMount::UnderWay;
+                self.when_durable(Waiter::Mount);
+            }
+            if self.found().flush != FlushAtMount::Done {
+                return;
+            }
             for index in std::mem::take(&mut self.found().shadowed) {
                 self.segments[index].is_pinned = false;
                 self.collector.look_at(index);
@@ -264,6 +291,7 @@ impl Volume {
         match begun {
             Ok(mut volume) => {
                 std::mem::swap(&mut volume.engine, &mut self.engine);
+                volume.bug = self.bug;
                 volume.events = std::mem::take(&mut self.events);
                 volume.completions = std::mem::take(&mut self.completions);
                 volume.now = self.now;
@@ -271,6 +299,11 @@ impl Volume {
             }
             Err(error) => self.fail(error),
         }
+    }
+
+    /// What the mount has written is durable.
+    pub(super) fn flushed_at_mount(&mut self) {
+        self.found().flush = FlushAtMount::Done;
     }
 
     pub(super) fn moved_at_start(&mut self) {
@@ -317,7 +350,7 @@ impl Volume {
         };
         self.segments[segment].tombstone_ranges += tombstones.len() as u32;
         for range in tombstones {
-            self.next_timestamp = self.next_timestamp.max(range.timestamp + 1);
+            self.saw_timestamp(range.timestamp);
             let end = range.lbas().end.min(self.map.len() as u64);
             for lba in range.lba..end {
                 // Of two tombstones of one trim the later one counts: the first may be about to go.

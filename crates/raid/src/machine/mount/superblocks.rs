@@ -3,6 +3,7 @@
 use zonda_zoned::{BlockBuffer, ZoneDescriptor, ZoneState};
 
 use super::{Volume, block_of};
+use crate::bug::SeededBug;
 use crate::config::{Level, Scheme, VolumeConfig};
 use crate::event::{Event, FailReason};
 use crate::format::{HeaderError, MemberState, Superblock};
@@ -119,6 +120,7 @@ impl Volume {
             return Err(VolumeError::NoVolume { member: present.first().copied().unwrap_or(MemberIndex(0)) });
         };
         self.adopt(&best)?;
+        let is_careless = self.has(SeededBug::BelievedStaleMember);
         for (member, entry) in (0..).map(MemberIndex).zip(own) {
             let known = best.members[member.as_usize()];
             let is_believed = entry.as_ref().is_some_and(|(superblock, _)| {
@@ -128,8 +130,13 @@ impl Volume {
             entry_state.id = known.id;
             entry_state.since_epoch = known.since_epoch;
             entry_state.recorded = Some(known.state);
-            let is_there = present.contains(&member) && is_believed && known.state != MemberState::Failed;
-            entry_state.state = if is_there { known.state } else { MemberState::Failed };
+            let is_stale = known.state == MemberState::Failed;
+            let is_there = present.contains(&member) && is_believed && (!is_stale || is_careless);
+            entry_state.state = match known.state {
+                _ if !is_there => MemberState::Failed,
+                MemberState::Failed => MemberState::Active,
+                known => known,
+            };
             if is_there {
                 let (_, log) = entry.expect("what is believed was read");
                 entry_state.metadata = log;
@@ -174,6 +181,7 @@ impl Volume {
         volume.epochs = Epochs::new(best.epoch, best.sequence);
         std::mem::swap(&mut volume.phase, &mut self.phase);
         std::mem::swap(&mut volume.engine, &mut self.engine);
+        volume.bug = self.bug;
         volume.events = std::mem::take(&mut self.events);
         volume.aborted = std::mem::take(&mut self.aborted);
         volume.completions = std::mem::take(&mut self.completions);

@@ -9,6 +9,7 @@ use super::{Volume, block_of};
 use crate::format::{
     BlockMeta, Place, PlaceSeed, RECORD_BYTES, crc, footer_entries_per_block, read_chunk_meta, read_footer_block,
 };
+use crate::limits::READ_ATTEMPTS_MAX;
 use crate::machine::start::StartStep;
 use crate::shape::{Layout, Stream};
 use crate::{MemberIndex, VolumeError};
@@ -39,6 +40,8 @@ pub(super) struct ZoneReading {
     blank: u32,
     /// Where single slots are read, because they could not be read together, until here.
     single_until: u32,
+    /// Times that the slot that is being read could not be.
+    failures: u8,
 }
 
 /// A chunk that was found.
@@ -119,6 +122,7 @@ impl Volume {
                 entries: Vec::new(),
                 blank: 0,
                 single_until: 0,
+                failures: 0,
             }));
         }
         self.found().current = Some(Reading { sequence, found, layout, stream, zones });
@@ -184,10 +188,15 @@ impl Volume {
                 debug_assert_eq!(offset, layout.slot_offset(next));
                 match buffer {
                     None if next < zone.single_until || layout.unit_blocks >= transfer => {
-                        zone.phase = ReadPhase::Slots(next + 1);
+                        zone.failures += 1;
+                        if zone.failures == READ_ATTEMPTS_MAX {
+                            zone.failures = 0;
+                            zone.phase = ReadPhase::Slots(next + 1);
+                        }
                     }
                     None => zone.single_until = next + (transfer / layout.unit_blocks).max(1),
                     Some(buffer) => {
+                        zone.failures = 0;
                         let count = (buffer.data.len() / block_bytes) as u32 / layout.unit_blocks;
                         let seed = place.seed();
                         for at in 0..count {

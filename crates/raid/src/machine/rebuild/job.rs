@@ -157,7 +157,7 @@ impl Volume {
 
     /// Whether somebody else works on the whole of a segment.
     fn is_worked_on(&self, index: SegmentIndex) -> bool {
-        self.collector.segment() == Some(index) || self.scrubbed_segment() == Some(index)
+        self.collector.has(index) || self.scrubbed_segment() == Some(index)
     }
 
     pub(super) fn job(&mut self) -> &mut Job {

@@ -17,8 +17,10 @@ mod zone;
 use zonda_zoned::{Outcome, Status};
 
 use super::Volume;
+use super::caches::Waiter;
 use super::pieces::Pace;
 use crate::MemberIndex;
+use crate::bug::SeededBug;
 use crate::event::Event;
 use crate::format::MemberState;
 use crate::limits::RELOCATION_SEGMENTS;
@@ -38,6 +40,8 @@ pub(super) struct Rebuild {
     job: Option<Box<Job>>,
     /// Segments done.
     done: u32,
+    /// How far what was written to it is on its way out of its cache, once nothing is left to be done.
+    flush: RebuildFlush,
     /// Zones in a row that could not be written.
     failures: u32,
     /// When the next run of stripes may begin.
@@ -45,6 +49,15 @@ pub(super) struct Rebuild {
     /// The sequence that the next segment had when the last one was done: where zones that may be active are few, a stream that
     /// waits for one comes first.
     yielded_at: u64,
+}
+
+/// A member is whole once what it was given is durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum RebuildFlush {
+    #[default]
+    Wanted,
+    UnderWay,
+    Done,
 }
 
 /// What a command of a rebuild is for.
@@ -69,6 +82,7 @@ impl Volume {
         let next = (0..self.members.len()).find(|&at| self.members[at].state == MemberState::Rebuilding);
         self.rebuild.member = next.map(|at| MemberIndex(at as u8));
         self.rebuild.done = 0;
+        self.rebuild.flush = RebuildFlush::Wanted;
         self.rebuild.failures = 0;
         self.rebuild.pace = Pace::from(self.now);
     }
@@ -119,10 +133,16 @@ impl Volume {
         let mut is_complete = true;
         let mut open = Vec::new();
         for (index, segment) in self.segments.iter().filter(|(_, segment)| Self::lacks(segment, member)) {
+            if self.has(SeededBug::UnfinishedRebuild) && segment.state == SegmentState::Closing {
+                continue;
+            }
             is_complete = false;
             if matches!(segment.state, SegmentState::Opening | SegmentState::Open) && !segment.is_broken {
                 open.push(index);
             }
+        }
+        if is_complete && !self.is_rebuild_flushed(member) {
+            return false;
         }
         if is_complete {
             self.members[member.as_usize()].state = MemberState::Active;
@@ -134,6 +154,22 @@ impl Volume {
             self.close_without(&open);
         }
         is_complete
+    }
+
+    /// Whether what a member was given is durable; sees to it if not.
+    fn is_rebuild_flushed(&mut self, member: MemberIndex) -> bool {
+        if self.rebuild.flush == RebuildFlush::Wanted {
+            self.rebuild.flush = RebuildFlush::UnderWay;
+            self.when_durable(Waiter::Rebuilt(member));
+        }
+        self.rebuild.flush == RebuildFlush::Done
+    }
+
+    pub(super) fn rebuild_flushed(&mut self, member: MemberIndex) {
+        // More may have been written to it since, or it may be another one's turn.
+        if self.rebuild.member == Some(member) && self.rebuild.flush == RebuildFlush::UnderWay {
+            self.rebuild.flush = RebuildFlush::Done;
+        }
     }
 
     /// Segments that were opened without a member take no more, so that they can be given to it; unless there is no room for others.

@@ -5,8 +5,8 @@ use zonda_zoned::{Status, ZoneAction};
 
 use super::super::Volume;
 use super::super::members::Work;
-use super::RebuildStep;
 use super::job::{Part, Stage};
+use super::{RebuildFlush, RebuildStep};
 use crate::MemberIndex;
 use crate::event::FailReason;
 use crate::limits::REBUILD_FAILURES_MAX;
@@ -116,6 +116,7 @@ impl Volume {
         }
         self.members[member.as_usize()].active_zones -= 1;
         self.rebuild.done += 1;
+        self.rebuild.flush = RebuildFlush::Wanted;
         self.rebuild.failures = 0;
         self.rebuild.yielded_at = self.next_sequence;
         self.collector.look_at(job.segment);
@@ -143,12 +144,13 @@ impl Volume {
     pub(super) fn on_rebuild_reset(&mut self, member: MemberIndex, status: Status) {
         let zone = self.job().zone;
         let entry = &mut self.members[member.as_usize()];
-        entry.active_zones -= 1;
         if status.is_success() {
+            entry.active_zones -= 1;
             entry.free_zones.push_back(zone);
         } else {
             entry.errors += 1;
             entry.retired_zones.insert(zone);
+            entry.reset_failed(status);
         }
         self.drop_job();
     }

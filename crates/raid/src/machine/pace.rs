@@ -1,0 +1,129 @@
+//! How fast garbage collection goes: hosts and collection are bound to each other, block by block.
+//!
+//! What hosts write while little is free makes a debt: as many blocks to be moved as win back what was written, and more or fewer by how
+//! much is free. Collection works off the debt and does not run ahead of it; hosts wait when it is too large. So each write
+//! meets about the same share of collection, and there is no moment at which either side stops for the other.
+
+use zonda_zoned::{Duration, Instant};
+
+use super::Volume;
+use crate::MemberIndex;
+use crate::limits::{HOST_LEAD_STRIPES, MOVES_PER_BLOCK_MAX, RELOCATION_SEGMENTS};
+use crate::shape::Stream;
+
+/// What hosts and collection owe each other.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Blocks to be moved for what hosts have written, in units of 1 / [`ONE`].
+    debt: i64,
+    /// Blocks to be moved to win back one block, in the same units.
+    price: i64,
+    /// Blocks that the segment being collected wins back.
+    won_blocks: u64,
+    /// When hosts last wrote.
+    paid_at: Instant,
+}
+
+/// One block.
+const ONE: i64 = 1024;
+/// Hosts that have written nothing for so long are not in the way.
+const ALONE_AFTER: Duration = Duration::from_millis(1);
+
+impl Pace {
+    /// A segment of `all` blocks, `live` of them needed, is being collected.
+    pub(super) fn begin(&mut self, all: u64, live: u64) {
+        self.won_blocks = all.saturating_sub(live);
+        self.price = ((live * ONE as u64 / self.won_blocks.max(1)) as i64).min(MOVES_PER_BLOCK_MAX * ONE);
+    }
+
+    /// A block is where it was to be moved to, or need not be moved any more.
+    pub(super) fn moved_one(&mut self) {
+        // Collection that was ahead by itself has made room, which is in the next price; it is owed nothing.
+        self.debt = (self.debt - ONE).max(0);
+    }
+
+    /// Nothing is to be collected.
+    pub(super) fn rest(&mut self) {
+        *self = Pace { paid_at: self.paid_at, ..Pace::default() };
+    }
+}
+
+impl Volume {
+    /// Free segments below which collection begins.
+    pub(super) fn low_segments(&self) -> u32 {
+        let zones = |member: MemberIndex| {
+            let member = &self.members[member.as_usize()];
+            member.geometry.zone_count - member.retired_zones.len() as u32
+        };
+        let total: u32 = self.present().map(zones).min().unwrap_or(0);
+        let reserve = total.saturating_sub(self.needed_segments() + crate::limits::METADATA_ZONES);
+        // No more than can be free while segments are open, or collection would never end.
+        let most = reserve.saturating_sub(self.host_segments() + 1).max(RELOCATION_SEGMENTS + 1);
+        (RELOCATION_SEGMENTS + 2 + reserve / 4).min(most)
+    }
+
+    /// Segments that all blocks of hosts take, if none of them held anything else.
+    pub(super) fn needed_segments(&self) -> u32 {
+        (self.map.len() as u64).div_ceil(self.shape.segment_blocks()) as u32
+    }
+
+    /// Segments that are open for hosts.
+    fn host_segments(&self) -> u32 {
+        u32::from(self.config.tuning.small_segments) + u32::from(self.config.tuning.large_segments)
+    }
+
+    /// Whether the next stripe of a stream may be written.
+    pub(super) fn may_write(&self, stream: Stream) -> bool {
+        let lead = i64::from(HOST_LEAD_STRIPES) * self.shape.stripe_blocks(Stream::Relocation) as i64 * ONE;
+        stream == Stream::Relocation
+            || self.collector.pace.debt < lead
+            // With nothing to be won back, what room there is, is for hosts.
+            || self.collector.is_idle()
+    }
+
+    /// A stripe is written.
+    pub(super) fn pay(&mut self, stream: Stream) {
+        if stream != Stream::Relocation {
+            self.collector.pace.paid_at = self.now;
+        }
+        if stream != Stream::Relocation && !self.collector.is_idle() {
+            let cost = self.shape.stripe_blocks(stream) as i64 * self.collector.pace.price;
+            self.collector.pace.debt += cost * self.haste() / ONE;
+        }
+    }
+
+    /// Whether another block may be moved, with `under_way` of them on their way.
+    pub(super) fn may_move(&self, under_way: u32) -> bool {
+        let is_owed = self.collector.pace.debt > i64::from(under_way) * ONE;
+        // Nobody writes: collection goes on by itself, a stripe at a time, so that whoever comes finds little in the way.
+        let is_alone = (under_way as usize) < self.shape.stripe_blocks(Stream::Relocation)
+            && self.may_go_alone()
+            && self.alone_at() <= self.now;
+        // Nobody can write any more: everybody waits for it.
+        is_owed || is_alone || self.free_segments() <= RELOCATION_SEGMENTS
+    }
+
+    /// When collection goes on although nobody writes, if that is what it waits for.
+    pub(super) fn collection_due(&self) -> Option<Instant> {
+        let waits = self.collector.has_more() && self.may_go_alone();
+        waits.then(|| self.alone_at()).filter(|&at| at > self.now)
+    }
+
+    fn alone_at(&self) -> Instant {
+        self.collector.pace.paid_at + ALONE_AFTER
+    }
+
+    /// What wins less than the padding of a stripe can cost would be moved to and fro for ever.
+    fn may_go_alone(&self) -> bool {
+        self.buffered_blocks == 0
+            && self.collector.pace.won_blocks >= self.shape.stripe_blocks(Stream::Relocation) as u64
+    }
+
+    /// How much more is moved than wins back what hosts write: nothing at the mark, as much where free segments are to settle, in
+    /// units of 1 / [`ONE`].
+    fn haste(&self) -> i64 {
+        let (free, low) = (i64::from(self.free_segments()), i64::from(self.low_segments()));
+        let settled = i64::from(RELOCATION_SEGMENTS + 1 + self.host_segments()).min(low - 1);
+        if free >= settled { (low - free).max(0) * ONE / (low - settled) } else { (1 + settled - free) * ONE }
+    }
+}

@@ -1,0 +1,148 @@
+//! Crashes and mounts, members that are replaced, and who of them must not be believed.
+
+use zonda_zoned::{Completion, Instant};
+
+use super::{Drive, Presence, Promise, Violation, World};
+use crate::{MemberIndex, MemberReport, MemberState, Volume};
+
+/// Members that missed something that counts: a mount must not believe them.
+#[derive(Debug, Default)]
+pub(super) struct Absent {
+    /// As bits.
+    pub(super) known: u32,
+    /// Members that were given up, and the first request after that: they have missed something once a change as late ends.
+    pub(super) given_up: Vec<(MemberIndex, u64)>,
+}
+
+impl World {
+    /// The power goes: the volume is gone, and drives keep what they keep. What was pulled or failing is as it was.
+    pub fn crash(&mut self) {
+        self.volume_is_gone("the power goes");
+        self.model.crash();
+        self.drives.iter_mut().for_each(Drive::crash);
+    }
+
+    /// The volume's program dies: the volume is gone, and drives end what they were given.
+    pub fn die(&mut self) {
+        self.volume_is_gone("the program dies");
+        self.model.die();
+        self.drives.iter_mut().for_each(Drive::finish_alone);
+    }
+
+    fn volume_is_gone(&mut self, why: &str) {
+        let requests = self.model.under_way();
+        self.journal.tell(self.time(), || format!("{why}, with {requests} requests under way"));
+        self.journal.lost(self.time(), why);
+        self.absent.given_up.clear();
+        self.events.clear();
+    }
+
+    /// Mounts what is on the drives that are there, but for those `without`, as bits.
+    ///
+    /// # Errors
+    /// When it cannot be mounted.
+    pub fn mount(&mut self, without: u32) -> Result<(), Violation> {
+        self.begin_mount(without)?;
+        self.rest()?;
+        if self.volume.is_ready() {
+            return self.mounted();
+        }
+        Err(Violation::new(Promise::Mounts, format!("the volume is not mounted: {:?}", self.events)))
+    }
+
+    /// The volume is mounted: whoever missed something is known to have missed it.
+    fn mounted(&mut self) -> Result<(), Violation> {
+        self.model.mounted();
+        let members = self.volume.status().members;
+        let is_failed = |member: &MemberReport| member.state == MemberState::Failed;
+        let failed =
+            (0..).zip(&members).filter(|(_, member)| is_failed(member)).fold(0, |bits, (at, _)| bits | 1 << at);
+        self.journal.tell(self.time(), || match failed {
+            0 => "the volume is mounted".to_owned(),
+            _ => format!("the volume is mounted without members {:?}", places(failed)),
+        });
+        let believed = self.absent.known & !failed;
+        if believed != 0 {
+            let what =
+                format!("members {:?} have missed what was written without them, and are believed", places(believed));
+            return Err(Violation::new(Promise::Members, what));
+        }
+        self.absent.known = failed;
+        Ok(())
+    }
+
+    /// Begins to mount, and loses the power after at most `steps`.
+    ///
+    /// # Errors
+    /// When it cannot be mounted, for what is known at once.
+    pub fn mount_and_crash(&mut self, without: u32, steps: u64) -> Result<(), Violation> {
+        self.begin_mount(without)?;
+        for _ in 0..self.prng.below(steps + 1) {
+            if self.prng.chance(1, 2) {
+                self.hand_out_some();
+            } else {
+                self.move_drive()?;
+            }
+        }
+        self.crash();
+        Ok(())
+    }
+
+    fn begin_mount(&mut self, without: u32) -> Result<(), Violation> {
+        let is_there = |at: usize, drive: &Drive| without >> at & 1 == 0 && drive.presence() == Presence::There;
+        let geometries =
+            self.drives.iter().enumerate().map(|(at, drive)| is_there(at, drive).then(|| drive.geometry().clone()));
+        let geometries: Vec<_> = geometries.collect();
+        self.before = self.time();
+        self.now = Instant::ZERO;
+        let mounted = Volume::mount(geometries, self.config.tuning.clone(), None);
+        self.volume =
+            mounted.map_err(|error| Violation::new(Promise::Mounts, format!("no mount is begun: {error}")))?;
+        if let Some(bug) = self.bug {
+            self.volume.plant(bug);
+        }
+        self.hear()
+    }
+
+    /// Puts an empty device in the place of a member, which is given up if it was not yet. It is not rebuilt when this returns.
+    ///
+    /// # Errors
+    /// When the volume does not take it.
+    pub fn replace(&mut self, at: usize) -> Result<(), Violation> {
+        let member = MemberIndex(at as u8);
+        if self.volume.status().members[at].state != MemberState::Failed {
+            self.volume.fail_member(self.now, member);
+            self.hear()?;
+        }
+        self.replacements += 1;
+        let geometry = self.drives[at].geometry().clone();
+        let drive = Drive::new(geometry.clone(), self.prng.fork(&format!("replacement/{}", self.replacements)));
+        let is_volatile = self.config.tuning.is_cache_volatile;
+        self.drives[at] = if is_volatile { drive.with_volatile_cache() } else { drive };
+        self.absent.known &= !(1 << at);
+        self.absent.given_up.retain(|&(other, _)| other != member);
+        self.journal.tell(self.time(), || format!("member {at} is replaced by an empty drive"));
+        let id = [0x40 + self.replacements as u8; 16];
+        let replaced = self.volume.replace_member(self.now, member, geometry, id);
+        self.hear()?;
+        replaced.map_err(|error| Violation::new(Promise::Members, format!("member {at} is not replaced: {error}")))
+    }
+
+    /// Whoever was given up before a request was submitted that has changed something, has missed that.
+    pub(super) fn count_absent(&mut self, completion: &Completion) {
+        if self.absent.given_up.is_empty() || !completion.status.is_success() || !self.model.is_write(completion.id) {
+            return;
+        }
+        let Absent { known, given_up } = &mut self.absent;
+        given_up.retain(|&(member, first)| {
+            let has_missed = completion.id.0 >= first;
+            *known |= u32::from(has_missed) << member.0;
+            !has_missed
+        });
+    }
+}
+
+/// Which bits are set.
+fn places(bits: u32) -> Vec<u32> {
+    (0..u32::BITS).filter(|at| bits >> at & 1 == 1).collect()
+}

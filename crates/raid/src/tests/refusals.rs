@@ -1,0 +1,76 @@
+//! Members that have no room, although nothing is under way on them.
+
+use zonda_layers::Memory;
+use zonda_zoned::{
+    Blocks, Command, CommandId, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, Payload, QueueFull,
+    Status, ZonedDevice,
+};
+
+use super::basics::{config, geometry};
+use crate::{Event, FailReason, MemberIndex, Scheme, Volume, VolumeOn};
+
+/// Memory that refuses commands, so many of them.
+struct Refusing {
+    inner: Memory,
+    times: u64,
+}
+
+impl ZonedDevice for Refusing {
+    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+        self.inner.geometry(namespace)
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        if self.times > 0 {
+            self.times -= 1;
+            return Err(QueueFull(command));
+        }
+        self.inner.submit(now, command)
+    }
+
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        self.inner.poll(now, completions);
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.inner.next_wakeup()
+    }
+}
+
+/// A volume of which member 1 will refuse so many commands, and a write that it was given. Runs until nothing waits.
+fn write_while_refused(times: u64) -> (VolumeOn<Refusing>, Vec<Status>) {
+    let scheme = Scheme::raid5(2);
+    let ids: Vec<[u8; 16]> = (0..3).map(|at| [at + 1; 16]).collect();
+    let volume = Volume::create(config(scheme), vec![geometry(64); 3], [9; 16], &ids, false).expect("they suit");
+    let device = || Some(Refusing { inner: Memory::new(geometry(64), u64::MAX), times: 0 });
+    let mut volume = VolumeOn::new(volume, (0..3).map(|_| device()).collect());
+    volume.turn(Instant::ZERO);
+    assert_eq!(volume.volume_mut().poll_event(), Some(Event::Ready));
+    volume.member_mut(MemberIndex(1)).expect("it is there").times = times;
+    let write = Operation::Write { start: Lba(0), blocks: Blocks(2), payload: Payload::None };
+    let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation: write };
+    volume.submit(Instant::ZERO, command).expect("an idle volume has room");
+    let (mut ended, mut completions) = (Vec::new(), CompletionQueue::new());
+    while let Some(now) = volume.next_wakeup() {
+        volume.poll(now, &mut completions);
+        while let Some(completion) = completions.pop() {
+            ended.push(completion.status);
+        }
+    }
+    (volume, ended)
+}
+
+#[test]
+fn a_member_that_has_no_room_although_nothing_is_under_way_is_asked_again() {
+    let (mut volume, ended) = write_while_refused(5);
+    assert_eq!(ended, [Status::Success]);
+    assert_eq!(volume.volume_mut().poll_event(), None, "nobody is given up for that");
+}
+
+#[test]
+fn a_member_that_never_has_room_is_given_up_like_one_that_is_silent() {
+    let (mut volume, ended) = write_while_refused(u64::MAX);
+    assert_eq!(ended, [Status::Success]);
+    let given_up = Event::MemberFailed { member: MemberIndex(1), reason: FailReason::Silence };
+    assert_eq!(volume.volume_mut().poll_event(), Some(given_up));
+}
