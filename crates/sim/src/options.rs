@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use zonda_files::SeededBug as FilesBug;
+use zonda_raid::SeededBug as VolumesBug;
 use zonda_ssd::SeededBug;
 
 use crate::network::NetworkBug;
@@ -13,8 +14,10 @@ use crate::network::NetworkBug;
 const KINDS_SHARE: u64 = 4;
 /// The remainder of those that make a network.
 const NETWORK_REMAINDER: u64 = 0;
-/// The remainder of those that make a world with files; the others make a drive.
+/// The remainder of those that make a world with files.
 const FILES_REMAINDER: u64 = 2;
+/// The remainder of those that make a world with a volume; the others make a drive.
+const VOLUMES_REMAINDER: u64 = 3;
 
 /// How much is in the world that a seed makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +31,7 @@ pub enum Mode {
     Performance,
 }
 
-/// What is in a world: a drive with its layers, hosts that reach drives over a network, or a store of files.
+/// What is in a world: a drive with its layers, hosts that reach drives over a network, a store of files, or a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WorldKind {
     /// One host at one drive.
@@ -38,7 +41,9 @@ pub enum WorldKind {
     Network,
     /// Clients at a store of files on a drive.
     Files,
-    /// Of four seeds one makes a network, one a store of files, and two a drive.
+    /// A redundant volume over several drives.
+    Volumes,
+    /// Of four seeds one makes a network, one a store of files, one a volume, and one a drive.
     All,
 }
 
@@ -51,6 +56,8 @@ pub enum Bug {
     Network(NetworkBug),
     /// In a store of files: there are only worlds with files then.
     Files(FilesBug),
+    /// In a volume: there are only worlds with volumes then.
+    Volumes(VolumesBug),
 }
 
 /// A part of a world that can be left out, so that a failure is told with as little around it as possible.
@@ -96,8 +103,24 @@ pub enum Part {
     Authentication,
     /// Moving of live data, in a store of files.
     Migration,
-    /// Flushes, of a store of files that does not trust a write cache.
+    /// Flushes: of a store of files that does not trust a write cache, or of a volume's host.
     Flushes,
+    /// Trims, of a volume's host.
+    Trims,
+    /// Blocks of a volume's members that change by themselves, or cannot be read.
+    Rot,
+    /// Members of a volume that are pulled, or fail altogether.
+    MemberLosses,
+    /// Members of a volume that are absent from one mount, and there at the next.
+    Absences,
+    /// Members of a volume that are replaced.
+    Rebuilds,
+    /// Scrubs of a volume.
+    Scrubs,
+    /// Members of a volume that are slower than others.
+    SlowMembers,
+    /// Caches of a volume's members that may lose what was not flushed.
+    Caches,
 }
 
 /// What a run is told beside its seed. The default is a whole swarm run.
@@ -144,7 +167,7 @@ impl Mode {
 
 impl Part {
     /// Every part, with its name.
-    pub const ALL: [(&'static str, Part); 21] = [
+    pub const ALL: [(&'static str, Part); 29] = [
         ("faults", Part::Faults),
         ("delays", Part::Delays),
         ("trace", Part::Trace),
@@ -166,6 +189,14 @@ impl Part {
         ("authentication", Part::Authentication),
         ("migration", Part::Migration),
         ("flushes", Part::Flushes),
+        ("trims", Part::Trims),
+        ("rot", Part::Rot),
+        ("member-losses", Part::MemberLosses),
+        ("absences", Part::Absences),
+        ("rebuilds", Part::Rebuilds),
+        ("scrubs", Part::Scrubs),
+        ("slow-members", Part::SlowMembers),
+        ("caches", Part::Caches),
     ];
 
     /// The part's name.
@@ -176,13 +207,15 @@ impl Part {
 
     /// Whether worlds of a kind have this part.
     pub(crate) fn is_in(self, kind: WorldKind) -> bool {
-        use WorldKind::{Drive, Files, Network};
+        use WorldKind::{Drive, Files, Network, Volumes};
         let kinds: &[WorldKind] = match self {
-            Part::Faults | Part::Delays | Part::PowerLoss | Part::Pauses | Part::Mix => &[Drive, Network, Files],
+            Part::Faults | Part::PowerLoss | Part::Mix => &[Drive, Network, Files, Volumes],
+            Part::Delays | Part::Pauses => &[Drive, Network, Files],
             Part::Zrwa => &[Drive, Network],
-            Part::Trace | Part::Degradation | Part::Conventional => &[Drive, Files],
+            Part::Degradation => &[Drive, Files, Volumes],
+            Part::Trace | Part::Conventional => &[Drive, Files],
             Part::Slice | Part::Bytes => &[Drive],
-            Part::Deaths => &[Network, Files],
+            Part::Deaths => &[Network, Files, Volumes],
             Part::Cuts
             | Part::Blackholes
             | Part::Stalls
@@ -190,7 +223,16 @@ impl Part {
             | Part::Strangers
             | Part::Digests
             | Part::Authentication => &[Network],
-            Part::Migration | Part::Flushes => &[Files],
+            Part::Migration => &[Files],
+            Part::Flushes => &[Files, Volumes],
+            Part::Trims
+            | Part::Rot
+            | Part::MemberLosses
+            | Part::Absences
+            | Part::Rebuilds
+            | Part::Scrubs
+            | Part::SlowMembers
+            | Part::Caches => &[Volumes],
         };
         kinds.contains(&kind)
     }
@@ -198,10 +240,11 @@ impl Part {
 
 impl WorldKind {
     /// Every kind, with its name.
-    pub const ALL: [(&'static str, WorldKind); 4] = [
+    pub const ALL: [(&'static str, WorldKind); 5] = [
         ("drive", WorldKind::Drive),
         ("network", WorldKind::Network),
         ("files", WorldKind::Files),
+        ("volumes", WorldKind::Volumes),
         ("all", WorldKind::All),
     ];
     /// What `all` was called when there were two kinds; still understood.
@@ -243,6 +286,12 @@ impl From<FilesBug> for Bug {
     }
 }
 
+impl From<VolumesBug> for Bug {
+    fn from(bug: VolumesBug) -> Bug {
+        Bug::Volumes(bug)
+    }
+}
+
 impl FromStr for Mode {
     type Err = UnknownName;
 
@@ -265,7 +314,8 @@ pub fn bugs() -> Vec<(&'static str, Bug)> {
     let of_drives = SeededBug::ALL.iter().map(|(name, bug)| (*name, Bug::Drive(*bug)));
     let of_networks = NetworkBug::ALL.iter().map(|(name, bug)| (*name, Bug::Network(*bug)));
     let of_files = FilesBug::ALL.iter().map(|(name, bug)| (*name, Bug::Files(*bug)));
-    of_drives.chain(of_networks).chain(of_files).collect()
+    let of_volumes = VolumesBug::ALL.iter().map(|(name, bug)| (*name, Bug::Volumes(*bug)));
+    of_drives.chain(of_networks).chain(of_files).chain(of_volumes).collect()
 }
 
 /// The bug of this name.
@@ -322,10 +372,12 @@ impl Options {
             (Some(Bug::Drive(_)), _) => WorldKind::Drive,
             (Some(Bug::Network(_)), _) => WorldKind::Network,
             (Some(Bug::Files(_)), _) => WorldKind::Files,
+            (Some(Bug::Volumes(_)), _) => WorldKind::Volumes,
             _ if self.mode != Mode::Swarm => WorldKind::Drive,
             (None, WorldKind::All) => match seed % KINDS_SHARE {
                 NETWORK_REMAINDER => WorldKind::Network,
                 FILES_REMAINDER => WorldKind::Files,
+                VOLUMES_REMAINDER => WorldKind::Volumes,
                 _ => WorldKind::Drive,
             },
             (None, kind) => kind,
@@ -418,7 +470,8 @@ mod tests {
         let expected = "zonda sim 7 --swarm --bug torn-block --commands 40 --queue-depth 2 --without faults,slice";
         assert_eq!(options.replay_command(7), expected);
         let all = Options::of_world(WorldKind::All);
-        assert_eq!(all.replay_command(7), "zonda sim 7 --swarm");
+        assert_eq!(all.replay_command(9), "zonda sim 9 --swarm");
+        assert_eq!(all.replay_command(7), "zonda sim 7 --swarm --world volumes");
         assert_eq!(all.replay_command(8), "zonda sim 8 --swarm --world network");
         assert_eq!(all.replay_command(6), "zonda sim 6 --swarm --world files");
     }

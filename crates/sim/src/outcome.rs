@@ -15,7 +15,7 @@ pub struct Outcome {
     pub mode: Mode,
     /// What is in its world.
     pub world: WorldKind,
-    /// Commands of load that the stack took; in a world with files, requests of its clients.
+    /// Commands of load that the stack took; in a world with files or a volume, requests.
     pub commands: u64,
     /// Events: submissions, and polls of the stack.
     pub events: u64,
@@ -44,8 +44,10 @@ pub struct Failure {
     pub zone: Option<ZoneIndex>,
     /// The file concerned, if one is.
     pub file: Option<String>,
+    /// The block of a volume concerned, if one is.
+    pub block: Option<u64>,
     /// The last commands that touched that zone, or the last of all, the oldest first; in a world with files, the last
-    /// requests that named the file.
+    /// requests that named the file; in one with a volume, those that named the block.
     pub tail: Vec<String>,
 }
 
@@ -72,8 +74,10 @@ pub enum FailureKind {
     BrokenConnection,
     /// Something is kept for connections that are gone.
     Leak,
-    /// A store of files that was there cannot be mounted any more.
+    /// A store of files, or a volume, that was there cannot be mounted any more.
     MountFailed,
+    /// A member of a volume that did nothing wrong is given up, or one is believed that has missed something.
+    WrongMember,
     /// An assertion failed: a broken invariant of the drive or of a layer.
     Panic,
     /// Two runs of the same seed differed.
@@ -82,7 +86,7 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Every kind, with its name.
-    pub const ALL: [(&'static str, FailureKind); 13] = [
+    pub const ALL: [(&'static str, FailureKind); 14] = [
         ("wrong-answer", FailureKind::WrongAnswer),
         ("stray-completion", FailureKind::StrayCompletion),
         ("starved", FailureKind::Starved),
@@ -94,6 +98,7 @@ impl FailureKind {
         ("broken-connection", FailureKind::BrokenConnection),
         ("leak", FailureKind::Leak),
         ("mount-failed", FailureKind::MountFailed),
+        ("wrong-member", FailureKind::WrongMember),
         ("panic", FailureKind::Panic),
         ("not-repeatable", FailureKind::NotRepeatable),
     ];

@@ -11,6 +11,7 @@ use crate::outcome::{Failure, FailureKind, Outcome};
 use crate::run::Run;
 use crate::story::{Teller, compose, describe};
 use crate::survey::Trouble;
+use crate::volumes::{VolumesRun, VolumesWorld, describe as describe_volume};
 use crate::world::World;
 
 /// Runs a seed's world, twice, and says how it ended.
@@ -34,7 +35,15 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
         ended(&second)
     );
     let at = Instant(first.virtual_time.0);
-    let failure = Failure { kind: FailureKind::NotRepeatable, message, at, zone: None, file: None, tail: Vec::new() };
+    let failure = Failure {
+        kind: FailureKind::NotRepeatable,
+        message,
+        at,
+        zone: None,
+        file: None,
+        block: None,
+        tail: Vec::new(),
+    };
     Outcome { failure: Some(failure), ..first }
 }
 
@@ -42,11 +51,20 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
 #[must_use]
 pub fn story(seed: u64, options: &Options) -> String {
     let world = AnyWorld::new(seed, options);
-    let (outcome, lines) = run_once(seed, &world, options, Teller::listening());
+    let teller = match &world {
+        // What became of a block that is lost is told from the start.
+        AnyWorld::Volumes(_) => {
+            let (outcome, _) = run_once(seed, &world, options, Teller::default());
+            Teller::watching(outcome.failure.and_then(|failure| failure.block))
+        }
+        _ => Teller::listening(),
+    };
+    let (outcome, lines) = run_once(seed, &world, options, teller);
     let description = match &world {
         AnyWorld::Drive(world) => describe(world),
         AnyWorld::Network(world) => describe_network(world),
         AnyWorld::Files(world) => describe_files(world),
+        AnyWorld::Volumes(world) => describe_volume(world),
     };
     compose(&description, options, &outcome, &lines)
 }
@@ -65,6 +83,7 @@ pub(crate) enum AnyWorld {
     Drive(Box<World>),
     Network(Box<Network>),
     Files(Box<FilesWorld>),
+    Volumes(Box<VolumesWorld>),
 }
 
 impl AnyWorld {
@@ -72,6 +91,7 @@ impl AnyWorld {
         match options.world_of(seed) {
             WorldKind::Network => AnyWorld::Network(Box::new(Network::new(seed, options))),
             WorldKind::Files => AnyWorld::Files(Box::new(FilesWorld::new(seed, options))),
+            WorldKind::Volumes => AnyWorld::Volumes(Box::new(VolumesWorld::new(seed, options))),
             _ => AnyWorld::Drive(Box::new(World::new(seed, options))),
         }
     }
@@ -95,6 +115,12 @@ pub(crate) fn run_once(seed: u64, world: &AnyWorld, options: &Options, teller: T
             let trouble = caught(|| run.run());
             finish(run.outcome(seed), trouble, run.now, &mut run.teller)
         }
+        AnyWorld::Volumes(world) => {
+            let mut run = VolumesRun::new(world, options, teller);
+            let trouble = caught(|| run.run());
+            run.tell(trouble.as_ref());
+            finish(run.outcome(seed), trouble, run.now(), &mut run.teller)
+        }
     }
 }
 
@@ -112,8 +138,8 @@ fn caught(run: impl FnOnce() -> Result<(), Trouble>) -> Option<Trouble> {
 fn finish(mut outcome: Outcome, trouble: Option<Trouble>, at: Instant, teller: &mut Teller) -> (Outcome, Vec<String>) {
     outcome.failure = trouble.map(|trouble| {
         let tail = teller.tail(&trouble);
-        let Trouble { kind, message, zone, file, host: _ } = trouble;
-        Failure { kind, message, at, zone, file, tail }
+        let Trouble { kind, message, zone, file, block, host: _ } = trouble;
+        Failure { kind, message, at, zone, file, block, tail }
     });
     (outcome, std::mem::take(&mut teller.lines))
 }

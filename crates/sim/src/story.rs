@@ -17,7 +17,7 @@ use crate::world::{Layer, World};
 /// Commands that are remembered for the end of a story.
 const COMMANDS_KEPT: usize = 2_048;
 /// Of those, how many are told.
-const TAIL_MAX: usize = 12;
+pub(crate) const TAIL_MAX: usize = 12;
 /// Events that are told of a long run: so many from its start, ...
 const LINES_FIRST: usize = 12;
 /// ... and so many from its end.
@@ -57,6 +57,9 @@ pub(crate) struct Teller {
     commands: VecDeque<Told>,
     /// In a world with files.
     requests: VecDeque<Asked>,
+    /// In a world with a volume, which writes down itself what happens in it: the block that is looked at closely.
+    watched_block: Option<u64>,
+    told_tail: Vec<String>,
 }
 
 /// A request of a client, as it is told.
@@ -157,6 +160,24 @@ impl Teller {
         Teller { listens: true, ..Teller::default() }
     }
 
+    /// The same, and what becomes of this block of a volume is told.
+    pub(crate) fn watching(block: Option<u64>) -> Teller {
+        Teller { watched_block: block, ..Teller::listening() }
+    }
+
+    pub(crate) fn listens(&self) -> bool {
+        self.listens
+    }
+
+    pub(crate) fn watched_block(&self) -> Option<u64> {
+        self.watched_block
+    }
+
+    /// The last that happened, where the world knows it.
+    pub(crate) fn tail_is(&mut self, tail: Vec<String>) {
+        self.told_tail = tail;
+    }
+
     /// Tells a line, if somebody listens.
     pub(crate) fn tell(&mut self, now: Instant, line: impl FnOnce() -> String) {
         if self.listens {
@@ -207,7 +228,9 @@ impl Teller {
 
     /// The last that happened to what is in trouble.
     pub(crate) fn tail(&self, trouble: &Trouble) -> Vec<String> {
-        if self.requests.is_empty() {
+        if !self.told_tail.is_empty() {
+            self.told_tail.clone()
+        } else if self.requests.is_empty() {
             self.tail_of_commands(trouble.zone, trouble.host)
         } else {
             self.tail_of_requests(trouble.file.as_deref())
@@ -357,7 +380,7 @@ pub(crate) fn compose(description: &str, options: &Options, outcome: &Outcome, l
         }
     }
     let (commands, losses) = match outcome.world {
-        WorldKind::Files => ("requests", "power losses and deaths"),
+        WorldKind::Files | WorldKind::Volumes => ("requests", "power losses and deaths"),
         _ => ("commands", "power losses"),
     };
     let counts = format!(
@@ -368,11 +391,12 @@ pub(crate) fn compose(description: &str, options: &Options, outcome: &Outcome, l
         None => text += &format!("\nGood: {counts}.\n"),
         Some(failure) => {
             text += &format!("\nFAILED: {failure}\n");
-            let of = match (&failure.file, failure.zone) {
-                (Some(file), _) => format!("File {file}"),
-                (None, Some(zone)) => format!("Zone {zone}"),
-                (None, None) if outcome.world == WorldKind::Files => "The last requests".to_owned(),
-                (None, None) => "The last commands".to_owned(),
+            let of = match (&failure.file, failure.block, failure.zone) {
+                (Some(file), ..) => format!("File {file}"),
+                (None, Some(block), _) => format!("Block {block}"),
+                (None, None, Some(zone)) => format!("Zone {zone}"),
+                _ if matches!(outcome.world, WorldKind::Files | WorldKind::Volumes) => "The last requests".to_owned(),
+                _ => "The last commands".to_owned(),
             };
             text += &format!("\n{of}:\n");
             for line in &failure.tail {

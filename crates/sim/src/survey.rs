@@ -34,16 +34,23 @@ pub(crate) struct Trouble {
     pub(crate) host: Option<u32>,
     /// The file concerned, in a world of files.
     pub(crate) file: Option<String>,
+    /// The block concerned, in a world with a volume.
+    pub(crate) block: Option<u64>,
 }
 
 impl Trouble {
     pub(crate) fn new(kind: FailureKind, zone: impl Into<Option<ZoneIndex>>, message: String) -> Trouble {
-        Trouble { kind, message, zone: zone.into(), host: None, file: None }
+        Trouble { kind, message, zone: zone.into(), host: None, file: None, block: None }
     }
 
     /// The same, of a file.
     pub(crate) fn of_file(self, file: Option<String>) -> Trouble {
         Trouble { file, ..self }
+    }
+
+    /// The same, of a block of a volume.
+    pub(crate) fn of_block(self, block: Option<u64>) -> Trouble {
+        Trouble { block, ..self }
     }
 
     /// The same, of a host's zones or commands.

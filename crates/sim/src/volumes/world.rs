@@ -1,0 +1,84 @@
+//! What a seed decides of a world with a volume, and what is left out of it.
+
+use zonda_raid::testing::{Mix, Swarm};
+
+use crate::options::{Options, Part};
+
+/// Everything that a seed decides before the first event.
+#[derive(Debug)]
+pub(crate) struct VolumesWorld {
+    pub(crate) swarm: Swarm,
+}
+
+impl VolumesWorld {
+    pub(crate) fn new(seed: u64, options: &Options) -> VolumesWorld {
+        let mut swarm = Swarm::draw(seed);
+        if !options.has(Part::Mix) {
+            swarm.mix = Mix::default();
+        }
+        if !options.has(Part::Trims) {
+            swarm.mix.trims = 0;
+        }
+        if !options.has(Part::Flushes) {
+            swarm.mix.flushes = 0;
+        }
+        swarm.requests_max = options.commands_max.unwrap_or(u64::MAX);
+        swarm.queue_depth = options.queue_depth_max.map_or(usize::MAX, |depth| depth.max(1) as usize);
+        swarm.steps = swarm.steps.saturating_mul(options.scale.max(1));
+        swarm.has_power_losses &= options.has(Part::PowerLoss);
+        swarm.has_deaths &= options.has(Part::Deaths);
+        swarm.has_absences &= options.has(Part::Absences);
+        swarm.has_faults &= options.has(Part::Faults);
+        swarm.heals &= options.has(Part::Rebuilds);
+        swarm.has_scrubs &= options.has(Part::Scrubs);
+        swarm.has_slow_members &= options.has(Part::SlowMembers);
+        swarm.blows.rot &= options.has(Part::Rot);
+        swarm.blows.zones &= options.has(Part::Degradation);
+        swarm.blows.members &= options.has(Part::MemberLosses);
+        swarm.config.tuning.is_cache_volatile &= options.has(Part::Caches);
+        VolumesWorld { swarm }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_left_out_is_gone_and_the_rest_of_the_world_stays() {
+        for seed in 0..40 {
+            let whole = VolumesWorld::new(seed, &Options::default()).swarm;
+            for (_, part) in Part::ALL {
+                let swarm = VolumesWorld::new(seed, &Options { without: [part].into(), ..Options::default() }).swarm;
+                assert_eq!(whole.geometries, swarm.geometries, "{}", part.name());
+                assert_eq!((whole.crashes, whole.steps, whole.calm), (swarm.crashes, swarm.steps, swarm.calm));
+                assert!(part != Part::Rot || !swarm.blows.rot);
+                assert!(part != Part::Caches || !swarm.config.tuning.is_cache_volatile);
+                assert!(part == Part::Caches || whole.config == swarm.config);
+                assert!(matches!(part, Part::Mix | Part::Trims | Part::Flushes) || whole.mix == swarm.mix);
+            }
+        }
+    }
+
+    #[test]
+    fn what_can_be_in_a_world_is_in_some_and_not_in_others() {
+        type IsThere = fn(&Swarm) -> bool;
+        let worlds: Vec<Swarm> = (0..200).map(|seed| VolumesWorld::new(seed, &Options::default()).swarm).collect();
+        let parts: [(&str, IsThere); 10] = [
+            ("faults", |swarm| swarm.has_faults),
+            ("blows", |swarm| swarm.blows_per_mille > 0),
+            ("losses of members", |swarm| swarm.is_rough),
+            ("rebuilds", |swarm| swarm.heals),
+            ("scrubs", |swarm| swarm.has_scrubs),
+            ("crashes", |swarm| swarm.crashes > 0),
+            ("deaths", |swarm| swarm.has_deaths),
+            ("absences", |swarm| swarm.has_absences),
+            ("volatile caches", |swarm| swarm.config.tuning.is_cache_volatile),
+            ("parity", |swarm| swarm.config.scheme.parity > 0),
+        ];
+        for (name, is_there) in parts {
+            let count = worlds.iter().filter(|swarm| is_there(swarm)).count();
+            assert!((20..190).contains(&count), "{name} in {count} of 200 worlds");
+        }
+    }
+}
