@@ -20,6 +20,9 @@ const ROUND_BYTES: u64 = 64 << 20;
 const BLOCK_BYTES: u64 = 4096;
 const QUEUE_DEPTH: usize = 32;
 const MEMBERS: usize = 4;
+/// Of each member.
+const ZONES: u64 = 40;
+const ZONE_BLOCKS: u64 = 4096;
 
 /// One figure.
 #[derive(Serialize)]
@@ -90,9 +93,9 @@ fn member() -> Geometry {
     Geometry {
         block_size_bytes: BLOCK_BYTES as u32,
         metadata_bytes: 64,
-        zone_size_blocks: Blocks(4096),
-        zone_capacity_blocks: Blocks(4096),
-        zone_count: 40,
+        zone_size_blocks: Blocks(ZONE_BLOCKS),
+        zone_capacity_blocks: Blocks(ZONE_BLOCKS),
+        zone_count: ZONES as u32,
         conventional_zone_count: 0,
         max_active_zones: Some(14),
         max_open_zones: Some(14),
@@ -119,7 +122,7 @@ fn new_volume() -> VolumeOn<Memory> {
 /// One device for conventional requests: all of its zones are such.
 fn bare() -> Memory {
     let geometry = Geometry {
-        conventional_zone_count: 40,
+        conventional_zone_count: ZONES as u32,
         metadata_bytes: 0,
         max_active_zones: None,
         max_open_zones: None,
@@ -133,7 +136,8 @@ fn measure(load: Load) -> Figure {
     let blocks = volume.volume().geometry().namespace_blocks().0.min(32 << 10);
     let fill = Load { what: "", request_blocks: 32, writes: true, is_random: false, degraded: false };
     let mut prng = Prng::new(1);
-    run(&mut volume, fill, blocks, blocks, &mut prng);
+    // Every zone once, so that what is measured takes no memory that nobody has touched before.
+    run(&mut volume, fill, blocks, ZONES * ZONE_BLOCKS * (MEMBERS as u64 - 1), &mut prng);
     run(&mut device, fill, blocks, blocks, &mut prng);
     if load.degraded {
         volume.volume_mut().fail_member(Instant::ZERO, MemberIndex(1));

@@ -49,6 +49,12 @@ const BUILTIN: &[(&str, &str)] = experiments! {
     "bae-figure-2" => "bae/figure-2",
     "bae-figure-3" => "bae/figure-3",
     "bae-figure-4" => "bae/figure-4",
+    "volumes-levels" => "volumes/levels",
+    "volumes-groups" => "volumes/groups",
+    "volumes-sizes" => "volumes/sizes",
+    "volumes-ageing" => "volumes/ageing",
+    "volumes-collection" => "volumes/collection",
+    "volumes-latency" => "volumes/latency",
 };
 
 /// The ids of the experiments that come with zonda, paper by paper.

@@ -60,10 +60,14 @@ pub(crate) const STORE_FIGURES: [(&str, StoreFigure); 12] = [
 pub(crate) enum HostFigure {
     Allocation,
     StripeQuery,
+    GroupQuery,
 }
 
-pub(crate) const HOST_FIGURES: [(&str, HostFigure); 2] =
-    [("allocation", HostFigure::Allocation), ("stripe_query", HostFigure::StripeQuery)];
+pub(crate) const HOST_FIGURES: [(&str, HostFigure); 3] = [
+    ("allocation", HostFigure::Allocation),
+    ("stripe_query", HostFigure::StripeQuery),
+    ("group_query", HostFigure::GroupQuery),
+];
 
 /// What a volume tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +157,7 @@ impl StoreFigure {
 impl HostFigure {
     pub(crate) fn dimension(self) -> Dimension {
         match self {
-            HostFigure::Allocation | HostFigure::StripeQuery => Dimension::Time,
+            HostFigure::Allocation | HostFigure::StripeQuery | HostFigure::GroupQuery => Dimension::Time,
         }
     }
 }

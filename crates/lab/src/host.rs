@@ -10,6 +10,9 @@ use zonda_zoned::Prng;
 use crate::figures::HostFigure;
 use crate::limits::{ALLOCATION_CYCLES, ALLOCATIONS_TIMED};
 
+/// Stripes of a group, where a volume does not say.
+const STRIPE_QUERY_GROUP: u32 = 256;
+
 /// A clock: nanoseconds since some moment.
 pub type Clock<'a> = &'a dyn Fn() -> u64;
 
@@ -20,25 +23,30 @@ pub struct HostTimes {
 }
 
 impl HostTimes {
-    /// What these of our own algorithms take.
+    /// What these of our own algorithms take. `group_stripes` is of the volume's segments for small requests, if there is one.
     pub(crate) fn measure(
         figures: impl IntoIterator<Item = HostFigure>,
         profile: &Profile,
+        group_stripes: Option<u32>,
         seed: u64,
         clock: Clock<'_>,
     ) -> HostTimes {
         let figures: BTreeSet<HostFigure> = figures.into_iter().collect();
+        // The peers of a block of a 3+1 volume.
+        let query = |group_stripes| {
+            let mut trial = StripeTrial::new(3, 1, group_stripes, Prng::new(seed));
+            let find = |trial: &mut StripeTrial| assert!(trial.find_one() > 0, "a block has peers");
+            median(clock, &mut trial, find, |_| ())
+        };
         let time_ns = |figure| match figure {
             // The allocation of a zone by a drive that has seen much use.
             HostFigure::Allocation => {
                 let mut trial = AllocationTrial::new(profile, ALLOCATION_CYCLES, Prng::new(seed));
                 median(clock, &mut trial, AllocationTrial::allocate_one, AllocationTrial::give_back)
             }
-            // The peers of a block of a 3+1 volume, in a group of 256.
-            HostFigure::StripeQuery => {
-                let mut trial = StripeTrial::new(3, 1, 256, Prng::new(seed));
-                let find = |trial: &mut StripeTrial| assert!(trial.find_one() > 0, "a block has peers");
-                median(clock, &mut trial, find, |_| ())
+            HostFigure::StripeQuery => query(STRIPE_QUERY_GROUP),
+            HostFigure::GroupQuery => {
+                query(group_stripes.unwrap_or(STRIPE_QUERY_GROUP).min(StripeTrial::GROUP_STRIPES_MAX))
             }
         };
         HostTimes { times_ns: figures.into_iter().map(|figure| (figure, rounded_up(time_ns(figure)))).collect() }
@@ -92,10 +100,16 @@ mod tests {
         let profile = Profile::parse(builtin_text("tiny").expect("it is built in")).expect("it is right");
         let now = Cell::new(0);
         let clock = || now.replace(now.get() + 700);
-        let times = HostTimes::measure([HostFigure::Allocation], &profile, 1, &clock);
+        let times = HostTimes::measure([HostFigure::Allocation], &profile, None, 1, &clock);
         assert_eq!(times.time_ns(HostFigure::Allocation), Some(1_000));
         assert_eq!(times.time_ns(HostFigure::StripeQuery), None, "nobody asked for it");
-        let times = HostTimes::measure([HostFigure::StripeQuery], &profile, 1, &clock);
-        assert_eq!(times.time_ns(HostFigure::StripeQuery), Some(1_000));
+        for (figure, group) in [
+            (HostFigure::StripeQuery, None),
+            (HostFigure::GroupQuery, Some(16)),
+            (HostFigure::GroupQuery, Some(1 << 20)),
+        ] {
+            let times = HostTimes::measure([figure], &profile, group, 1, &clock);
+            assert_eq!(times.time_ns(figure), Some(1_000));
+        }
     }
 }

@@ -113,7 +113,8 @@ fn measured(
         experiment = experiment.with_seed(seed);
         let result: ExperimentResult = experiment.run(&mut |_| {});
         let figures = metrics.iter().flat_map(Metric::host_figures);
-        let host = clock.map(|clock| HostTimes::measure(figures, experiment.drive().profile(), seed, clock));
+        let (profile, group) = (experiment.drive().profile(), experiment.group_stripes());
+        let host = clock.map(|clock| HostTimes::measure(figures, profile, group, seed, clock));
         let host = host.unwrap_or_default();
         errors += result.run.jobs.iter().map(JobResult::error_count).sum::<u64>();
         failure = failure.or_else(|| result.run.jobs.iter().find(|job| job.has_failed()).map(in_words));

@@ -13,9 +13,9 @@ fn all() -> Vec<LabExperiment> {
 }
 
 #[test]
-fn every_experiment_is_right_and_belongs_to_a_paper() {
+fn every_experiment_is_right_and_belongs_to_a_paper_or_a_set() {
     for experiment in all() {
-        let paper = experiment.paper.as_deref().expect("it repeats a paper");
+        let paper = experiment.paper.as_deref().expect("it belongs somewhere");
         assert!(experiment.id.starts_with(&format!("{paper}-")), "{}", experiment.id);
         assert!(PAPERS.iter().any(|known| known.key == paper) && experiment.place.is_some(), "{}", experiment.id);
         assert!(!experiment.about.trim().is_empty() && !experiment.plots.is_empty(), "{}", experiment.id);

@@ -150,6 +150,12 @@ impl Experiment {
         }
     }
 
+    /// Stripes of a group in the volume's segments for small requests, if there is a volume.
+    #[must_use]
+    pub fn group_stripes(&self) -> Option<u32> {
+        self.volume.as_ref().map(|volume| volume.group_stripes())
+    }
+
     /// Carries it out, in virtual time from zero. The end of each sample interval is told to `progress`.
     #[must_use]
     pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> ExperimentResult {

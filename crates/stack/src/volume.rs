@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 use zonda_config::{ByteSize, ConfigError, Spanned, TimeSpan};
 use zonda_layers::Null;
 use zonda_raid::{Counters, Event, Level, MemberIndex, Scheme, StreamShape, Victim, Volume, VolumeConfig, VolumeOn};
+use zonda_workload::{Distribution, Places};
 use zonda_zoned::{
     Blocks, Command, CommandId, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Operation, Payload,
-    PayloadKind, Prng, Status, ZoneIndex, ZoneState, ZonedDevice,
+    PayloadKind, Prng, QueueFull, Status, ZoneIndex, ZoneState, ZonedDevice,
 };
 
 use crate::{Drive, Stack};
@@ -45,6 +46,11 @@ pub struct VolumeSpec {
     pub victim: Option<Spanned<VictimSpec>>,
     /// How much of the volume is written, in order, before the run; nothing of it counts. Default nothing.
     pub fill: Option<Spanned<ByteSize>>,
+    /// How much of what was filled is then written anew, block by block at random places, before the run; nothing of it
+    /// counts. Default nothing.
+    pub overwrite: Option<Spanned<ByteSize>>,
+    /// Where these places are. Default uniform.
+    pub overwrite_distribution: Option<Spanned<Distribution>>,
     /// Members that are gone when the run begins.
     #[serde(default)]
     pub fail: Vec<Spanned<u8>>,
@@ -113,6 +119,8 @@ pub(crate) struct VolumePlan {
     config: VolumeConfig,
     pub(crate) geometry: Geometry,
     pub(crate) fill_blocks: u64,
+    overwrite_blocks: u64,
+    overwrite_distribution: Distribution,
     fail: Vec<MemberIndex>,
     command_time: Duration,
     pub(crate) rebuilds: bool,
@@ -234,9 +242,25 @@ impl VolumeSpec {
             let error = ConfigError::at(place, "a rebuild is of one member that has failed");
             return Err(error.help("name one in fail, like fail = [0]"));
         }
+        let overwrite_blocks = blocks(&spec.overwrite, 0)?;
+        if let Some(place) = spec.overwrite.as_ref().filter(|_| fill_blocks == 0 && overwrite_blocks > 0) {
+            let error = ConfigError::at(place, "there is nothing to be written anew");
+            return Err(error.help("say in fill how much of the volume is written first"));
+        }
+        let overwrite_distribution =
+            spec.overwrite_distribution.as_ref().map_or(Distribution::Uniform, |place| *place.get_ref());
         let fail = spec.fail.iter().map(|member| MemberIndex(*member.get_ref())).collect();
         let command_time = Duration(spec.command_time.as_ref().map_or(0, |time| time.get_ref().0));
-        Ok(VolumePlan { config, geometry, fill_blocks, fail, command_time, rebuilds: spec.rebuild })
+        Ok(VolumePlan {
+            config,
+            geometry,
+            fill_blocks,
+            overwrite_blocks,
+            overwrite_distribution,
+            fail,
+            command_time,
+            rebuilds: spec.rebuild,
+        })
     }
 }
 
@@ -261,6 +285,11 @@ fn create(config: &VolumeConfig, member: &Geometry) -> Result<Volume, zonda_raid
 }
 
 impl VolumePlan {
+    /// Of segments for small requests.
+    pub(crate) fn group_stripes(&self) -> u32 {
+        self.config.small.group_stripes
+    }
+
     /// The volume, filled and with its failures, on new drives; and the moment at which it is. With contents filling takes time.
     pub(crate) fn power_on(&self, drive: &Drive, prng: &Prng) -> (VolumeStack, Instant) {
         let members = self.config.scheme.members();
@@ -270,7 +299,7 @@ impl VolumePlan {
             // Contents have to be where the volume says: the drives themselves take them.
             let stacks = seeds.iter().map(|seed| Some(stack(drive, seed, &[]))).collect();
             let mut volume = VolumeOn::new(volume, stacks);
-            let start = fill(&mut volume, self.fill_blocks);
+            let start = self.fill(&mut volume, prng, None);
             self.fail(&mut volume, drive, &seeds, start);
             return (volume.with_command_time(self.command_time), start);
         }
@@ -278,13 +307,38 @@ impl VolumePlan {
         // are as full.
         let nulls = (0..members).map(|_| Some(Null::new(drive.geometry().clone()))).collect();
         let mut volume = VolumeOn::new(volume, nulls);
-        fill(&mut volume, self.fill_blocks);
+        // Where nothing is written anew nothing depends on ages, and the time stands still.
+        let block_time = if self.overwrite_blocks > 0 { BLOCK_TIME } else { Duration(0) };
+        let start = self.fill(&mut volume, prng, Some(block_time));
+        let start = if block_time.0 > 0 { start } else { Instant::ZERO };
         let (volume, nulls) = volume.into_parts();
         let stacks =
             nulls.iter().flatten().zip(&seeds).map(|(null, seed)| Some(stack(drive, seed, &written(null)))).collect();
         let mut volume = VolumeOn::new(volume, stacks);
-        self.fail(&mut volume, drive, &seeds, Instant::ZERO);
-        (volume.with_command_time(self.command_time), Instant::ZERO)
+        self.fail(&mut volume, drive, &seeds, start);
+        (volume.with_command_time(self.command_time), start)
+    }
+
+    /// Writes what is to be there before the run, with as much under way as the volume takes; says when it is durable.
+    fn fill<D: ZonedDevice>(&self, volume: &mut VolumeOn<D>, prng: &Prng, block_time: Option<Duration>) -> Instant {
+        let mut filler = Filler::new(volume, block_time);
+        let most = self.geometry.max_transfer_blocks.0;
+        let mut at = 0;
+        while at < self.fill_blocks {
+            let count = most.min(self.fill_blocks - at);
+            filler.write(at, count);
+            at += count;
+        }
+        if self.overwrite_blocks > 0 {
+            let places = Places::new(self.overwrite_distribution, self.fill_blocks);
+            let mut prng = prng.fork("overwrite");
+            for _ in 0..self.overwrite_blocks {
+                filler.write(places.draw(&mut prng), 1);
+            }
+            // The run begins as collection is under load: at rest it would come to have more free than that.
+            return filler.flush();
+        }
+        filler.rest()
     }
 
     fn fail(&self, volume: &mut VolumeStack, drive: &Drive, seeds: &[Prng], now: Instant) {
@@ -362,44 +416,88 @@ fn written(null: &Null) -> Vec<(ZoneIndex, Blocks)> {
         .collect()
 }
 
-/// Writes the first blocks of a volume, in order, with as much under way as it takes; says when all is at rest.
-fn fill<D: ZonedDevice>(volume: &mut VolumeOn<D>, blocks: u64) -> Instant {
-    let mut now = Instant::ZERO;
-    let mut completions = CompletionQueue::new();
-    volume.poll(now, &mut completions);
-    while !volume.volume().is_ready() {
-        now = volume.next_wakeup().expect("a volume that is being created waits for its members").max(now);
-        volume.poll(now, &mut completions);
-    }
-    let most = volume.volume().geometry().max_transfer_blocks.0;
-    let has_contents = volume.volume().tuning().has_contents;
-    let mut at = 0;
-    while at < blocks {
-        let count = most.min(blocks - at);
-        let payload = Payload::None;
-        let operation = Operation::Write { start: Lba(at), blocks: Blocks(count), payload };
-        let command = Command { id: CommandId(at), namespace: NamespaceId::FIRST, operation };
-        if volume.submit(now, command).is_ok() {
-            at += count;
-        }
-        if !has_contents {
-            volume.poll(now, &mut completions);
-        } else if let Some(next) = volume.next_wakeup() {
-            now = next.max(now);
-            volume.poll(now, &mut completions);
-        }
-        drain(&mut completions);
-    }
-    while let Some(next) = volume.next_wakeup() {
-        now = next.max(now);
-        volume.poll(now, &mut completions);
-        drain(&mut completions);
-    }
-    now
+/// What writing a block takes on devices that take no time: ages of segments differ, as they would.
+const BLOCK_TIME: Duration = Duration::from_micros(4);
+
+/// Writes to a volume before the run.
+struct Filler<'a, D> {
+    volume: &'a mut VolumeOn<D>,
+    completions: CompletionQueue,
+    now: Instant,
+    /// How far the time goes with each block; as the devices want if that is not said.
+    block_time: Option<Duration>,
+    submitted: u64,
+    ended: u64,
 }
 
-fn drain(completions: &mut CompletionQueue) {
-    while let Some(completion) = completions.pop() {
-        assert_eq!(completion.status, Status::Success, "an empty volume can be filled");
+impl<'a, D: ZonedDevice> Filler<'a, D> {
+    /// Waits until the volume is created.
+    fn new(volume: &'a mut VolumeOn<D>, block_time: Option<Duration>) -> Filler<'a, D> {
+        let mut filler = Filler {
+            volume,
+            completions: CompletionQueue::new(),
+            now: Instant::ZERO,
+            block_time,
+            submitted: 0,
+            ended: 0,
+        };
+        filler.poll();
+        while !filler.volume.volume().is_ready() {
+            assert!(filler.go_on(), "a volume that is being created waits for its members");
+        }
+        filler
+    }
+
+    fn write(&mut self, start: u64, blocks: u64) {
+        self.submit(Operation::Write { start: Lba(start), blocks: Blocks(blocks), payload: Payload::None });
+        match self.block_time {
+            Some(block_time) => {
+                self.now += Duration(block_time.0 * blocks);
+                self.poll();
+            }
+            None => {
+                self.go_on();
+            }
+        }
+    }
+
+    fn submit(&mut self, operation: Operation) {
+        let mut command = Command { id: CommandId(self.submitted), namespace: NamespaceId::FIRST, operation };
+        self.submitted += 1;
+        while let Err(QueueFull(refused)) = self.volume.submit(self.now, command) {
+            command = refused;
+            assert!(self.go_on(), "a volume that takes no more has something under way");
+        }
+    }
+
+    /// Until all that was written is durable.
+    fn flush(mut self) -> Instant {
+        self.submit(Operation::Flush);
+        while self.ended < self.submitted {
+            assert!(self.go_on(), "a flush ends");
+        }
+        self.now
+    }
+
+    /// Until nothing is under way any more.
+    fn rest(mut self) -> Instant {
+        while self.go_on() {}
+        self.now
+    }
+
+    /// Goes to the next moment at which something happens, if there is one.
+    fn go_on(&mut self) -> bool {
+        let Some(next) = self.volume.next_wakeup() else { return false };
+        self.now = next.max(self.now);
+        self.poll();
+        true
+    }
+
+    fn poll(&mut self) {
+        self.volume.poll(self.now, &mut self.completions);
+        while let Some(completion) = self.completions.pop() {
+            assert_eq!(completion.status, Status::Success, "a volume on new drives can be written");
+            self.ended += 1;
+        }
     }
 }

@@ -47,6 +47,21 @@ fn the_same_file_gives_the_same_result_and_contents_take_no_other_time_than_none
 }
 
 #[test]
+fn a_volume_that_was_written_over_before_the_run_collects_from_its_first_writes_on() {
+    let run_with = |payload: &str, keys: &str| {
+        let job = "[[job]]\noperation = \"randwrite\"\noperations = 600\nqueue_depth = 4\n";
+        volume(&run(&tiny(payload, &format!("fill = \"4 MiB\"\n{keys}"), job))).clone()
+    };
+    for payload in ["", "payload = \"bytes\""] {
+        let (fresh, aged) = (run_with(payload, ""), run_with(payload, "overwrite = \"12 MiB\""));
+        assert_eq!(aged.host_blocks, 600, "what is written before does not count");
+        assert!(aged.collected_segments > fresh.collected_segments, "{aged:?} and {fresh:?}");
+        let skewed = run_with(payload, "overwrite = \"12 MiB\"\noverwrite_distribution = { hot = 0.1, of = 0.9 }");
+        assert_ne!(skewed, aged, "places are drawn as the file says");
+    }
+}
+
+#[test]
 fn a_rebuild_alone_ends_the_run_and_one_beside_jobs_is_waited_for() {
     let alone = run(&tiny("", "fill = \"3 MiB\"\nfail = [2]\nrebuild = true", ""));
     let took = volume(&alone).rebuild_ns.expect("it was rebuilt");
@@ -92,6 +107,9 @@ fn mistakes_in_a_volume_are_told_at_their_place() {
     assert_eq!(message, "a rebuild is of one member that has failed");
     let (message, _, place) = error("fill = \"1 GiB\"", job);
     assert_eq!((message.as_str(), place.as_str()), ("the volume has 4194304 bytes", "\"1 GiB\""));
+    let (message, help, _) = error("overwrite = \"1 MiB\"", job);
+    assert_eq!(message, "there is nothing to be written anew");
+    assert_eq!(help, "say in fill how much of the volume is written first");
     let (message, ..) = error("flush_interval = \"1 ms\"\nlarge_from = \"5 kB\"", job);
     assert_eq!(message, "this is not a whole number of blocks");
     let (message, ..) = error("parity = 2", job);

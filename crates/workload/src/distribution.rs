@@ -43,6 +43,31 @@ pub(crate) struct Scatter {
     shift: u32,
 }
 
+/// Draws places in `0..count`, as random jobs draw theirs: what is popular with one is popular with all.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    count: u64,
+    skew: Option<Skew>,
+}
+
+impl Places {
+    /// # Panics
+    /// When there is no place to draw.
+    #[must_use]
+    pub fn new(distribution: Distribution, count: u64) -> Places {
+        assert!(count > 0, "there must be a place to draw");
+        Places { count, skew: Skew::new(distribution, count) }
+    }
+
+    /// The next one.
+    pub fn draw(&self, prng: &mut Prng) -> u64 {
+        match &self.skew {
+            None => prng.below(self.count),
+            Some(skew) => skew.draw(prng),
+        }
+    }
+}
+
 impl Skew {
     /// `None` for the uniform distribution, which needs none of this.
     pub(crate) fn new(distribution: Distribution, count: u64) -> Option<Skew> {

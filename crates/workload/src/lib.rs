@@ -48,6 +48,7 @@ mod spec;
 mod stamp;
 mod summary;
 
+pub use distribution::Places;
 pub use plan::Plan;
 pub use prepare::{PrepareError, PrepareProgress, prepare};
 pub use result::{

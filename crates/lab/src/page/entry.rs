@@ -38,6 +38,13 @@ pub(super) struct Site<'a> {
 /// A result, and the experiment that it is of.
 pub(super) type Found<'a> = (&'a Entry<'a>, &'a Row);
 
+impl Group {
+    /// Whether it is what a paper measured.
+    pub(super) fn is_published(&self) -> bool {
+        self.paper.is_some_and(|paper| paper.is_published)
+    }
+}
+
 impl<'a> Site<'a> {
     pub(super) fn new(all: &'a [(LabExperiment, Outcome)]) -> Site<'a> {
         let entries: Vec<Entry<'a>> = all.iter().map(|(experiment, outcome)| Entry::new(experiment, outcome)).collect();
@@ -62,7 +69,7 @@ impl<'a> Site<'a> {
 
     /// The results of papers, paper by paper.
     pub(super) fn published(&self) -> Vec<Found<'_>> {
-        let groups = self.groups.iter().filter(|group| group.paper.is_some());
+        let groups = self.groups.iter().filter(|group| group.is_published());
         groups.flat_map(|group| self.results(group)).collect()
     }
 

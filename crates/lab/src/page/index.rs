@@ -26,9 +26,14 @@ pub(super) fn html(site: &Site<'_>) -> String {
     if !device.is_empty() {
         main += &section("glance", "All results at a glance", &overview::html(site, &device));
     }
-    let papers: String = site.groups.iter().filter_map(|group| paper_item(site, group)).collect();
-    if !papers.is_empty() {
-        main += &section("papers", "Papers", &format!("<ul class=\"papers\">\n{papers}</ul>\n"));
+    let listed = |is_published: bool| -> String {
+        let groups = site.groups.iter().filter(|group| group.is_published() == is_published);
+        groups.filter_map(|group| paper_item(site, group)).collect()
+    };
+    for (id, title, items) in [("papers", "Papers", listed(true)), ("beyond", "Beyond the papers", listed(false))] {
+        if !items.is_empty() {
+            main += &section(id, title, &format!("<ul class=\"papers\">\n{items}</ul>\n"));
+        }
     }
     let own: String =
         site.groups.iter().filter(|group| group.paper.is_none()).map(|group| own_item(site, group)).collect();
@@ -39,7 +44,7 @@ pub(super) fn html(site: &Site<'_>) -> String {
         main += &section("missed", "What is missed, and why", &results::misses(&published));
     }
     if !published.is_empty() {
-        let groups = site.groups.iter();
+        let groups = site.groups.iter().filter(|group| group.is_published());
         let by_paper = groups.filter_map(|group| Some((group.paper?.name, site.results(group).collect())));
         main += &section("results", "All results", &results::of_all(by_paper));
     }
@@ -62,7 +67,8 @@ fn cards(site: &Site<'_>, device: &[Found<'_>]) -> String {
         let (met, all) = of_basis.fold((0, 0), |(met, all), (_, row)| (met + u64::from(row.met), all + 1));
         format!("{met} of {all}")
     };
-    let of_papers: Vec<&Entry<'_>> = site.entries.iter().filter(|entry| entry.paper.is_some()).collect();
+    let of_papers: Vec<&Entry<'_>> =
+        site.entries.iter().filter(|entry| entry.paper.is_some_and(|paper| paper.is_published)).collect();
     let points: usize = of_papers.iter().map(|entry| entry.experiment.points.len()).sum();
     let runs: usize =
         of_papers.iter().map(|entry| entry.experiment.points.len() * entry.experiment.seeds as usize).sum();

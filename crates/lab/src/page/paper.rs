@@ -11,7 +11,10 @@ use crate::Paper;
 pub(super) fn html(site: &Site<'_>, group: &Group) -> String {
     let sections: String = site.of(group).map(|entry| experiment::section(site, entry)).collect();
     let (title, header) = match group.paper {
-        Some(paper) => (format!("{}: published and repeated", paper.name), of_paper(site, group, paper)),
+        Some(paper) if paper.is_published => {
+            (format!("{}: published and repeated", paper.name), of_paper(site, group, paper))
+        }
+        Some(paper) => (format!("{}: beyond what was published", paper.name), of_paper(site, group, paper)),
         None => ("Your experiment".to_owned(), of_own()),
     };
     let back = "<nav class=\"back\"><a href=\"index.html\">All papers and results</a></nav>\n";
@@ -33,10 +36,19 @@ fn of_paper(site: &Site<'_>, group: &Group, paper: &Paper) -> String {
         .map(|(other, its)| format!("<li><a href=\"{}\">{}</a></li>\n", link(&other.page), escape(its.name)))
         .collect();
     let others = if others.is_empty() { others } else { format!("<ul class=\"others\">\n{others}</ul>\n") };
+    let (kind, hollow) = if paper.is_published {
+        ("a paper, repeated on the model", "numbers that the paper gives")
+    } else {
+        (
+            "what no paper has measured, on the model",
+            "what a published formula gives. A result's published number is that of a \
+          formula, or a bound that zonda sets itself, as its experiment says",
+        )
+    };
     format!(
-        "<header>\n<p class=\"kind\">zonda lab: a paper, repeated on the model</p>\n<h1>{}</h1>\n<p class=\"reference\">{}.{}</p>\n\
+        "<header>\n<p class=\"kind\">zonda lab: {kind}</p>\n<h1>{}</h1>\n<p class=\"reference\">{}.{}</p>\n\
          <p class=\"lead\">Measured on: {}</p>\n\
-         <p>Filled markers and bars are the model's. Hollow markers, and ticks across bars, are numbers that the paper gives.</p>\n\
+         <p>Filled markers and bars are the model's. Hollow markers, and ticks across bars, are {hollow}.</p>\n\
          </header>\n<nav aria-labelledby=\"contents\">\n<h2 id=\"contents\">Experiments</h2>\n<ol class=\"contents\">\n{items}</ol>\n\
          {others}</nav>\n",
         escape(paper.name),
