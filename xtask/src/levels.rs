@@ -28,7 +28,7 @@ const LEVELS: &[(&str, u32, &[&str])] = &[
     ("zonda-advise", 2, &["zonda-stack"]),
     ("zonda-ring", 3, &[]),
     ("zonda-isal", 3, &[]),
-    ("zonda-devices", 3, &["zonda-ring"]),
+    ("zonda-devices", 3, &["zonda-isal", "zonda-ring"]),
     ("zonda-exports", 3, &["zonda-ring", "zonda-devices"]),
     ("zonda-capi", 4, &[]),
     ("zonda-conformance", 4, &[]),

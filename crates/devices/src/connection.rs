@@ -8,7 +8,7 @@ use zonda_zoned::{
     ZonedDevice,
 };
 
-use crate::{Drive, DriveError, FileBacked, Location, Remote};
+use crate::{Drive, DriveError, FileBacked, Location, Remote, VolumeDrive, is_volume};
 
 /// How long closing may take.
 const CLOSE_MAX: Duration = Duration(60_000_000_000);
@@ -69,6 +69,7 @@ impl Connection {
             DriveError::new(format!("there is no event loop to be had: {error}"), "see how many files may be open")
         })?;
         let drive: Box<dyn Drive> = match location {
+            Location::Image(path) if is_volume(path) => Box::new(VolumeDrive::open(path, &ring)?),
             Location::Image(path) => Box::new(FileBacked::open(path, &ring)?.0),
             Location::NvmeTcp(url) => Box::new(Remote::connect(url, options, &ring)?),
         };

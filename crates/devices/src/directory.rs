@@ -85,7 +85,7 @@ impl ImageDirectory {
         })?;
         match superblock.lock() {
             Ok(true) => Ok(()),
-            Ok(false) => Err(DriveError::new(
+            Ok(false) => Err(DriveError::in_use(
                 format!("the image in {shown} is in use by another program"),
                 "stop the server that has it, or reach it through that server by its nvme-tcp:// URL",
             )),

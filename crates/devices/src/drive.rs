@@ -4,6 +4,8 @@ use zonda_ssd::allocation::{AllocationFacts, ElementBook};
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{Instant, ZoneIndex, ZoneState, ZonedDevice};
 
+use crate::VolumeDrive;
+
 /// A drive that can be looked at and shut down.
 pub trait Drive: ZonedDevice {
     /// The drive as it stands.
@@ -22,6 +24,16 @@ pub trait Drive: ZonedDevice {
 
     /// Whether [`close`](Drive::close) has come to its end.
     fn is_closed(&self) -> bool;
+
+    /// The volume that the drive is, for those who look after it.
+    fn as_volume(&self) -> Option<&VolumeDrive> {
+        None
+    }
+
+    /// The same, to change it.
+    fn as_volume_mut(&mut self) -> Option<&mut VolumeDrive> {
+        None
+    }
 }
 
 /// States, wear and counters of one drive.

@@ -9,13 +9,21 @@ pub struct DriveError {
     pub message: String,
     /// What to do.
     pub help: String,
+    /// Whether nothing is wrong but that another program has it.
+    pub is_in_use: bool,
 }
 
 impl DriveError {
     /// An error and its remedy.
     #[must_use]
     pub fn new(message: impl Into<String>, help: impl Into<String>) -> DriveError {
-        DriveError { message: message.into(), help: help.into() }
+        DriveError { message: message.into(), help: help.into(), is_in_use: false }
+    }
+
+    /// Another program has it.
+    #[must_use]
+    pub fn in_use(message: impl Into<String>, help: impl Into<String>) -> DriveError {
+        DriveError { is_in_use: true, ..DriveError::new(message, help) }
     }
 }
 

@@ -5,6 +5,7 @@
 //! - [`MemoryDrive`]: gone with the process.
 //! - [`Remote`]: a namespace of a server, over NVMe/TCP.
 //! - [`PacedDrive`]: one of the first two, as slow as a [`Model`] of the real drive.
+//! - [`VolumeDrive`]: several of the first and third as one redundant volume of conventional zones.
 //!
 //! All but the last need a [`Ring`](zonda_ring::Ring) whose owner turns it. [`Drive`] is what they can be asked beside commands, by
 //! metrics for instance. [`Location`] is how people write where a namespace is.
@@ -26,6 +27,7 @@ mod model;
 pub mod random;
 mod remote;
 mod url;
+mod volume;
 
 pub use connection::{Connection, NamespaceOptions};
 pub use create::{create_image, sized};
@@ -39,3 +41,7 @@ pub use memory::{MemoryDrive, PacedDrive};
 pub use model::Model;
 pub use remote::Remote;
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
+pub use volume::{
+    CONTROL_SOCKET, MemberSummary, NewVolume, Notice, Progress, ScrubSummary, VOLUME_FILE, VolumeDrive, VolumeRates,
+    VolumeReport, VolumeRequest, VolumeState, is_volume,
+};

@@ -1,0 +1,197 @@
+//! How a volume is, for those who look after it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use zonda_raid::{MemberIndex, MemberState};
+use zonda_zoned::{Blocks, NamespaceId, ZonedDevice};
+
+use super::VolumeDrive;
+
+/// How a volume is as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VolumeState {
+    /// All members hold their part.
+    #[default]
+    Well,
+    /// A member is missing, and nothing takes its place.
+    Degraded,
+    /// A member is being given its part.
+    Rebuilding,
+    /// More members are gone than the volume can do without.
+    Lost,
+}
+
+impl fmt::Display for VolumeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            VolumeState::Well => "well",
+            VolumeState::Degraded => "degraded",
+            VolumeState::Rebuilding => "rebuilding",
+            VolumeState::Lost => "lost",
+        })
+    }
+}
+
+/// A volume at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VolumeReport {
+    /// Its name.
+    pub name: String,
+    /// A UUID.
+    pub array: String,
+    /// `RAID 5 (3+1)`.
+    pub scheme: String,
+    /// How it is as a whole.
+    pub state: VolumeState,
+    /// How many more members it can do without now.
+    pub can_lose: u32,
+    /// What hosts see.
+    pub volume_bytes: u64,
+    /// What holds contents.
+    pub live_bytes: u64,
+    /// In their order.
+    pub members: Vec<MemberSummary>,
+    /// Where the devices are that wait for a member to fail.
+    pub spares: Vec<String>,
+    /// Groups of zones, one of each member, that hold something.
+    pub segments: u32,
+    /// Those that could be opened.
+    pub free_segments: u32,
+    /// Below so many free ones garbage collection begins.
+    pub low_segments: u32,
+    /// Those that lack the chunks of a member.
+    pub degraded_segments: u32,
+    /// The rebuild under way, in segments.
+    pub rebuild: Option<Progress>,
+    /// The scrub under way, in segments.
+    pub scrub: Option<Progress>,
+    /// What the last scrub since the volume was opened has found.
+    pub last_scrub: Option<ScrubSummary>,
+    /// Bytes that hosts wrote since the volume was opened.
+    pub host_write_bytes: u64,
+    /// Bytes written to members: data, parity, padding, metadata, moved blocks.
+    pub member_write_bytes: u64,
+    /// Bytes that garbage collection has moved.
+    pub relocated_bytes: u64,
+    /// Blocks that were read out of the rest of their stripe.
+    pub reconstructed_blocks: u64,
+    /// Blocks that were wrong and were written anew.
+    pub mended_blocks: u64,
+    /// Blocks that are lost.
+    pub lost_blocks: u64,
+    /// Memory of the tables: the map, stripes, segments.
+    pub table_bytes: u64,
+}
+
+/// A member at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemberSummary {
+    /// Its number, from 0.
+    pub member: u8,
+    /// Where it is.
+    pub at: String,
+    /// `active`, `rebuilding`, `failed`.
+    pub state: String,
+    /// Commands that have failed since the volume was opened.
+    pub errors: u64,
+    /// Zones that can be written.
+    pub free_zones: u32,
+    /// Zones that cannot be used any more.
+    pub retired_zones: u32,
+}
+
+/// How far something has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Done.
+    pub done: u32,
+    /// To be done in all.
+    pub all: u32,
+}
+
+/// What a scrub has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubSummary {
+    /// Blocks that were read.
+    pub blocks: u64,
+    /// Blocks that were wrong, and were mended.
+    pub mended: u64,
+    /// Blocks that cannot be mended.
+    pub lost: u64,
+}
+
+impl VolumeDrive {
+    /// How the volume is. Takes a look at every segment.
+    #[must_use]
+    pub fn report(&self) -> VolumeReport {
+        let volume = self.on.volume();
+        let (status, counters) = (volume.status(), volume.counters());
+        let block_bytes = self.on.geometry(NamespaceId::FIRST).block_size_bytes;
+        let bytes = |blocks: u64| Blocks(blocks).bytes(block_bytes);
+        let progress = |(done, all)| Progress { done, all };
+        let count = |state| status.members.iter().filter(|member| member.state == state).count();
+        let (failed, rebuilding) = (count(MemberState::Failed), count(MemberState::Rebuilding));
+        let state = if volume.failure().is_some() {
+            VolumeState::Lost
+        } else if rebuilding > 0 || status.rebuild.is_some() {
+            VolumeState::Rebuilding
+        } else if failed > 0 {
+            VolumeState::Degraded
+        } else {
+            VolumeState::Well
+        };
+        let members = (0..).zip(&status.members).map(|(member, report)| MemberSummary {
+            member,
+            at: self.directory.file.member[usize::from(member)].at.clone(),
+            state: match report.state {
+                MemberState::Active => "active",
+                MemberState::Rebuilding => "rebuilding",
+                // A device that is being emptied has not begun to take part.
+                MemberState::Failed if self.on.member(MemberIndex(member)).is_some() => "joining",
+                MemberState::Failed => "failed",
+            }
+            .to_owned(),
+            errors: report.errors,
+            free_zones: report.free_zones,
+            retired_zones: report.retired_zones,
+        });
+        VolumeReport {
+            name: volume.name().to_owned(),
+            array: self.directory.file.array.clone(),
+            scheme: volume.scheme().to_string(),
+            state,
+            can_lose: volume.code_tolerates().saturating_sub(failed + rebuilding) as u32,
+            volume_bytes: bytes(status.volume_blocks),
+            live_bytes: bytes(status.live_blocks),
+            members: members.collect(),
+            spares: self.spares.iter().map(|spare| spare.place.at.clone()).collect(),
+            segments: status.segments,
+            free_segments: status.free_segments,
+            low_segments: status.low_segments,
+            degraded_segments: status.degraded_segments,
+            rebuild: status.rebuild.map(progress),
+            scrub: status.scrub.map(progress),
+            last_scrub: self.last_scrub,
+            host_write_bytes: bytes(counters.host_blocks),
+            member_write_bytes: bytes(counters.member_blocks),
+            relocated_bytes: bytes(counters.relocated_blocks),
+            reconstructed_blocks: counters.reconstructed_blocks,
+            mended_blocks: counters.mended_blocks,
+            lost_blocks: counters.lost_blocks,
+            table_bytes: status.map_bytes + status.stripe_table_bytes + status.segment_table_bytes,
+        }
+    }
+
+    /// Whether the volume has nothing to do for itself: no rebuild, no scrub.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        let status = self.on.volume().status();
+        let is_joining = (0..).zip(&status.members).any(|(member, report)| {
+            report.state == MemberState::Rebuilding
+                || (report.state == MemberState::Failed && self.on.member(MemberIndex(member)).is_some())
+        });
+        !is_joining && status.rebuild.is_none() && status.scrub.is_none()
+    }
+}
