@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use zonda_devices::{Drive, FileBacked, MemoryDrive, Model, PacedDrive, random};
+use zonda_devices::{Drive, FileBacked, MemoryDrive, Model, PacedDrive, VolumeDrive, random};
 use zonda_image::RecoveryReport;
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
@@ -15,6 +15,7 @@ use zonda_zoned::{NamespaceId, Prng};
 
 use crate::config::{DigestsSpec, HostPlan, NamespacePlan, ServerPlan, Source, SubsystemPlan, TimingSpec};
 use crate::drives::{Drives, Served};
+use crate::nbd::Candidate;
 use crate::report::{NamespaceLayout, SubsystemLayout};
 use crate::start::{NamespaceInfo, ServeError, SubsystemInfo};
 
@@ -27,6 +28,8 @@ pub(crate) struct Built {
     pub(crate) drives: Drives,
     pub(crate) subsystems: Vec<SubsystemInfo>,
     pub(crate) layout: Vec<SubsystemLayout>,
+    /// What could be exported over NBD.
+    pub(crate) candidates: Vec<Candidate>,
 }
 
 /// A drive that is open.
@@ -43,6 +46,7 @@ struct Opened {
 pub(crate) fn build(plan: &ServerPlan, ring: &Ring, listen: &[SocketAddr]) -> Result<Built, ServeError> {
     let mut drives = Drives::default();
     let (mut subsystems, mut layout, mut configs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut candidates = Vec::new();
     for subsystem in &plan.subsystems {
         let (mut infos, mut layouts, mut namespaces) = (Vec::new(), Vec::new(), Vec::new());
         for namespace in &subsystem.namespaces {
@@ -56,7 +60,16 @@ pub(crate) fn build(plan: &ServerPlan, ring: &Ring, listen: &[SocketAddr]) -> Re
                 state: opened.state,
             });
             let timing = if namespace.timing == TimingSpec::None { "none" } else { "profile" };
+            let source = opened.source.clone();
             let device = drives.add(Served::new(opened.drive, opened.source, timing));
+            candidates.push(Candidate {
+                nqn: subsystem.nqn.clone(),
+                namespace: namespace.id,
+                device,
+                geometry: geometry.clone(),
+                source,
+                volatile_write_cache: opened.volatile_write_cache,
+            });
             layouts.push(NamespaceLayout { id: namespace.id, device });
             namespaces.push(NamespaceConfig {
                 id: namespace.id,
@@ -80,7 +93,7 @@ pub(crate) fn build(plan: &ServerPlan, ring: &Ring, listen: &[SocketAddr]) -> Re
         });
     }
     let target = target(plan, configs, listen)?;
-    Ok(Built { target, drives, subsystems, layout })
+    Ok(Built { target, drives, subsystems, layout, candidates })
 }
 
 fn target(plan: &ServerPlan, subsystems: Vec<SubsystemConfig>, listen: &[SocketAddr]) -> Result<Target, ServeError> {
@@ -115,6 +128,19 @@ fn open(subsystem: &SubsystemPlan, namespace: &NamespacePlan, ring: &Ring) -> Re
             let model = if is_paced { Some(model_of_image(&drive)?) } else { None };
             Ok(Opened {
                 drive: paced(Box::new(drive), model),
+                source: path.display().to_string(),
+                state,
+                uuid,
+                volatile_write_cache: true,
+            })
+        }
+        Source::Volume(path) => {
+            let volume = VolumeDrive::open(path, ring).map_err(|error| ServeError::new(error.message, error.help))?;
+            let report = volume.report();
+            let state = format!("a volume of {} drives, {}, {}", report.members.len(), report.scheme, report.state);
+            let uuid = volume.array();
+            Ok(Opened {
+                drive: Box::new(volume),
                 source: path.display().to_string(),
                 state,
                 uuid,

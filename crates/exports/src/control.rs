@@ -1,8 +1,10 @@
 //! How other threads talk to a running server.
 
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
+use zonda_devices::{DriveError, VolumeReport, VolumeRequest};
 use zonda_ring::Waker;
 
 use crate::snapshot::Snapshot;
@@ -12,6 +14,8 @@ use crate::snapshot::Snapshot;
 pub(crate) enum Request {
     /// Tell how things stand.
     Snapshot(Sender<Snapshot>),
+    /// Do something with the volume in a directory.
+    Volume(PathBuf, VolumeRequest, Sender<Result<VolumeReport, DriveError>>),
     /// End what is under way, and stop.
     Stop,
 }
@@ -39,6 +43,19 @@ impl Handle {
     pub fn snapshot(&self, patience: Duration) -> Option<Snapshot> {
         let (answer, receiver) = mpsc::channel();
         self.ask(Request::Snapshot(answer));
+        receiver.recv_timeout(patience).ok()
+    }
+
+    /// Asks something of the volume in a directory, and says how it is then; `None` as of [`snapshot`](Handle::snapshot).
+    #[must_use]
+    pub fn volume(
+        &self,
+        volume: &Path,
+        request: VolumeRequest,
+        patience: Duration,
+    ) -> Option<Result<VolumeReport, DriveError>> {
+        let (answer, receiver) = mpsc::channel();
+        self.ask(Request::Volume(volume.to_owned(), request, answer));
         receiver.recv_timeout(patience).ok()
     }
 

@@ -9,14 +9,23 @@ use zonda_zoned::{Command, Completion, CompletionQueue, Geometry, Instant, Names
 use crate::events;
 use crate::meter::Meter;
 
+/// Who gives a drive commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Submitter {
+    /// The NVMe/TCP target.
+    Target,
+    /// The NBD server.
+    Nbd,
+}
+
 /// A drive and what is known of it.
 pub(crate) struct Served {
     drive: Box<dyn Drive>,
     /// The namespace within the drive.
     namespace: NamespaceId,
     geometry: Geometry,
-    /// Commands for which the drive had no room, the oldest first. As many as queues of hosts hold.
-    waiting: VecDeque<Command>,
+    /// Commands for which the drive had no room, the oldest first. As many as queues of hosts and requests of NBD clients hold.
+    waiting: VecDeque<(Submitter, Command)>,
     pub(crate) meter: Meter,
     /// Where its blocks are, in words.
     pub(crate) source: String,
@@ -49,24 +58,24 @@ impl Served {
         self.meter.outstanding() + self.waiting.len()
     }
 
-    fn submit(&mut self, now: Instant, mut command: Command) {
+    fn submit(&mut self, now: Instant, submitter: Submitter, mut command: Command) {
         command.namespace = self.namespace;
         // The oldest goes first: a zone's writes must not overtake one another.
-        if !self.waiting.is_empty() {
-            self.waiting.push_back(command);
-            return;
-        }
-        self.meter.started(now, &command, self.geometry.block_size_bytes);
-        if let Err(QueueFull(command)) = self.drive.submit(now, command) {
-            self.waiting.push_back(command);
+        self.waiting.push_back((submitter, command));
+        if self.waiting.len() == 1 {
+            self.submit_waiting(now);
         }
     }
 
     fn submit_waiting(&mut self, now: Instant) {
-        while let Some(command) = self.waiting.pop_front() {
-            self.meter.started(now, &command, self.geometry.block_size_bytes);
-            if let Err(QueueFull(command)) = self.drive.submit(now, command) {
-                self.waiting.push_front(command);
+        while let Some((submitter, mut command)) = self.waiting.pop_front() {
+            let id = command.id;
+            let given = self.meter.started(now, submitter, &command, self.geometry.block_size_bytes);
+            command.id = given;
+            if let Err(QueueFull(mut command)) = self.drive.submit(now, command) {
+                self.meter.refused(given);
+                command.id = id;
+                self.waiting.push_front((submitter, command));
                 return;
             }
         }
@@ -80,13 +89,17 @@ impl Drives {
         DeviceKey(self.0.len() as u32 - 1)
     }
 
+    pub(crate) fn each_drive(&mut self) -> impl Iterator<Item = &mut (dyn Drive + 'static)> {
+        self.0.iter_mut().map(|served| &mut *served.drive)
+    }
+
     pub(crate) fn get(&self, key: DeviceKey) -> &Served {
         &self.0[key.0 as usize]
     }
 
     /// A command goes to its drive, now or when there is room.
-    pub(crate) fn submit(&mut self, now: Instant, key: DeviceKey, command: Command) {
-        self.0[key.0 as usize].submit(now, command);
+    pub(crate) fn submit(&mut self, now: Instant, key: DeviceKey, submitter: Submitter, command: Command) {
+        self.0[key.0 as usize].submit(now, submitter, command);
     }
 
     /// Tells `completed` of everything that has ended. Returns whether anything has.
@@ -94,15 +107,16 @@ impl Drives {
         &mut self,
         now: Instant,
         completions: &mut CompletionQueue,
-        completed: &mut dyn FnMut(DeviceKey, Completion),
+        completed: &mut dyn FnMut(DeviceKey, Submitter, Completion),
     ) -> bool {
         let mut moved = false;
         for (index, served) in self.0.iter_mut().enumerate() {
             served.drive.poll(now, completions);
-            while let Some(completion) = completions.pop() {
+            while let Some(mut completion) = completions.pop() {
                 moved = true;
-                served.meter.ended(now, &completion);
-                completed(DeviceKey(index as u32), completion);
+                let (submitter, id) = served.meter.ended(now, &completion);
+                completion.id = id;
+                completed(DeviceKey(index as u32), submitter, completion);
             }
             served.submit_waiting(now);
         }
@@ -129,6 +143,7 @@ impl Drives {
 
     /// The target hears of failures inside the drives, for SMART, and the log of those since it was last told.
     pub(crate) fn tell_health(&mut self, now: Instant, target: &mut Target) {
+        self.tell_notices();
         for (index, served) in self.0.iter_mut().enumerate() {
             if let Some(trouble) = served.drive.take_trouble() {
                 events::trouble(&served.source, &trouble);

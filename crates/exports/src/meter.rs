@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use zonda_layers::OperationKind;
 use zonda_zoned::{Command, CommandId, Completion, Duration, Instant, Operation, Status};
 
+use crate::drives::Submitter;
+
 /// Upper bounds of the latency classes: 1, 2 and 5 of each decade from 1 us to 10 s. What takes longer is in one more.
 pub const LATENCY_BOUNDS_NS: [u64; 22] = bounds();
 
@@ -47,7 +49,20 @@ pub(crate) struct Meter {
     kinds: [KindMeter; OperationKind::ALL.len()],
     /// Commands that failed, by their status.
     errors: HashMap<Status, u64>,
-    under_way: HashMap<CommandId, (OperationKind, u64, Instant)>,
+    under_way: HashMap<CommandId, UnderWay>,
+    /// Commands given to the drive so far; the last one's id.
+    given: u64,
+}
+
+/// A command that the drive has.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    kind: OperationKind,
+    bytes: u64,
+    started: Instant,
+    submitter: Submitter,
+    /// The submitter's name for it.
+    id: CommandId,
 }
 
 impl Latencies {
@@ -78,28 +93,44 @@ impl Latencies {
 }
 
 impl Meter {
-    /// A command was taken.
-    pub(crate) fn started(&mut self, now: Instant, command: &Command, block_size_bytes: u32) {
+    /// A command goes to the drive, where it has the id that this returns: those of two submitters may be the same.
+    pub(crate) fn started(
+        &mut self,
+        now: Instant,
+        submitter: Submitter,
+        command: &Command,
+        block_size_bytes: u32,
+    ) -> CommandId {
         let kind = OperationKind::of(&command.operation);
         let bytes = match command.operation {
             // Zeros are not moved.
             Operation::WriteZeroes { .. } => 0,
             _ => command.operation.blocks().bytes(block_size_bytes),
         };
-        self.under_way.insert(command.id, (kind, bytes, now));
+        self.given += 1;
+        let given = CommandId(self.given);
+        self.under_way.insert(given, UnderWay { kind, bytes, started: now, submitter, id: command.id });
+        given
     }
 
-    /// A command that was taken is complete.
-    pub(crate) fn ended(&mut self, now: Instant, completion: &Completion) {
-        let Some((kind, bytes, started)) = self.under_way.remove(&completion.id) else { return };
+    /// The drive had no room for it.
+    pub(crate) fn refused(&mut self, given: CommandId) {
+        self.under_way.remove(&given);
+    }
+
+    /// A command that was taken is complete. Returns whose it is, and its id there.
+    pub(crate) fn ended(&mut self, now: Instant, completion: &Completion) -> (Submitter, CommandId) {
+        let command = self.under_way.remove(&completion.id).expect("a drive completes what it was given, once");
+        let UnderWay { kind, bytes, started, submitter, id } = command;
         if !completion.status.is_success() {
             *self.errors.entry(completion.status).or_default() += 1;
-            return;
+            return (submitter, id);
         }
         let meter = &mut self.kinds[kind as usize];
         meter.succeeded += 1;
         meter.bytes += bytes;
         meter.latencies.record(now.since(started));
+        (submitter, id)
     }
 
     /// Every kind of which a command has succeeded.
@@ -134,19 +165,22 @@ mod tests {
     #[test]
     fn a_command_counts_when_it_has_succeeded_and_an_error_by_its_status() {
         let mut meter = Meter::default();
-        for id in 1..=3 {
+        let given = [Submitter::Target, Submitter::Nbd, Submitter::Target].map(|submitter| {
             let operation = Operation::Read { start: Lba(0), blocks: Blocks(2) };
-            let command = Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation };
-            meter.started(Instant(0), &command, 4096);
-        }
-        meter.ended(Instant(1_500), &Completion::of(CommandId(1), Status::Success));
-        meter.ended(Instant(30_000), &Completion::of(CommandId(2), Status::ZoneIsOffline));
+            let command = Command { id: CommandId(7), namespace: NamespaceId::FIRST, operation };
+            meter.started(Instant(0), submitter, &command, 4096)
+        });
+        let first = meter.ended(Instant(1_500), &Completion::of(given[0], Status::Success));
+        let second = meter.ended(Instant(30_000), &Completion::of(given[1], Status::ZoneIsOffline));
+        assert_eq!((first, second), ((Submitter::Target, CommandId(7)), (Submitter::Nbd, CommandId(7))));
         let kinds: Vec<_> = meter.kinds().collect();
         assert_eq!(kinds.len(), 1);
         assert_eq!((kinds[0].0, kinds[0].1.succeeded, kinds[0].1.bytes), (OperationKind::Read, 1, 8192));
         assert_eq!(kinds[0].1.latencies.quantile_ns(0.5), Some(2_000));
         assert_eq!(meter.errors(), [(Status::ZoneIsOffline, 1)]);
         assert_eq!(meter.outstanding(), 1);
+        meter.refused(given[2]);
+        assert_eq!(meter.outstanding(), 0);
     }
 
     #[test]

@@ -9,9 +9,10 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
+use zonda_devices::VolumeReport;
 
 use crate::LATENCY_BOUNDS_NS;
-use crate::snapshot::{CommandSnapshot, LifeSnapshot, NamespaceSnapshot, Snapshot};
+use crate::snapshot::{CommandSnapshot, LifeSnapshot, NamespaceSnapshot, NbdRequestSnapshot, NbdSnapshot, Snapshot};
 
 /// The media type of [`metrics_text`].
 pub const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -57,7 +58,9 @@ impl Collector for SnapshotCollector {
         let sessions = sessions.map(|subsystem| (vec![("nqn", &*subsystem.nqn)], subsystem.sessions.len() as f64));
         gauge(to, "sessions", "Controllers in use by hosts", None, sessions)?;
         namespaces(snapshot, to)?;
-        commands(snapshot, to)
+        volumes(snapshot, to)?;
+        commands(snapshot, to)?;
+        snapshot.nbd.as_ref().map_or(Ok(()), |nbd| exports(nbd, to))
     }
 }
 
@@ -147,6 +150,51 @@ fn namespaces(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Resul
     counter(to, "command_errors", "Commands that failed", None, errors)
 }
 
+fn left(progress: Option<zonda_devices::Progress>) -> Option<f64> {
+    progress.map(|progress| f64::from(progress.all.saturating_sub(progress.done)))
+}
+
+/// Redundant volumes.
+fn volumes(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let all = each(snapshot);
+    let members = all.iter().flat_map(|(labels, id, namespace)| {
+        let members = namespace.volume.iter().flat_map(|volume| &volume.members);
+        members.map(|member| (with(labels, id, &[("at", &member.at), ("state", &member.state)]), 1.0))
+    });
+    gauge(to, "volume_member", "Members of volumes, with their states: always 1", None, members)?;
+    type Figure = fn(&VolumeReport) -> Option<f64>;
+    let gauges: [(&str, &str, Option<&Unit>, Figure); 7] = [
+        ("volume_can_lose", "Members that the volume can do without now", None, |v| Some(f64::from(v.can_lose))),
+        ("volume_size", "What hosts see", Some(&Unit::Bytes), |v| Some(v.volume_bytes as f64)),
+        ("volume_live", "What holds contents", Some(&Unit::Bytes), |v| Some(v.live_bytes as f64)),
+        ("volume_free_segments", "Segments that could be opened", None, |v| Some(f64::from(v.free_segments))),
+        ("volume_degraded_segments", "Segments that lack a member", None, |v| Some(f64::from(v.degraded_segments))),
+        ("volume_rebuild_segments_left", "Segments that a rebuild has before it", None, |v| left(v.rebuild)),
+        ("volume_scrub_segments_left", "Segments that a scrub has before it", None, |v| left(v.scrub)),
+    ];
+    for (name, help, unit, figure) in gauges {
+        let points =
+            all.iter().filter_map(|(labels, id, n)| Some((with(labels, id, &[]), figure(n.volume.as_ref()?)?)));
+        gauge(to, name, help, unit, points)?;
+    }
+    type Count = fn(&VolumeReport) -> u64;
+    let counts: [(&str, &str, Option<&Unit>, Count); 6] = [
+        ("volume_host_write", "Bytes that hosts wrote", Some(&Unit::Bytes), |v| v.host_write_bytes),
+        ("volume_member_write", "Bytes written to members", Some(&Unit::Bytes), |v| v.member_write_bytes),
+        ("volume_relocated", "Bytes that garbage collection moved", Some(&Unit::Bytes), |v| v.relocated_bytes),
+        ("volume_reconstructed_blocks", "Blocks read out of the rest of their stripe", None, |v| {
+            v.reconstructed_blocks
+        }),
+        ("volume_mended_blocks", "Blocks that were wrong and were written anew", None, |v| v.mended_blocks),
+        ("volume_lost_blocks", "Blocks that are lost", None, |v| v.lost_blocks),
+    ];
+    for (name, help, unit, count) in counts {
+        let points = all.iter().filter_map(|(labels, id, n)| Some((with(labels, id, &[]), count(n.volume.as_ref()?))));
+        counter(to, name, help, unit, points)?;
+    }
+    Ok(())
+}
+
 /// The life of a drive whose zones wear.
 fn wear_of_zones(namespace: &NamespaceSnapshot) -> Option<&LifeSnapshot> {
     namespace.life.as_ref().filter(|_| namespace.elements.is_none())
@@ -175,6 +223,46 @@ fn commands(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result 
         let buckets = buckets(command);
         let mut metric = family.encode_family(&labels)?;
         metric.encode_histogram::<NoLabels>(command.latency_sum_ns as f64 / 1e9, command.count, &buckets, None)?;
+    }
+    Ok(())
+}
+
+fn exports(nbd: &NbdSnapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    gauge(to, "nbd_connections", "Connections of NBD clients", None, [(vec![], nbd.connections as f64)])?;
+    let counts = [
+        ("nbd_connections_accepted", "NBD connections accepted", None, nbd.connections_accepted),
+        ("nbd_connections_refused", "NBD connections turned away", None, nbd.connections_refused),
+        ("nbd_handshake_timeouts", "NBD connections that chose no export in time", None, nbd.handshake_timeouts),
+        ("nbd_stalled", "NBD connections whose clients took nothing", None, nbd.stalled),
+        ("nbd_protocol_errors", "NBD connections that a violation of the protocol ended", None, nbd.protocol_errors),
+        ("nbd_tls_failures", "NBD connections whose TLS failed", None, nbd.tls_failures),
+        ("nbd_received", "Bytes from NBD clients", Some(&Unit::Bytes), nbd.received_bytes),
+        ("nbd_sent", "Bytes to NBD clients", Some(&Unit::Bytes), nbd.sent_bytes),
+    ];
+    for (name, help, unit, count) in counts {
+        counter(to, name, help, unit, [(vec![], count)])?;
+    }
+    let tables: Vec<String> = nbd.exports.iter().map(|export| export.table.to_string()).collect();
+    let each = || {
+        nbd.exports
+            .iter()
+            .zip(&tables)
+            .map(|(export, table)| (vec![("table", &**table), ("export", &*export.name)], export))
+    };
+    let users = each().map(|(labels, export)| (labels, export.connections as f64));
+    gauge(to, "nbd_export_connections", "Clients that have chosen an export", None, users)?;
+    type Count = fn(&NbdRequestSnapshot) -> u64;
+    let counts: [(&str, &str, Option<&Unit>, Count); 3] = [
+        ("nbd_requests", "Requests answered", None, |request| request.count),
+        ("nbd_request_errors", "Requests answered with an error", None, |request| request.errors),
+        ("nbd_request", "Bytes that requests without an error were about", Some(&Unit::Bytes), |request| request.bytes),
+    ];
+    for (name, help, unit, count) in counts {
+        let points = each().flat_map(|(labels, export)| {
+            let kinds = export.requests.iter();
+            kinds.map(move |request| ([&labels[..], &[("kind", &*request.kind)]].concat(), count(request)))
+        });
+        counter(to, name, help, unit, points)?;
     }
     Ok(())
 }
@@ -216,7 +304,7 @@ fn counter<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{ElementsSnapshot, SubsystemSnapshot};
+    use crate::snapshot::{ElementsSnapshot, NbdExportSnapshot, SubsystemSnapshot};
 
     fn text_of(namespace: NamespaceSnapshot) -> String {
         let subsystem = SubsystemSnapshot { nqn: "nqn.a".to_owned(), sessions: vec![], namespaces: vec![namespace] };
@@ -248,6 +336,27 @@ mod tests {
             assert!(flexible.contains(&line), "no {line} in\n{flexible}");
         }
         assert!(!flexible.contains("zonda_zone_erases_max{"), "{flexible}");
+    }
+
+    #[test]
+    fn exports_are_told_apart_by_table_and_name() {
+        let export = |table, count| NbdExportSnapshot {
+            table,
+            name: "a".to_owned(),
+            requests: vec![NbdRequestSnapshot { kind: "read".to_owned(), count, errors: 1, bytes: 4096 }],
+            ..Default::default()
+        };
+        let nbd = NbdSnapshot { connections: 2, exports: vec![export(0, 5), export(1, 7)], ..Default::default() };
+        let text = metrics_text(&Snapshot { nbd: Some(nbd), ..Default::default() });
+        for line in [
+            "zonda_nbd_connections{} 2.0\n",
+            "zonda_nbd_requests_total{table=\"0\",export=\"a\",kind=\"read\"} 5\n",
+            "zonda_nbd_requests_total{table=\"1\",export=\"a\",kind=\"read\"} 7\n",
+            "zonda_nbd_request_bytes_total{table=\"1\",export=\"a\",kind=\"read\"} 4096\n",
+        ] {
+            assert!(text.contains(line), "no {line} in\n{text}");
+        }
+        assert!(!metrics_text(&Snapshot::default()).contains("nbd"), "nothing where nothing is exported");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Gathers a snapshot.
 
+use zonda_devices::VolumeDrive;
 use zonda_ring::Ring;
 use zonda_target::{DeviceKey, Target};
 use zonda_zoned::{Instant, NamespaceId};
@@ -85,6 +86,7 @@ pub(crate) fn snapshot(
                     .collect(),
             })
             .collect(),
+        nbd: None,
     }
 }
 
@@ -113,6 +115,7 @@ fn namespace(id: NamespaceId, served: &Served) -> NamespaceSnapshot {
         media_errors: served.drive().media_errors(),
         life: facts.life.as_ref().map(LifeSnapshot::of),
         elements: facts.elements.map(|elements| ElementsSnapshot::of(&elements, facts.life.as_ref())),
+        volume: served.drive().as_volume().map(VolumeDrive::report),
     }
 }
 

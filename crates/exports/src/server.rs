@@ -10,7 +10,8 @@ use zonda_target::{CloseReason, Effect, Target};
 use zonda_zoned::{Completion, CompletionQueue, Duration, Instant};
 
 use crate::control::{Handle, Request};
-use crate::drives::Drives;
+use crate::drives::{Drives, Submitter};
+use crate::nbd::Nbd;
 use crate::report::Facts;
 use crate::sockets::{SocketEvent, Sockets};
 use crate::start::{Parts, ServeError};
@@ -38,6 +39,7 @@ pub(crate) struct Server {
     ring: Ring,
     target: Target,
     sockets: Sockets,
+    nbd: Option<Nbd>,
     drives: Drives,
     requests: Receiver<Request>,
     facts: Facts,
@@ -49,11 +51,12 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(parts: Parts, requests: Receiver<Request>, facts: Facts) -> Server {
-        let Parts { ring, target, sockets, drives } = parts;
+        let Parts { ring, target, sockets, nbd, drives } = parts;
         Server {
             ring,
             target,
             sockets,
+            nbd,
             drives,
             requests,
             facts,
@@ -66,6 +69,9 @@ impl Server {
     /// Serves until somebody asks it to stop.
     pub(crate) fn run(mut self) -> Result<(), ServeError> {
         self.sockets.accept();
+        if let Some(nbd) = &mut self.nbd {
+            nbd.accept();
+        }
         loop {
             let now = self.ring.now();
             self.on_requests(now);
@@ -102,9 +108,12 @@ impl Server {
             self.target.timeout(now);
         }
         moved |= self.on_effects(now);
-        moved |= self.drives.poll(now, &mut self.completions, &mut |device, completion: Completion| {
-            self.target.completed(now, device, completion);
-        });
+        let mut on_completed = |device, submitter, completion: Completion| match (submitter, &mut self.nbd) {
+            (Submitter::Target, _) => self.target.completed(now, device, completion),
+            (Submitter::Nbd, Some(nbd)) => nbd.completed(completion),
+            (Submitter::Nbd, None) => unreachable!("nobody exports over NBD"),
+        };
+        moved |= self.drives.poll(now, &mut self.completions, &mut on_completed);
         moved | self.on_effects(now)
     }
 
@@ -120,9 +129,12 @@ impl Server {
                     events::closed(&reason);
                     self.sockets.close(now, connection, reason == CloseReason::Draining);
                 }
-                Effect::Submit { device, command } => self.drives.submit(now, device, command),
+                Effect::Submit { device, command } => self.drives.submit(now, device, Submitter::Target, command),
                 Effect::Event(event) => events::tell(&event),
             }
+        }
+        if let Some(nbd) = &mut self.nbd {
+            moved |= nbd.turn(now, &mut self.drives);
         }
         moved
     }
@@ -131,10 +143,14 @@ impl Server {
         loop {
             match self.requests.try_recv() {
                 Ok(Request::Snapshot(answer)) => {
-                    let snapshot =
+                    let mut snapshot =
                         report::snapshot(now, &self.facts, &self.ring, &self.target, &self.sockets, &self.drives);
+                    snapshot.nbd = self.nbd.as_ref().map(Nbd::snapshot);
                     // Who asked may have lost patience.
                     let _ = answer.send(snapshot);
+                }
+                Ok(Request::Volume(volume, request, answer)) => {
+                    let _ = answer.send(self.drives.manage(&volume, &request, &self.ring));
                 }
                 Ok(Request::Stop) => self.stop(now),
                 Err(TryRecvError::Empty) => return,
@@ -148,6 +164,9 @@ impl Server {
         if self.phase == Phase::Serving {
             self.sockets.stop_accepting();
             self.target.drain(now);
+            if let Some(nbd) = &mut self.nbd {
+                nbd.drain();
+            }
             self.phase = Phase::Draining(now + DRAIN_MAX);
         }
     }
@@ -155,6 +174,9 @@ impl Server {
     /// Time-driven duties, and the way to the end. Returns true at the end.
     fn step(&mut self, now: Instant) -> Result<bool, ServeError> {
         self.sockets.expire(now);
+        if let Some(nbd) = &mut self.nbd {
+            nbd.expire(now);
+        }
         if now >= self.health_at {
             self.health_at = now + HEALTH_INTERVAL;
             self.drives.tell_health(now, &mut self.target);
@@ -164,8 +186,10 @@ impl Server {
             Phase::Draining(until) => {
                 if now >= until {
                     self.sockets.cut_all();
+                    self.nbd.iter_mut().for_each(Nbd::cut_all);
                 }
-                if self.sockets.is_empty() && self.drives.is_idle() {
+                let are_hosts_gone = self.sockets.is_empty() && self.nbd.as_ref().is_none_or(Nbd::is_idle);
+                if are_hosts_gone && self.drives.is_idle() {
                     self.drives.close(now);
                     self.phase = Phase::Closing(now + CLOSE_MAX);
                 }
@@ -188,7 +212,8 @@ impl Server {
             Phase::Serving => None,
             Phase::Draining(until) | Phase::Closing(until) => Some(until),
         };
-        let timeouts = [phase, self.target.next_timeout(), self.drives.next_wakeup(), self.sockets.next_timeout()];
+        let nbd = self.nbd.as_ref().and_then(Nbd::next_timeout);
+        let timeouts = [phase, self.target.next_timeout(), self.drives.next_wakeup(), self.sockets.next_timeout(), nbd];
         timeouts.into_iter().flatten().chain([self.health_at]).min()
     }
 }

@@ -1,8 +1,10 @@
 //! What a running server tells about itself: the source of metrics, `zonda status` and its JSON.
 
 use serde::{Deserialize, Serialize};
-use zonda_devices::LifeCounters;
+use zonda_devices::{LifeCounters, VolumeReport};
 use zonda_ssd::allocation::AllocationFacts;
+
+pub use crate::nbd::snapshot::{NbdExportSnapshot, NbdRequestSnapshot, NbdSnapshot};
 
 /// A server at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -23,6 +25,9 @@ pub struct Snapshot {
     pub traffic: Traffic,
     /// In the order of the configuration.
     pub subsystems: Vec<SubsystemSnapshot>,
+    /// The NBD server; absent where nothing is exported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nbd: Option<NbdSnapshot>,
 }
 
 /// What came and went since the server started.
@@ -106,6 +111,9 @@ pub struct NamespaceSnapshot {
     /// What its zones are built of; absent where they are fixed, and for a drive in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elements: Option<ElementsSnapshot>,
+    /// What a redundant volume tells of itself; absent for a drive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<VolumeReport>,
 }
 
 /// Zones in one state.

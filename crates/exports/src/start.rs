@@ -12,6 +12,7 @@ use zonda_target::Target;
 use crate::config::ServerPlan;
 use crate::control::Handle;
 use crate::drives::Drives;
+use crate::nbd::{self, Nbd};
 use crate::server::{self, Server};
 use crate::sockets::Sockets;
 use crate::{build, report};
@@ -33,6 +34,7 @@ pub(crate) struct Parts {
     pub(crate) ring: Ring,
     pub(crate) target: Target,
     pub(crate) sockets: Sockets,
+    pub(crate) nbd: Option<Nbd>,
     pub(crate) drives: Drives,
 }
 
@@ -47,6 +49,21 @@ pub struct ServerInfo {
     pub fallback_reason: Option<String>,
     /// What is served.
     pub subsystems: Vec<SubsystemInfo>,
+    /// What is exported over NBD.
+    pub nbd: Vec<NbdExportInfo>,
+}
+
+/// An export over NBD.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NbdExportInfo {
+    /// What clients ask for.
+    pub name: String,
+    /// For clients on this machine, one for each address.
+    pub urls: Vec<String>,
+    /// Bytes.
+    pub size_bytes: u64,
+    /// Whether writes are refused.
+    pub read_only: bool,
 }
 
 /// A subsystem that is served.
@@ -154,15 +171,17 @@ fn prepare(plan: &ServerPlan, epoll: bool) -> Result<(Server, ServerInfo, Handle
     let (listeners, listen) = listen(&plan.listen)?;
     let built = build::build(plan, &ring, &listen)?;
     let sockets = Sockets::new(&ring, listeners);
+    let (nbd, exports) = nbd::prepare(plan, &ring, &built.candidates)?;
     let (handle, requests) = server::handle(&ring);
     let info = ServerInfo {
         listen,
         backend: backend_name(&ring),
         fallback_reason: ring.fallback_reason().map(str::to_owned),
         subsystems: built.subsystems,
+        nbd: exports,
     };
     let facts = report::Facts { listen: info.listen.iter().map(ToString::to_string).collect(), layout: built.layout };
-    let parts = Parts { ring, target: built.target, sockets, drives: built.drives };
+    let parts = Parts { ring, target: built.target, sockets, nbd, drives: built.drives };
     Ok((Server::new(parts, requests, facts), info, handle))
 }
 
@@ -170,7 +189,7 @@ fn listen(addresses: &[SocketAddr]) -> Result<(Vec<Socket>, Vec<SocketAddr>), Se
     let mut sockets = Vec::with_capacity(addresses.len());
     let mut bound = Vec::with_capacity(addresses.len());
     for address in addresses {
-        let socket = listen_on(*address).map_err(|error| {
+        let socket = listen_on(&Address::Tcp(*address)).map_err(|error| {
             let help = match error.kind() {
                 io::ErrorKind::AddrInUse => "another server has it: choose another with --listen HOST:PORT",
                 io::ErrorKind::PermissionDenied => "ports below 1024 need a privilege: choose another",
@@ -190,10 +209,10 @@ fn listen(addresses: &[SocketAddr]) -> Result<(Vec<Socket>, Vec<SocketAddr>), Se
 
 /// Waits a little for an address that is taken: the kernel closes the sockets of a killed server's io_uring up to 30 ms
 /// (measured, Linux 6.18) after the process is gone, and whoever starts the next server at once must not be refused.
-fn listen_on(address: SocketAddr) -> io::Result<Socket> {
+pub(crate) fn listen_on(address: &Address) -> io::Result<Socket> {
     let until = Instant::now() + ADDRESS_PATIENCE;
     loop {
-        match Socket::listen(&Address::Tcp(address)) {
+        match Socket::listen(address) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
                 thread::sleep(ADDRESS_PATIENCE / 100);
             }

@@ -18,8 +18,11 @@ pub struct Export {
     pub description: String,
     /// A multiple of `minimum_block_bytes`.
     pub size_bytes: u64,
-    /// What offsets and lengths are multiples of: a power of two up to 64 KiB. Other requests are refused.
+    /// What clients are told to keep to: a power of two up to 64 KiB. Requests whose offset or length is no multiple of it
+    /// are refused, unless `takes_unaligned`.
     pub minimum_block_bytes: u32,
+    /// Whether requests may begin and end anywhere all the same, for clients that do not ask for the sizes of blocks.
+    pub takes_unaligned: bool,
     /// What offsets and lengths had better be multiples of: a power of two, at least 512 and `minimum_block_bytes`.
     pub preferred_block_bytes: u32,
     /// The longest READ and WRITE: a multiple of `minimum_block_bytes`, at least `preferred_block_bytes`, at most 32 MiB.
@@ -41,6 +44,7 @@ impl Export {
             description: String::new(),
             size_bytes,
             minimum_block_bytes: 1,
+            takes_unaligned: false,
             preferred_block_bytes: 4096,
             maximum_block_bytes: REQUEST_BYTES_MAX,
             read_only: false,
@@ -61,6 +65,11 @@ impl Export {
             | set(!self.read_only && self.fast_zero, flags::SEND_FAST_ZERO)
             | set(structured_replies, flags::SEND_DF)
             | set(self.multi_conn, flags::CAN_MULTI_CONN)
+    }
+
+    /// What offsets, lengths and extents are multiples of.
+    pub(crate) fn granularity_bytes(&self) -> u32 {
+        if self.takes_unaligned { 1 } else { self.minimum_block_bytes }
     }
 
     /// The first field that cannot be served, by name, and what it must be.

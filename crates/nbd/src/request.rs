@@ -18,8 +18,8 @@ pub struct Request {
     pub operation: Operation,
 }
 
-/// What is to be done. Offsets and lengths are bytes, within the export, multiples of its minimum block size; lengths are
-/// not zero.
+/// What is to be done. Offsets and lengths are bytes, within the export, multiples of its minimum block size unless it
+/// takes unaligned requests; lengths are not zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Answered with [`Reply::Read`].
@@ -82,7 +82,7 @@ pub enum Reply {
     /// What was read, from front to back, all of the length asked for.
     Read(Vec<ReadPiece>),
     /// What is allocated, from the offset on: at least one extent. They may cover less than was asked for, or more; lengths
-    /// are multiples of the export's minimum block size.
+    /// are multiples of the export's minimum block size, unless it takes unaligned requests.
     Status(Vec<Extent>),
 }
 

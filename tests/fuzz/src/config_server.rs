@@ -1,10 +1,10 @@
 //! `zonda.toml`: any text is read or refused with a message whose place lies in the text, and no message repeats a secret.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use zonda_chap::Secret;
-use zonda_config::parse;
+use zonda_config::{Spanned, parse};
 use zonda_exports::{ListenSpec, NAMESPACES_MAX, ServerPlan, ServerSpec, Surroundings};
 use zonda_stack::ErrorSource;
 
@@ -53,12 +53,16 @@ fn files() -> [String; 2] {
 
 fn names_a_host(text: &str) -> bool {
     let Ok(spec) = parse::<ServerSpec>(text) else { return false };
-    let listen = spec.server.listen.as_ref().map(|listen| match listen.get_ref() {
-        ListenSpec::One(text) => vec![text.clone()],
-        ListenSpec::Several(texts) => texts.clone(),
-    });
+    let is_name = |text: &str| text.parse::<SocketAddr>().is_err();
+    let texts = |listen: &Option<Spanned<ListenSpec>>| {
+        listen.as_ref().map_or_else(Vec::new, |listen| listen.get_ref().texts().to_vec())
+    };
     let http = spec.server.http.as_ref().map(|http| http.get_ref().clone());
-    listen.into_iter().flatten().chain(http).any(|text| text.contains(':') && text.parse::<SocketAddr>().is_err())
+    let mut with_port = texts(&spec.server.listen).into_iter().chain(http);
+    // NBD has a port of its own, so that a bare word is a name too.
+    let mut nbd = spec.nbd.iter().flat_map(|table| texts(&table.get_ref().listen));
+    let is_address = |text: &str| text.starts_with("unix:") || text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    with_port.any(|text| text.contains(':') && is_name(&text)) || nbd.any(|text| !is_address(&text) && is_name(&text))
 }
 
 /// What no message may show: what stands in files, and what the text gives as a secret and nowhere else.
@@ -96,6 +100,11 @@ pub(crate) fn seeds() -> Vec<Seed> {
          memory = {{ profile = \"zn540\", set = {{ \"geometry.zones\" = 64 }} }}\ntiming = \"none\"\n"
     );
     let memory = small.replace("image = \"a\"", "memory = { profile = \"tiny\" }");
+    let nbd = format!(
+        "{whole}[[nbd]]\n[[nbd]]\nlisten = [\"unix:a.sock\", \"::1\", \"127.0.0.1:9\"]\nread_only = true\n\
+         [[nbd.export]]\nname = \"disk\"\nnamespace = 3\n[[nbd.export]]\nnamespace = 1\nread_only = false\n"
+    );
+    let tls = "tls = { certificate = \"c.pem\", key = \"k.pem\", client_authority = \"a.pem\", required = false }\n";
     let mistakes = [
         ("twice", format!("{small}{small}")),
         ("bad-nqn", small.replace("nqn.", "iqn.")),
@@ -103,8 +112,10 @@ pub(crate) fn seeds() -> Vec<Seed> {
         ("both", small.replace("image", "memory = { profile = \"tiny\" }\nimage")),
         ("no-namespace", "[[subsystem]]\nnqn = \"nqn.a\"\n".to_owned()),
         ("bad-listen", format!("[server]\nlisten = \"nowhere\"\n{small}")),
+        ("nbd-namespace", nbd.replace("namespace = 3", "namespace = 2")),
+        ("nbd-tls", format!("{small}[[nbd]]\n{tls}")),
         ("namespace-0", format!("{small}id = 0\n")),
     ];
-    let good = [("small", small.to_owned()), ("whole", whole), ("memory", memory)];
+    let good = [("small", small.to_owned()), ("whole", whole), ("memory", memory), ("nbd", nbd.clone())];
     good.into_iter().chain(mistakes).map(|(name, text)| (name.to_owned(), text.into_bytes())).collect()
 }

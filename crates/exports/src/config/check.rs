@@ -11,8 +11,8 @@ use zonda_stack::StackError;
 use zonda_zoned::{Duration, NamespaceId};
 
 use super::{
-    HostPlan, HostSpec, ListenSpec, MODEL_DEFAULT, NAMESPACES_MAX, NamespacePlan, NamespaceSpec, PORT_DEFAULT,
-    SUBSYSTEMS_MAX, ServerPlan, ServerSpec, Source, SubsystemPlan, SubsystemSpec, TimingSpec,
+    HostPlan, HostSpec, ListenSpec, MODEL_DEFAULT, NAMESPACES_MAX, NBD_TABLES_MAX, NamespacePlan, NamespaceSpec,
+    PORT_DEFAULT, SUBSYSTEMS_MAX, ServerPlan, ServerSpec, Source, SubsystemPlan, SubsystemSpec, TimingSpec, nbd,
 };
 
 const MUST_CONTAIN: &str = "a server has at least one [[subsystem]] with an nqn and a [[subsystem.namespace]]; \
@@ -67,7 +67,12 @@ impl ServerSpec {
             subsystems.push(plan);
         }
         let spin = self.server.spin.as_ref().map_or(Ok(limits::SPIN_DEFAULT), spin)?;
-        Ok(ServerPlan { listen, http, digests: self.server.digests, spin, subsystems })
+        if let Some(excess) = self.nbd.get(NBD_TABLES_MAX) {
+            let error = ConfigError::at(excess, format!("there are {} [[nbd]] tables", self.nbd.len()));
+            return Err(error.help(format!("at most {NBD_TABLES_MAX} are allowed")).into());
+        }
+        let nbd = self.nbd.iter().map(|spec| nbd::check(spec, &subsystems, surroundings)).collect::<Result<_, _>>()?;
+        Ok(ServerPlan { listen, http, digests: self.server.digests, spin, subsystems, nbd })
     }
 }
 
@@ -81,10 +86,7 @@ fn spin(spin: &Spanned<TimeSpan>) -> Result<Duration, ConfigError> {
 }
 
 fn listen_addresses(listen: &Spanned<ListenSpec>) -> Result<Vec<SocketAddr>, ConfigError> {
-    let texts = match listen.get_ref() {
-        ListenSpec::One(text) => std::slice::from_ref(text),
-        ListenSpec::Several(texts) => texts.as_slice(),
-    };
+    let texts = listen.get_ref().texts();
     if texts.is_empty() {
         return Err(
             ConfigError::at(listen, "no address to listen on").help("write at least one, like \"0.0.0.0:4420\"")
@@ -171,17 +173,23 @@ fn source(
     images: &mut Vec<PathBuf>,
 ) -> Result<Source, StackError> {
     let table = spec.get_ref();
-    match (&table.image, &table.memory) {
-        (Some(image), None) => {
-            let path = surroundings.base.join(image.get_ref());
-            if images.contains(&path) {
-                let error = ConfigError::at(image, "this image is served twice");
-                return Err(error.help("an image is one namespace of one subsystem").into());
-            }
-            images.push(path.clone());
-            Ok(Source::Image(path))
+    let mut own = |place: &Spanned<String>, what: &str| {
+        let path = surroundings.base.join(place.get_ref());
+        if images.contains(&path) {
+            let error = ConfigError::at(place, format!("this {what} is served twice"));
+            return Err(error.help(format!("one {what} is one namespace of one subsystem")));
         }
-        (None, Some(memory)) => {
+        images.push(path.clone());
+        Ok(path)
+    };
+    match (&table.image, &table.volume, &table.memory) {
+        (Some(image), None, None) => Ok(Source::Image(own(image, "image")?)),
+        (None, Some(volume), None) if table.timing == Some(TimingSpec::Profile) => {
+            let error = ConfigError::at(volume, "a volume has no profile to take its time from");
+            Err(error.help("leave timing out, or serve its members with it from another server").into())
+        }
+        (None, Some(volume), None) => Ok(Source::Volume(own(volume, "volume")?)),
+        (None, None, Some(memory)) => {
             let drive = memory.get_ref().check(surroundings.read_file)?;
             if drive.has_layers() {
                 let error = ConfigError::at(memory, "a drive in memory has no layers here");
@@ -190,8 +198,8 @@ fn source(
             Ok(Source::Memory(Box::new(drive)))
         }
         _ => {
-            let error = ConfigError::at(spec, "a namespace needs an image or a memory, and not both");
-            Err(error.help("write image = \"DIR\", or memory = { profile = \"zn540\" }").into())
+            let error = ConfigError::at(spec, "a namespace needs an image, a volume or a memory, and only one");
+            Err(error.help("write image = \"DIR\", volume = \"DIR\", or memory = { profile = \"zn540\" }").into())
         }
     }
 }

@@ -15,18 +15,22 @@
 //!   [[subsystem.namespace]]
 //!   memory = { profile = "zn540", set = { "geometry.zones" = 64 } }
 //!   timing = "profile"
+//!
+//! [[nbd]]
+//! listen = "unix:/run/zonda/nbd.sock"
 //! ```
 //!
 //! Two steps: [`ServerSpec`] is what stands in the file; [`ServerPlan`] has been checked, and can be served.
 //! docs/guide/serve.md explains every key.
 
 mod check;
+mod nbd;
 mod spec;
 #[cfg(test)]
 mod tests;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use zonda_chap::Secret;
 use zonda_nvme::Nqn;
@@ -37,6 +41,7 @@ use zonda_zoned::{Duration, NamespaceId};
 pub use zonda_devices::PORT_DEFAULT;
 
 pub use check::{Surroundings, resolve};
+pub use nbd::{NBD_PORT_DEFAULT, NbdExportPlan, NbdExportSpec, NbdPlan, NbdSpec, NbdTlsSpec, nbd_address};
 pub use spec::{DigestsSpec, HostSpec, ListenSpec, NamespaceSpec, ServerSpec, ServerTable, SubsystemSpec, TimingSpec};
 
 /// What the names of subsystems begin with when nobody names them.
@@ -47,6 +52,8 @@ pub const MODEL_DEFAULT: &str = "zonda";
 pub const SUBSYSTEMS_MAX: usize = 256;
 /// Namespaces of one subsystem.
 pub const NAMESPACES_MAX: usize = 256;
+/// `[[nbd]]` tables of one server.
+pub const NBD_TABLES_MAX: usize = 64;
 
 /// A server that can be started.
 #[derive(Debug)]
@@ -61,9 +68,20 @@ pub struct ServerPlan {
     pub spin: Duration,
     /// What is served.
     pub subsystems: Vec<SubsystemPlan>,
+    /// What of it is exported over NBD.
+    pub nbd: Vec<NbdPlan>,
 }
 
 impl ServerPlan {
+    /// Directories of the volumes that are served.
+    pub fn volumes(&self) -> impl Iterator<Item = &Path> {
+        let namespaces = self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+        namespaces.filter_map(|namespace| match &namespace.source {
+            Source::Volume(path) => Some(path.as_path()),
+            _ => None,
+        })
+    }
+
     /// One namespace for anybody on this machine, at a port that the system chooses; all else as by default.
     #[must_use]
     pub fn on_loopback(nqn: Nqn, source: Source) -> ServerPlan {
@@ -77,6 +95,7 @@ impl ServerPlan {
             digests: DigestsSpec::default(),
             spin: limits::SPIN_DEFAULT,
             subsystems: vec![subsystem],
+            nbd: Vec::new(),
         }
     }
 }
@@ -123,6 +142,8 @@ pub struct NamespacePlan {
 pub enum Source {
     /// The directory of an image.
     Image(PathBuf),
+    /// The directory of a redundant volume.
+    Volume(PathBuf),
     /// In memory, gone when the server stops.
     Memory(Box<Drive>),
 }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use zonda_config::{Spanned, TimeSpan, unplaced};
 use zonda_stack::DriveSpec;
 
-use super::NQN_PREFIX;
+use super::{NQN_PREFIX, NbdSpec};
 
 /// The whole file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -16,6 +16,9 @@ pub struct ServerSpec {
     /// What is served.
     #[serde(default)]
     pub subsystem: Vec<Spanned<SubsystemSpec>>,
+    /// What is exported over NBD; absent: nothing.
+    #[serde(default)]
+    pub nbd: Vec<Spanned<NbdSpec>>,
 }
 
 /// `[server]`.
@@ -44,6 +47,17 @@ pub enum ListenSpec {
     One(String),
     /// Several.
     Several(Vec<String>),
+}
+
+impl ListenSpec {
+    /// All of them.
+    #[must_use]
+    pub fn texts(&self) -> &[String] {
+        match self {
+            ListenSpec::One(text) => std::slice::from_ref(text),
+            ListenSpec::Several(texts) => texts,
+        }
+    }
 }
 
 /// How long commands take.
@@ -109,6 +123,8 @@ pub struct NamespaceSpec {
     pub id: Option<Spanned<u32>>,
     /// The directory of an image that `zonda drive create` made.
     pub image: Option<Spanned<String>>,
+    /// The directory of a volume that `zonda volume create` made.
+    pub volume: Option<Spanned<String>>,
     /// A drive in memory: `profile` and `set` as in a job file.
     pub memory: Option<Spanned<DriveSpec>>,
     /// Default: the server's.

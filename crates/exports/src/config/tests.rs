@@ -108,7 +108,12 @@ fn each_mistake_is_shown_at_its_place() {
         ("[[subsystem]]\nnqn = \"nqn.a\"\n".to_owned(), "this subsystem has no namespace", "[[subsystem]]"),
         (twice, "two subsystems have this name", "\"nqn.2026-01.io.zonda:a\""),
         (same_image, "this image is served twice", "\"a\""),
-        (both, "a namespace needs an image or a memory", "[[subsystem.namespace]]"),
+        (both, "a namespace needs an image, a volume or a memory", "[[subsystem.namespace]]"),
+        (
+            format!("{ONE}[[subsystem.namespace]]\nvolume = \"v\"\ntiming = \"profile\"\n"),
+            "a volume has no profile",
+            "\"v\"",
+        ),
         (format!("{ONE}id = 0\n"), "there is no namespace 0", "0"),
         (
             format!("{ONE}id = 1\n[[subsystem.namespace]]\nimage = \"b\"\nid = 1\n"),

@@ -124,8 +124,8 @@ impl Connection {
 
     fn reply_status(&mut self, cookie: u64, length: u32, one: bool, extents: &[Extent]) {
         let most = if one { 1 } else { EXTENTS_MAX };
-        let minimum = u64::from(self.minimum_block_bytes());
-        assert!(extents.iter().all(|extent| extent.length.is_multiple_of(minimum)), "extents are whole blocks");
+        let granularity = u64::from(self.granularity_bytes());
+        assert!(extents.iter().all(|extent| extent.length.is_multiple_of(granularity)), "extents are whole blocks");
         let descriptors = descriptors(length, most, extents);
         let context = ALLOCATION_ID.to_be_bytes();
         let bytes = context.len() + descriptors.len() * size_of::<ExtentDescriptor>();

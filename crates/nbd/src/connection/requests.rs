@@ -125,9 +125,10 @@ impl Connection {
         true
     }
 
-    pub(super) fn minimum_block_bytes(&self) -> u32 {
+    /// What extents are multiples of.
+    pub(super) fn granularity_bytes(&self) -> u32 {
         let transmission = self.transmission.as_ref().expect("requests come after the handshake");
-        self.server.export(transmission.export).minimum_block_bytes
+        self.server.export(transmission.export).granularity_bytes()
     }
 
     /// Gives the caller a request that is in order.
@@ -217,7 +218,8 @@ fn check_range(incoming: &Incoming, export: &Export) -> Result<(), Refusal> {
         };
         return Err(Refusal { error, message: "the range ends behind the export" });
     }
-    if !(offset | u64::from(length)).is_multiple_of(u64::from(export.minimum_block_bytes)) {
+    let granularity = u64::from(export.granularity_bytes());
+    if !(offset | u64::from(length)).is_multiple_of(granularity) {
         return invalid("offset or length is no multiple of the minimum block size");
     }
     Ok(())

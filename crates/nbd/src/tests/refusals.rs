@@ -64,6 +64,17 @@ fn what_is_not_aligned_to_the_minimum_block_size_is_refused() {
 }
 
 #[test]
+fn an_export_that_takes_unaligned_requests_tells_its_block_size_and_refuses_none() {
+    let mut blocks = config();
+    (blocks.exports[0].minimum_block_bytes, blocks.exports[0].takes_unaligned) = (4096, true);
+    let mut world = World::greeted(blocks);
+    let replies = world.option(option::GO, &info_data(b"disk", &[]));
+    let sizes = replies.iter().find(|reply| reply.data.starts_with(&3u16.to_be_bytes())).expect("sizes of blocks");
+    assert_eq!(sizes.data[2..6], 4096u32.to_be_bytes());
+    assert_eq!(world.ask(ask(command::READ, 1, 1, 1), &[]), Operation::Read { offset: 1, length: 1 });
+}
+
+#[test]
 fn a_read_only_export_is_not_written() {
     for mut world in [World::simple("relic"), World::structured("relic")] {
         for command in [command::WRITE, command::TRIM, command::WRITE_ZEROES] {

@@ -56,6 +56,7 @@ fn serve(image: &Path) -> Result<Running, Failure> {
             ..ServerTable::default()
         },
         subsystem: vec![unplaced(SubsystemSpec::new("demo", namespace))],
+        ..ServerSpec::default()
     };
     let surroundings = Surroundings { base: Path::new(""), read_file: &no_files };
     let plan = spec.check(&surroundings).map_err(|error| create::in_words(&error))?;

@@ -1,0 +1,35 @@
+//! Bounds of the NBD server, beside those of each connection ([`zonda_nbd::limits`]).
+
+use zonda_zoned::Duration;
+use zonda_zoned::limits::COMMAND_BLOCKS_MAX;
+
+/// Connections to all exports together. More are turned away.
+pub(crate) const CONNECTIONS_MAX: usize = 128;
+/// Requests under way on one connection.
+pub(crate) const REQUESTS_PER_CONNECTION: usize = 128;
+/// Bytes of data under way on one connection; the least that the protocol's machine takes.
+pub(crate) const DATA_BYTES_PER_CONNECTION: usize = zonda_nbd::limits::DATA_BYTES_MIN;
+/// Commands to the drive that one request has under way.
+pub(crate) const COMMANDS_PER_REQUEST_MAX: u32 = 8;
+/// Zeros that one command writes: a drive may have to write them as data.
+pub(crate) const ZEROES_STEP_BYTES: u64 = 16 << 20;
+/// Bytes that one command deallocates.
+pub(crate) const TRIM_STEP_BYTES: u64 = 64 << 20;
+/// From the start of a connection until its client has chosen an export.
+pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// A client that takes nothing of what it was sent for so long is cut.
+pub(crate) const STALL_MAX: Duration = Duration::from_secs(60);
+/// How often the two limits above are looked at.
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// A quiet TCP connection is probed after so long. A mounted disk may be quiet for days, so silence alone ends nothing; a
+/// client whose machine is gone is found out.
+pub(crate) const PROBE_AFTER: std::time::Duration = std::time::Duration::from_secs(60);
+/// Time between two probes, and how many go unanswered before the connection ends.
+pub(crate) const PROBE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
+/// See [`PROBE_INTERVAL`].
+pub(crate) const PROBES: u32 = 6;
+
+const _: () = assert!(ZEROES_STEP_BYTES / 512 <= COMMAND_BLOCKS_MAX, "a step is one command with the smallest blocks");
+const _: () = assert!(SWEEP_INTERVAL.0 < HANDSHAKE_MAX.0 && HANDSHAKE_MAX.0 <= STALL_MAX.0);
+const _: () = assert!(REQUESTS_PER_CONNECTION <= zonda_nbd::limits::REQUESTS_MAX);
+const _: () = assert!(CONNECTIONS_MAX * REQUESTS_PER_CONNECTION <= u32::MAX as usize, "a job has a number of 32 bits");

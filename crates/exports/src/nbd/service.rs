@@ -1,0 +1,389 @@
+//! The clients of all exports: what arrives goes to their machines, what these want is done.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use bytes::Bytes;
+use rustix::net::sockopt;
+use zonda_nbd::{CloseReason, Connection, Effect, ExportIndex, NbdError, ReadPiece, Reply, Stage};
+use zonda_ring::{Address, Ring, Socket};
+use zonda_target::ConnectionId;
+use zonda_zoned::{Completion, Instant};
+
+use super::limits::{CONNECTIONS_MAX, HANDSHAKE_MAX, PROBE_AFTER, PROBE_INTERVAL, PROBES, STALL_MAX, SWEEP_INTERVAL};
+use super::listen::{Listener, SocketFile};
+use super::snapshot::{NbdExportSnapshot, NbdSnapshot};
+use super::table::Table;
+use super::tls::Channel;
+use super::work::{Asker, RequestKind, Work, WorkEffect};
+use crate::drives::{Drives, Submitter};
+use crate::events;
+use crate::sockets::{SocketEvent, Sockets};
+
+/// The NBD server.
+pub(crate) struct Nbd {
+    sockets: Sockets,
+    tables: Vec<Table>,
+    /// The table of each listener.
+    portals: Vec<usize>,
+    listen: Vec<Address>,
+    /// They go when nobody is let in any more.
+    files: Vec<SocketFile>,
+    clients: BTreeMap<ConnectionId, Client>,
+    /// Connections so far; the last one's number.
+    numbered: u64,
+    /// Those whose machines may want something, most of them once: what is told to a machine in one turn is answered in one
+    /// send.
+    dirty: Vec<ConnectionId>,
+    work: Work,
+    sweep_at: Instant,
+    counts: Counts,
+}
+
+/// One connection.
+struct Client {
+    machine: Connection,
+    /// Once its bytes come in TLS.
+    channel: Option<Channel>,
+    peer: String,
+    table: usize,
+    since: Instant,
+    /// Sends that have not left, and the bytes of the machine in each.
+    unsent: VecDeque<usize>,
+    /// When the client last took something, or was first sent something.
+    progress_at: Instant,
+    is_paused: bool,
+}
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The machine wants it.
+    Closed(CloseReason),
+    /// The other side ended it, or the network did.
+    Gone,
+    /// No export was chosen in time, or others needed the place.
+    Handshake,
+    /// It takes nothing of what it is sent.
+    Stalled,
+    /// Its TLS cannot be followed, or it is not believed.
+    Tls(String),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    refused: u64,
+    handshake_timeouts: u64,
+    stalled: u64,
+    protocol_errors: u64,
+    tls_failures: u64,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Closed(reason) => reason.fmt(f),
+            End::Gone => f.write_str("the client hung up"),
+            End::Handshake => f.write_str("it chose no export in time; a client that lists and leaves, or a stranger"),
+            End::Tls(reason) => write!(f, "TLS failed: {reason}"),
+            End::Stalled => f.write_str("it took nothing of what it was sent; look at the client and the network"),
+        }
+    }
+}
+
+impl Nbd {
+    /// A server of these tables; each listener is of the table with its index.
+    pub(crate) fn new(ring: &Ring, tables: Vec<Table>, listeners: Vec<(usize, Listener)>) -> Nbd {
+        let mut work = Work::default();
+        tables.iter().flat_map(|table| &table.exports).for_each(|export| work.add_device(export.device, export.shape));
+        let (mut sockets, mut portals, mut listen, mut files) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (table, listener) in listeners {
+            sockets.push(listener.socket);
+            portals.push(table);
+            listen.push(listener.address);
+            files.extend(listener.file);
+        }
+        Nbd {
+            sockets: Sockets::new(ring, sockets),
+            tables,
+            portals,
+            listen,
+            files,
+            clients: BTreeMap::new(),
+            numbered: 0,
+            dirty: Vec::new(),
+            work,
+            sweep_at: Instant::ZERO,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Begins to take connections.
+    pub(crate) fn accept(&mut self) {
+        self.sockets.accept();
+    }
+
+    /// Everything that can be done now. Returns whether anything was.
+    pub(crate) fn turn(&mut self, now: Instant, drives: &mut Drives) -> bool {
+        let mut moved = false;
+        loop {
+            let mut goes_on = false;
+            while let Some(event) = self.sockets.next_event() {
+                goes_on = true;
+                self.on_event(now, event);
+            }
+            while let Some(effect) = self.work.poll_effect() {
+                goes_on = true;
+                match effect {
+                    WorkEffect::Submit { device, command } => drives.submit(now, device, Submitter::Nbd, command),
+                    WorkEffect::Reply { asker, kind, bytes, result } => self.on_reply(asker, kind, bytes, result),
+                }
+            }
+            for id in std::mem::take(&mut self.dirty) {
+                self.settle(now, id);
+            }
+            if !goes_on {
+                return moved;
+            }
+            moved = true;
+        }
+    }
+
+    /// A drive has ended a command of ours.
+    pub(crate) fn completed(&mut self, completion: Completion) {
+        self.work.completed(completion);
+    }
+
+    /// What is due.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        self.sockets.expire(now);
+        if now < self.sweep_at {
+            return;
+        }
+        self.sweep_at = now + SWEEP_INTERVAL;
+        let overdue = |client: &Client| {
+            if client.machine.stage() == Stage::Handshake && now.since(client.since) > HANDSHAKE_MAX {
+                return Some(End::Handshake);
+            }
+            (!client.unsent.is_empty() && now.since(client.progress_at) > STALL_MAX).then_some(End::Stalled)
+        };
+        let ends: Vec<_> =
+            self.clients.iter().filter_map(|(id, client)| overdue(client).map(|end| (*id, end))).collect();
+        ends.into_iter().for_each(|(id, end)| self.end(now, id, &end));
+    }
+
+    /// When [`Nbd::expire`] has to be called next.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        let sweep = (!self.clients.is_empty()).then_some(self.sweep_at);
+        sweep.into_iter().chain(self.sockets.next_timeout()).min()
+    }
+
+    /// Lets nobody in any more, answers what is under way, and closes each connection after its last answer.
+    pub(crate) fn drain(&mut self) {
+        self.sockets.stop_accepting();
+        self.files.clear();
+        let all: Vec<ConnectionId> = self.clients.keys().copied().collect();
+        for id in all {
+            if let Some(client) = self.clients.get_mut(&id) {
+                client.machine.shutdown();
+            }
+            self.dirty.push(id);
+        }
+    }
+
+    /// Ends all connections now.
+    pub(crate) fn cut_all(&mut self) {
+        self.sockets.cut_all();
+    }
+
+    /// Whether nobody is connected and nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.clients.is_empty() && self.sockets.is_empty() && self.work.is_idle()
+    }
+
+    pub(crate) fn snapshot(&self) -> NbdSnapshot {
+        let mut exports = Vec::new();
+        for (place, table) in self.tables.iter().enumerate() {
+            for index in (0..table.exports.len() as u16).map(ExportIndex) {
+                let (export, behind) = table.export(index);
+                let uses = |client: &&Client| client.table == place && client.machine.export() == Some(index);
+                exports.push(NbdExportSnapshot {
+                    table: place as u32,
+                    name: export.name.clone(),
+                    nqn: behind.nqn.clone(),
+                    namespace: behind.namespace.0,
+                    size_bytes: export.size_bytes,
+                    read_only: export.read_only,
+                    connections: self.clients.values().filter(uses).count() as u64,
+                    requests: behind.counters.snapshot(),
+                });
+            }
+        }
+        NbdSnapshot {
+            listen: self.listen.iter().map(ToString::to_string).collect(),
+            connections: self.clients.len() as u64,
+            connections_accepted: self.sockets.accepted,
+            connections_refused: self.counts.refused,
+            handshake_timeouts: self.counts.handshake_timeouts,
+            stalled: self.counts.stalled,
+            protocol_errors: self.counts.protocol_errors,
+            tls_failures: self.counts.tls_failures,
+            received_bytes: self.sockets.received_bytes,
+            sent_bytes: self.sockets.sent_bytes,
+            exports,
+        }
+    }
+
+    fn on_event(&mut self, now: Instant, event: SocketEvent) {
+        match event {
+            SocketEvent::Accepted { portal, socket, peer, .. } => self.on_accepted(now, portal, socket, peer),
+            SocketEvent::Received { connection, chunk } => {
+                self.on_received(now, connection, chunk);
+            }
+            SocketEvent::Sent { connection, .. } => {
+                if let Some(client) = self.clients.get_mut(&connection) {
+                    let bytes = client.unsent.pop_front().expect("what has left was sent");
+                    client.progress_at = now;
+                    client.machine.sent(bytes);
+                    self.dirty.push(connection);
+                }
+            }
+            SocketEvent::Gone { connection } => self.end(now, connection, &End::Gone),
+        }
+    }
+
+    fn on_received(&mut self, now: Instant, id: ConnectionId, chunk: Bytes) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        self.dirty.push(id);
+        let Some(channel) = &mut client.channel else { return client.machine.received(chunk) };
+        let plain = channel.received(&chunk);
+        // Its own part of a handshake, or why it gives up.
+        let answer = channel.outgoing();
+        if !answer.is_empty() {
+            client.unsent.push_back(0);
+            self.sockets.send(id, answer);
+        }
+        match plain {
+            Ok(plain) => client.machine.received(plain),
+            Err(reason) => self.end(now, id, &End::Tls(reason)),
+        }
+    }
+
+    fn on_accepted(&mut self, now: Instant, portal: usize, socket: Socket, peer: String) {
+        if self.clients.len() >= CONNECTIONS_MAX && !self.make_room(now) {
+            self.counts.refused += 1;
+            return events::no_room(&peer);
+        }
+        probe(&socket);
+        let table = self.portals[portal];
+        self.numbered += 1;
+        // Unix sockets of clients have no names.
+        let peer = if peer == "unix:" { format!("unix client {}", self.numbered) } else { peer };
+        let id = ConnectionId(self.numbered);
+        let client = Client {
+            machine: self.tables[table].server.connect(),
+            channel: None,
+            peer,
+            table,
+            since: now,
+            unsent: VecDeque::new(),
+            progress_at: now,
+            is_paused: false,
+        };
+        self.clients.insert(id, client);
+        self.sockets.insert(id, socket);
+        self.dirty.push(id);
+    }
+
+    /// Of those that have not chosen an export, the oldest gives way.
+    fn make_room(&mut self, now: Instant) -> bool {
+        let is_half_open = |client: &Client| client.machine.stage() == Stage::Handshake;
+        let Some(id) = self.clients.iter().find(|(_, client)| is_half_open(client)).map(|(id, _)| *id) else {
+            return false;
+        };
+        self.end(now, id, &End::Handshake);
+        true
+    }
+
+    fn on_reply(&mut self, asker: Asker, kind: RequestKind, bytes: u64, result: Result<Reply, NbdError>) {
+        let Some(client) = self.clients.get_mut(&asker.connection) else { return };
+        let index = client.machine.export().expect("requests come after an export was chosen");
+        let is_well = match &result {
+            Ok(Reply::Read(pieces)) => !pieces.iter().any(|piece| matches!(piece, ReadPiece::Failed { .. })),
+            Ok(_) => true,
+            Err(_) => false,
+        };
+        self.tables[client.table].exports[usize::from(index.0)].counters.answered(kind, bytes, is_well);
+        client.machine.reply(asker.request, result);
+        if self.dirty.last() != Some(&asker.connection) {
+            self.dirty.push(asker.connection);
+        }
+    }
+
+    /// Does what a connection's machine wants.
+    fn settle(&mut self, now: Instant, id: ConnectionId) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let table = &self.tables[client.table];
+        while let Some(effect) = client.machine.poll_effect() {
+            match effect {
+                Effect::Send(pieces) => {
+                    if client.unsent.is_empty() {
+                        client.progress_at = now;
+                    }
+                    client.unsent.push_back(pieces.iter().map(Bytes::len).sum());
+                    let pieces = match &mut client.channel {
+                        Some(channel) => channel.send(&pieces),
+                        None => pieces,
+                    };
+                    self.sockets.send(id, pieces);
+                }
+                Effect::StartTls => client.channel = table.tls.as_ref().map(Channel::new),
+                Effect::Open(index) => {
+                    let (export, _) = table.export(index);
+                    events::nbd_opened(&client.peer, &export.name, client.machine.is_encrypted());
+                }
+                Effect::Request(request) => {
+                    let index = client.machine.export().expect("requests come after an export was chosen");
+                    let (_, behind) = table.export(index);
+                    let asker = Asker { connection: id, request: request.id };
+                    self.work.begin(behind.device, asker, request.operation);
+                }
+                Effect::Close(reason) => return self.end(now, id, &End::Closed(reason)),
+            }
+        }
+        let is_paused = !client.machine.wants_bytes();
+        if is_paused != client.is_paused {
+            client.is_paused = is_paused;
+            if is_paused { self.sockets.pause(id) } else { self.sockets.resume(id) }
+        }
+    }
+
+    /// A connection ends; what is under way for it is nobody's any more.
+    fn end(&mut self, now: Instant, id: ConnectionId, end: &End) {
+        let Some(mut client) = self.clients.remove(&id) else { return };
+        self.work.abandon(id);
+        match end {
+            End::Closed(CloseReason::Fault(_)) => self.counts.protocol_errors += 1,
+            End::Handshake => self.counts.handshake_timeouts += 1,
+            End::Stalled => self.counts.stalled += 1,
+            End::Tls(_) => self.counts.tls_failures += 1,
+            End::Closed(_) | End::Gone => {}
+        }
+        events::nbd_closed(&client.peer, client.machine.export().is_some(), end);
+        if !matches!(end, End::Gone) {
+            if let Some(channel) = &mut client.channel {
+                self.sockets.send(id, channel.finish());
+            }
+            self.sockets.close(now, id, false);
+        }
+    }
+}
+
+/// Has the kernel find out, in the end, that a client's machine is gone. Unix sockets need and take no such thing.
+fn probe(socket: &Socket) {
+    // Without it the connection stays until the server writes to it.
+    let _ = sockopt::set_socket_keepalive(socket, true);
+    let _ = sockopt::set_tcp_keepidle(socket, PROBE_AFTER);
+    let _ = sockopt::set_tcp_keepintvl(socket, PROBE_INTERVAL);
+    let _ = sockopt::set_tcp_keepcnt(socket, PROBES);
+}

@@ -1,0 +1,318 @@
+//! Requests against a drive that carries its commands out in any order.
+
+use bytes::Bytes;
+use zonda_nbd::ReadPiece;
+use zonda_zoned::{BlockBuffer, Blocks, Geometry, Lba, Operation, Outcome, Payload, Prng, Status};
+
+use super::*;
+
+const BLOCK: usize = 512;
+const BLOCKS: usize = 64;
+const SIZE: u64 = (BLOCK * BLOCKS) as u64;
+const DISK: DeviceKey = DeviceKey(3);
+const CONNECTION: ConnectionId = ConnectionId(1);
+
+/// A drive of 64 blocks, and requests to it.
+struct World {
+    work: Work,
+    disk: Vec<u8>,
+    /// Blocks that cannot be read or written.
+    bad: Vec<u64>,
+    commands: Vec<Command>,
+    replies: Vec<(u64, Result<Reply, NbdError>)>,
+    /// Names of the commands in the order in which they were done.
+    done: Vec<&'static str>,
+    prng: Prng,
+    asked: u64,
+}
+
+fn geometry() -> Geometry {
+    Geometry {
+        metadata_bytes: 8,
+        zone_size_blocks: Blocks(BLOCKS as u64),
+        zone_capacity_blocks: Blocks(BLOCKS as u64),
+        zone_count: 1,
+        conventional_zone_count: 1,
+        max_transfer_blocks: Blocks(3),
+        max_append_blocks: Blocks(1),
+        ..Geometry::tiny()
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut work = Work::default();
+        work.add_device(DISK, Shape::new(&geometry(), true));
+        World {
+            work,
+            disk: vec![0; SIZE as usize],
+            bad: Vec::new(),
+            commands: Vec::new(),
+            replies: Vec::new(),
+            done: Vec::new(),
+            prng: Prng::new(seed),
+            asked: 0,
+        }
+    }
+
+    /// Begins a request; its number.
+    fn ask(&mut self, request: Request) -> u64 {
+        self.asked += 1;
+        let asker = Asker { connection: CONNECTION, request: RequestId(self.asked) };
+        self.work.begin(DISK, asker, request);
+        self.take();
+        self.asked
+    }
+
+    fn take(&mut self) {
+        while let Some(effect) = self.work.poll_effect() {
+            match effect {
+                WorkEffect::Submit { device, command } => {
+                    assert_eq!(device, DISK);
+                    assert!(self.commands.iter().all(|other| other.id != command.id), "ids are unique");
+                    self.commands.push(command);
+                }
+                WorkEffect::Reply { asker, result, .. } => self.replies.push((asker.request.0, result)),
+            }
+        }
+        self.work.check_invariants();
+    }
+
+    /// Carries out any one of the commands under way.
+    fn step(&mut self) -> bool {
+        if self.commands.is_empty() {
+            return false;
+        }
+        let command = self.commands.swap_remove(self.prng.below(self.commands.len() as u64) as usize);
+        self.done.push(command.operation.name());
+        let completion = self.carry_out(command);
+        self.work.completed(completion);
+        self.take();
+        true
+    }
+
+    fn run(&mut self) {
+        while self.step() {}
+        assert!(self.work.is_idle());
+    }
+
+    /// The reply to a request, with all that is under way brought to its end.
+    fn reply(&mut self, request: Request) -> Result<Reply, NbdError> {
+        let asked = self.ask(request);
+        self.run();
+        let place = self.replies.iter().position(|(number, _)| *number == asked).expect("a reply");
+        self.replies.remove(place).1
+    }
+
+    fn read(&mut self, offset: u64, length: u32) -> Vec<u8> {
+        match self.reply(Request::Read { offset, length }) {
+            Ok(Reply::Read(pieces)) => bytes_of(&pieces),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn carry_out(&mut self, command: Command) -> Completion {
+        let is_bad =
+            |start: Lba, blocks: Blocks| self.bad.iter().any(|bad| (start.0..start.0 + blocks.0).contains(bad));
+        let place = |start: Lba, blocks: Blocks| start.0 as usize * BLOCK..(start.0 + blocks.0) as usize * BLOCK;
+        let mut outcome = Outcome::None;
+        let mut status = Status::Success;
+        match command.operation {
+            Operation::Read { start, blocks } if is_bad(start, blocks) => status = Status::UnrecoveredReadError,
+            Operation::Write { start, blocks, .. } if is_bad(start, blocks) => status = Status::WriteFault,
+            Operation::Read { start, blocks } => {
+                assert!((1..=3).contains(&blocks.0));
+                let data = Bytes::copy_from_slice(&self.disk[place(start, blocks)]);
+                let metadata = vec![0; blocks.0 as usize * 8].into();
+                outcome = Outcome::Data(Payload::Bytes(Box::new(BlockBuffer { data, metadata })));
+            }
+            Operation::Write { start, blocks, payload } => {
+                assert!((1..=3).contains(&blocks.0) && payload.fits(blocks.0, BLOCK as u32, 8));
+                let Payload::Bytes(buffer) = payload else { panic!("bytes are written") };
+                self.disk[place(start, blocks)].copy_from_slice(&buffer.data);
+            }
+            Operation::WriteZeroes { start, blocks } => self.disk[place(start, blocks)].fill(0),
+            Operation::Deallocate { ranges } => {
+                ranges.iter().for_each(|range| self.disk[place(range.start, range.blocks)].fill(0));
+            }
+            Operation::Flush => {}
+            other => panic!("no request needs {other:?}"),
+        }
+        Completion { id: command.id, status, outcome }
+    }
+}
+
+fn bytes_of(pieces: &[ReadPiece]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for piece in pieces {
+        match piece {
+            ReadPiece::Data(data) => bytes.extend_from_slice(data),
+            ReadPiece::Hole { length } => bytes.resize(bytes.len() + *length as usize, 0),
+            ReadPiece::Failed { .. } => panic!("{piece:?}"),
+        }
+    }
+    bytes
+}
+
+fn write(offset: u64, data: Vec<u8>) -> Request {
+    Request::Write { offset, data: data.into(), fua: false }
+}
+
+fn zeroes(offset: u64, length: u32, may_trim: bool) -> Request {
+    Request::WriteZeroes { offset, length, fua: false, may_trim, fast: false }
+}
+
+#[test]
+fn any_bytes_that_were_written_are_read_again_whatever_the_blocks() {
+    for seed in 0..200 {
+        let mut world = World::new(seed);
+        let mut oracle = vec![0; SIZE as usize];
+        for _ in 0..40 {
+            let offset = world.prng.below(SIZE);
+            let length = 1 + world.prng.below((SIZE - offset).min(4000));
+            let range = offset as usize..(offset + length) as usize;
+            let byte = 1 + world.prng.below(255) as u8;
+            let reply = match world.prng.below(4) {
+                0 => {
+                    assert_eq!(world.read(offset, length as u32), oracle[range], "seed {seed}");
+                    continue;
+                }
+                1 => {
+                    oracle[range].fill(0);
+                    let may_trim = world.prng.below(2) == 0;
+                    world.reply(zeroes(offset, length as u32, may_trim))
+                }
+                _ => {
+                    oracle[range].fill(byte);
+                    world.reply(write(offset, vec![byte; length as usize]))
+                }
+            };
+            assert_eq!(reply, Ok(Reply::Done));
+        }
+        assert_eq!(world.disk, oracle, "seed {seed}");
+    }
+}
+
+#[test]
+fn requests_that_share_blocks_but_no_bytes_do_not_undo_one_another() {
+    for seed in 0..300 {
+        let mut world = World::new(seed);
+        let mut oracle = vec![0; SIZE as usize];
+        let mut offset = 0;
+        let mut requests = Vec::new();
+        while offset < SIZE {
+            let length = (1 + world.prng.below(700)).min(SIZE - offset);
+            let byte = 1 + world.prng.below(255) as u8;
+            oracle[offset as usize..(offset + length) as usize].fill(byte);
+            requests.push(write(offset, vec![byte; length as usize]));
+            offset += length;
+        }
+        while !requests.is_empty() {
+            let next = requests.swap_remove(world.prng.below(requests.len() as u64) as usize);
+            world.ask(next);
+            if world.prng.below(2) == 0 {
+                world.step();
+            }
+        }
+        world.run();
+        assert!(world.replies.iter().all(|(_, result)| *result == Ok(Reply::Done)));
+        assert_eq!(world.disk, oracle, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_trim_of_everything_goes_in_steps_and_leaves_parts_of_blocks_alone() {
+    let mut world = World::new(1);
+    world.disk.fill(7);
+    let trim = Request::Trim { offset: 100, length: SIZE as u32 - 200, fua: true };
+    assert_eq!(world.reply(trim), Ok(Reply::Done));
+    assert_eq!(world.done, ["deallocate", "flush"]);
+    assert!(world.disk[..BLOCK].iter().chain(&world.disk[SIZE as usize - BLOCK..]).all(|&byte| byte == 7));
+    assert!(world.disk[BLOCK..SIZE as usize - BLOCK].iter().all(|&byte| byte == 0));
+    assert_eq!(world.reply(Request::Trim { offset: 100, length: 300, fua: false }), Ok(Reply::Done));
+    assert_eq!(world.done.len(), 2, "less than a block is nothing to trim");
+    assert!(world.disk[..BLOCK].iter().all(|&byte| byte == 7));
+}
+
+#[test]
+fn four_gigabytes_of_trim_are_never_one_command() {
+    let mut work = Work::default();
+    let large = Geometry { block_size_bytes: 4096, zone_size_blocks: Blocks(1 << 30), ..geometry() };
+    work.add_device(DISK, Shape::new(&large, false));
+    let asker = Asker { connection: CONNECTION, request: RequestId(1) };
+    work.begin(DISK, asker, Request::Trim { offset: 0, length: u32::MAX, fua: true });
+    let (mut commands, mut most) = (0, 0);
+    let mut under_way = VecDeque::new();
+    loop {
+        while let Some(WorkEffect::Submit { command, .. }) = work.poll_effect() {
+            let Operation::Deallocate { ranges } = &command.operation else { panic!("{command:?}") };
+            assert!(ranges.len() == 1 && ranges[0].blocks.bytes(4096) <= 64 << 20);
+            under_way.push_back(command.id);
+        }
+        most = most.max(under_way.len());
+        let Some(id) = under_way.pop_front() else { break };
+        commands += 1;
+        work.completed(Completion::of(id, Status::Success));
+    }
+    assert_eq!((commands, most, work.is_idle()), (64, 8, true));
+}
+
+#[test]
+fn what_is_to_last_is_flushed_behind_its_writes_where_the_drive_has_a_cache() {
+    let mut world = World::new(1);
+    let fua = Request::Write { offset: 0, data: vec![1; 8 * BLOCK].into(), fua: true };
+    assert_eq!(world.reply(fua.clone()), Ok(Reply::Done));
+    assert_eq!(world.done, ["write", "write", "write", "flush"]);
+    world.work = Work::default();
+    world.work.add_device(DISK, Shape::new(&geometry(), false));
+    assert_eq!(world.reply(fua), Ok(Reply::Done));
+    assert_eq!(world.done.len(), 7, "no flush where nothing is lost");
+    assert_eq!(world.reply(Request::Flush), Ok(Reply::Done));
+    assert_eq!(world.done[7..], ["flush"]);
+}
+
+#[test]
+fn a_block_that_cannot_be_read_costs_its_own_part_of_the_read() {
+    let mut world = World::new(1);
+    world.bad = vec![4];
+    let offset = BLOCK as u64 + 100;
+    let Ok(Reply::Read(pieces)) = world.reply(Request::Read { offset, length: 8 * BLOCK as u32 }) else {
+        panic!("a read is answered in pieces");
+    };
+    let lengths: Vec<usize> = pieces.iter().map(ReadPiece::length).collect();
+    assert_eq!(lengths, [3 * BLOCK - 100, 3 * BLOCK, 2 * BLOCK + 100]);
+    assert!(matches!(pieces[1], ReadPiece::Failed { error: NbdError::Io, .. }));
+    assert!(matches!((&pieces[0], &pieces[2]), (ReadPiece::Data(_), ReadPiece::Data(_))));
+    let part = world.reply(write(4 * BLOCK as u64 + 1, vec![1; 10]));
+    assert_eq!((part, world.disk[4 * BLOCK + 1]), (Err(NbdError::Io), 0), "what was not read is not written");
+}
+
+#[test]
+fn a_write_that_fails_begins_nothing_more() {
+    let mut world = World::new(1);
+    world.bad = (0..BLOCKS as u64).collect();
+    assert_eq!(world.reply(write(0, vec![1; 60 * BLOCK])), Err(NbdError::Io));
+    assert!(world.done.len() <= 8, "of 20 commands, {} were begun", world.done.len());
+}
+
+#[test]
+fn who_is_gone_gets_no_reply_and_holds_nobody_up() {
+    let mut world = World::new(1);
+    world.ask(write(10, vec![1; 20]));
+    world.ask(write(40, vec![2; 20]));
+    world.work.abandon(CONNECTION);
+    let late = Asker { connection: ConnectionId(2), request: RequestId(1) };
+    world.work.begin(DISK, late, write(100, vec![3; 20]));
+    world.take();
+    world.run();
+    assert_eq!(world.replies, [(1, Ok(Reply::Done))]);
+    assert_eq!((world.disk[100], world.disk[40]), (3, 0));
+}
+
+#[test]
+fn everything_is_said_to_be_allocated() {
+    let mut world = World::new(1);
+    let status = world.reply(Request::BlockStatus { offset: 3, length: 99, one: false });
+    let extent = zonda_nbd::Extent { length: 99, is_hole: false, is_zero: false };
+    assert_eq!(status, Ok(Reply::Status(vec![extent])));
+}
