@@ -25,7 +25,7 @@ static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 use clap::{Parser, Subcommand};
 
-use commands::{advise, bench, demo, drive, lab, secret, serve, sim, status, zone};
+use commands::{advise, bench, demo, drive, lab, secret, serve, sim, status, volume, zone};
 
 /// A storage stack for zoned (NVMe ZNS) SSDs: serve a drive, simulate one, measure it, learn how it works.
 #[derive(Debug, Parser)]
@@ -59,6 +59,12 @@ enum Command {
     /// Looks at zones, and resets, finishes, opens or closes them
     #[command(subcommand, long_about = zone::LONG_ABOUT)]
     Zone(zone::ZoneCommand),
+    /// Makes one redundant volume of several drives, and looks after it
+    #[command(subcommand, long_about = volume::LONG_ABOUT)]
+    Volume(volume::VolumeCommand),
+    /// Gives members of volumes up, and replaces them
+    #[command(subcommand, long_about = volume::MEMBER_LONG_ABOUT)]
+    Member(volume::MemberCommand),
     /// Makes a secret for authentication
     #[command(long_about = secret::LONG_ABOUT)]
     Secret(secret::SecretArgs),
@@ -85,6 +91,8 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Zone(command) => zone::run(&command),
+        Command::Volume(command) => volume::run(&command),
+        Command::Member(command) => volume::run_member(&command),
         Command::Secret(args) => secret::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Sim(args) => sim::run(&args),

@@ -10,4 +10,5 @@ pub(crate) mod secret;
 pub(crate) mod serve;
 pub(crate) mod sim;
 pub(crate) mod status;
+pub(crate) mod volume;
 pub(crate) mod zone;

@@ -9,6 +9,7 @@ use zonda_exports::HTTP_DEFAULT;
 use zonda_exports::snapshot::{NamespaceSnapshot, Snapshot};
 
 use crate::commands::drive::image::elements_in_words;
+use crate::commands::volume::show;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::table::Table;
@@ -116,6 +117,30 @@ fn text_of(snapshot: &Snapshot, screen: Screen) -> String {
     text
 }
 
+fn indented(text: &str) -> String {
+    text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") }).collect()
+}
+
+/// Commands of hosts since the server started, by kind.
+fn commands_text(namespace: &NamespaceSnapshot, screen: Screen) -> String {
+    if namespace.commands.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["command", ">count", ">moved", ">mean", ">p50 up to", ">p99 up to"]);
+    for command in &namespace.commands {
+        let bound = |bound: Option<u64>| bound.map_or_else(|| "more".to_owned(), units::time);
+        table.row(&[
+            command.kind.clone(),
+            units::count(command.count),
+            units::bytes(command.bytes),
+            units::time(command.latency_sum_ns / command.count.max(1)),
+            bound(command.p50_ns),
+            bound(command.p99_ns),
+        ]);
+    }
+    table.render(screen, 4)
+}
+
 fn namespace_text(namespace: &NamespaceSnapshot, screen: Screen) -> String {
     let capacity = u64::from(namespace.zones) * namespace.zone_capacity_bytes;
     let mut text = format!(
@@ -126,6 +151,9 @@ fn namespace_text(namespace: &NamespaceSnapshot, screen: Screen) -> String {
         units::bytes(namespace.zone_capacity_bytes),
         units::percent(namespace.written_bytes as f64 / capacity.max(1) as f64),
     );
+    if let Some(volume) = &namespace.volume {
+        return text + &indented(&show::text(volume, screen)) + &commands_text(namespace, screen);
+    }
     let states = namespace.zones_by_state.iter().map(|state| format!("{} {}", state.zones, state.state));
     text += &format!("    zones      {}\n", states.collect::<Vec<_>>().join(", "));
     let of = |max: Option<u32>| max.map_or_else(String::new, |max| format!(" of {max}"));
@@ -155,20 +183,5 @@ fn namespace_text(namespace: &NamespaceSnapshot, screen: Screen) -> String {
     if !errors.is_empty() {
         text += &format!("    errors     {}\n", errors.join(", "));
     }
-    if !namespace.commands.is_empty() {
-        let mut table = Table::new(&["command", ">count", ">moved", ">mean", ">p50 up to", ">p99 up to"]);
-        for command in &namespace.commands {
-            let bound = |bound: Option<u64>| bound.map_or_else(|| "more".to_owned(), units::time);
-            table.row(&[
-                command.kind.clone(),
-                units::count(command.count),
-                units::bytes(command.bytes),
-                units::time(command.latency_sum_ns / command.count.max(1)),
-                bound(command.p50_ns),
-                bound(command.p99_ns),
-            ]);
-        }
-        text += &table.render(screen, 4);
-    }
-    text
+    text + &commands_text(namespace, screen)
 }

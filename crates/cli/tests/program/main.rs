@@ -14,6 +14,7 @@ mod readme;
 mod serve;
 mod server;
 mod sim;
+mod volume;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -93,7 +93,7 @@ pub(crate) fn sized_image(directory: &Path, profile: &str, zones: u32, zone_capa
 }
 
 fn create(directory: &Path, drive: &Drive) -> Result<(), Failure> {
-    create_image(directory, drive).map_err(|DriveError { message, help }| Failure::input(message, help))
+    create_image(directory, drive).map_err(|DriveError { message, help, .. }| Failure::input(message, help))
 }
 
 fn drive(

@@ -16,6 +16,18 @@ pub(super) struct Greeting<'a> {
     http: Option<String>,
     backend: &'a str,
     subsystems: Vec<Subsystem<'a>>,
+    /// Absent without NBD.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nbd: Vec<NbdExport<'a>>,
+}
+
+#[derive(Serialize)]
+struct NbdExport<'a> {
+    export: &'a str,
+    /// For clients on this machine, one for each address.
+    urls: &'a [String],
+    size_bytes: u64,
+    read_only: bool,
 }
 
 #[derive(Serialize)]
@@ -52,11 +64,18 @@ impl<'a> Greeting<'a> {
                 })
                 .collect(),
         });
+        let exports = info.nbd.iter().map(|export| NbdExport {
+            export: &export.name,
+            urls: &export.urls,
+            size_bytes: export.size_bytes,
+            read_only: export.read_only,
+        });
         Greeting {
             listen: info.listen.iter().map(ToString::to_string).collect(),
             http: http.and_then(|listener| listener.local_addr().ok()).map(|address| address.to_string()),
             backend: info.backend,
             subsystems: subsystems.collect(),
+            nbd: exports.collect(),
         }
     }
 }
@@ -81,6 +100,13 @@ pub(super) fn text(info: &ServerInfo, http: Option<&TcpListener>, screen: Screen
         let first = subsystem.namespaces.first().map_or(1, |namespace| namespace.id);
         text += &format!("    zonda:  zonda zone report {}\n\n", url(&info.listen[0], &subsystem.nqn, first));
     }
+    for export in &info.nbd {
+        let size = units::bytes(export.size_bytes);
+        let access = if export.read_only { ", read-only" } else { "" };
+        text += &format!("{} over NBD, {size}{access}\n", screen.bold(&export.name));
+        export.urls.iter().for_each(|url| text += &format!("    nbdinfo {}\n", quoted(url)));
+        text.push('\n');
+    }
     if let Some(address) = http.and_then(|listener| listener.local_addr().ok()) {
         let is_default = address == zonda_exports::HTTP_DEFAULT;
         let place = if is_default { String::new() } else { format!(" {address}") };
@@ -102,6 +128,11 @@ fn url(address: &SocketAddr, nqn: &str, namespace: u32) -> String {
     format!("nvme-tcp://{ip}:{}/{nqn}{query}", address.port())
 }
 
+/// A URL as a shell takes it.
+fn quoted(url: &str) -> String {
+    if url.contains(['?', '&', '~']) { format!("'{url}'") } else { url.to_owned() }
+}
+
 /// The address that a host on this machine can use.
 fn shown_ip(address: &SocketAddr) -> String {
     match address {
@@ -114,7 +145,7 @@ fn shown_ip(address: &SocketAddr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zonda_exports::{NamespaceInfo, SubsystemInfo};
+    use zonda_exports::{NamespaceInfo, NbdExportInfo, SubsystemInfo};
 
     #[test]
     fn a_server_on_all_addresses_is_reached_by_loopback() {
@@ -132,12 +163,21 @@ mod tests {
             backend: "epoll",
             fallback_reason: Some("it is not allowed here".to_owned()),
             subsystems: vec![subsystem],
+            nbd: vec![NbdExportInfo {
+                name: "a".to_owned(),
+                urls: vec!["nbd://127.0.0.1:10809/a".to_owned(), "nbd+unix:///a?socket=/run/a".to_owned()],
+                size_bytes: 4 << 20,
+                read_only: true,
+            }],
         };
         let text = text(&info, None, Screen { width: 80, colour: false });
         for line in [
             "  namespace 2: memory, 4 zones of 1.00 MiB, empty",
             "    Linux:  nvme connect -t tcp -a ::1 -s 4420 -n nqn.2026-01.io.zonda:a",
             "    Linux:  nvme connect -t tcp -a 127.0.0.1 -s 9 -n nqn.2026-01.io.zonda:a",
+            "a over NBD, 4.00 MiB, read-only",
+            "    nbdinfo nbd://127.0.0.1:10809/a",
+            "    nbdinfo 'nbd+unix:///a?socket=/run/a'",
             "    zonda:  zonda zone report nvme-tcp://[::1]:4420/nqn.2026-01.io.zonda:a?namespace=2",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");

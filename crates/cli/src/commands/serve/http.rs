@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::Router;
@@ -14,6 +15,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use zonda_exports::snapshot::Snapshot;
 use zonda_exports::{Handle, METRICS_CONTENT_TYPE, metrics_text};
+
+use super::control::Control;
 
 /// How long the server may take to tell how it is.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -38,17 +41,19 @@ pub(super) struct Attendant {
     runtime: Runtime,
     terminate: Signal,
     interrupt: Signal,
+    /// Where volumes can be managed.
+    controls: Vec<Control>,
 }
 
 impl Attendant {
     /// From here on SIGTERM and SIGINT end nothing by themselves.
-    pub(super) fn new() -> io::Result<Attendant> {
+    pub(super) fn new(volumes: &[PathBuf], handle: &Handle) -> io::Result<Attendant> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let (terminate, interrupt) = {
-            let _inside = runtime.enter();
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
-        };
-        Ok(Attendant { runtime, terminate, interrupt })
+        let inside = runtime.enter();
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let controls = volumes.iter().map(|volume| Control::listen(volume, handle)).collect::<Result<_, _>>()?;
+        drop(inside);
+        Ok(Attendant { runtime, terminate, interrupt, controls })
     }
 
     /// Answers HTTP requests, and hands on signals as a wish to stop, until the server has ended.
@@ -59,7 +64,7 @@ impl Attendant {
         mut ended: oneshot::Receiver<()>,
         on_signal: impl FnOnce(),
     ) -> io::Result<Ended> {
-        let Attendant { runtime, mut terminate, mut interrupt } = self;
+        let Attendant { runtime, mut terminate, mut interrupt, controls: _controls } = self;
         runtime.block_on(async {
             if let Some(listener) = listener {
                 listener.set_nonblocking(true)?;

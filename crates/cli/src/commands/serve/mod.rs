@@ -1,5 +1,6 @@
 //! `zonda serve`: drives for hosts on the network.
 
+pub(crate) mod control;
 mod greeting;
 mod http;
 mod log;
@@ -7,7 +8,7 @@ mod plan;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -21,7 +22,8 @@ use greeting::Greeting;
 use http::{Attendant, Ended};
 
 pub(crate) const LONG_ABOUT: &str =
-    "Serves drives over NVMe/TCP, to any host that speaks it: Linux with nvme-cli, SPDK, zonda itself.
+    "Serves drives over NVMe/TCP, to any host that speaks it: Linux with nvme-cli, SPDK, zonda itself; and conventional \
+     ones over NBD too.
 
 Without arguments, a drive of 4 GiB is made in ./zonda-drive if it is not there, and served on this machine only. With \
 directories, the images in them are served, each as a subsystem of its own. zonda.toml says everything else: several \
@@ -35,6 +37,7 @@ const EXAMPLES: &str = "Examples:
   zonda serve --memory zn540 --zones 64 --zone-capacity 64MiB
   zonda serve --config zonda.toml
   zonda serve --timing profile                      as slow as the real drive
+  zonda serve drives/plain --nbd 127.0.0.1          NBD for qemu, nbdcopy, nbd-client
   zonda serve drives/a --listen 127.0.0.1:0 --http off --json
                                 a port that is free; the URL is in the JSON";
 
@@ -59,6 +62,9 @@ pub(crate) struct ServeArgs {
     /// Where hosts connect
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
+    /// Where conventional namespaces are exported over NBD: HOST, HOST:PORT or unix:PATH (not at all, if not given)
+    #[arg(long, value_name = "ADDRESS")]
+    nbd: Vec<String>,
     /// Where metrics and status are read, or off
     #[arg(long, value_name = "HOST:PORT")]
     http: Option<String>,
@@ -90,9 +96,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     log::start(args.quiet);
     raise_file_limit();
     let listener = plan.http.map(http_listener).transpose()?;
+    let volumes: Vec<PathBuf> = plan.volumes().map(Path::to_owned).collect();
     let running = zonda_exports::start(plan, args.epoll).map_err(failure)?;
     // Whoever reads the greeting may send a signal at once.
-    let attendant = Attendant::new().map_err(|error| unattended(&error))?;
+    let attendant = Attendant::new(&volumes, running.handle()).map_err(|error| unattended(&error))?;
     if args.json {
         print_json(&Greeting::of(running.info(), listener.as_ref()))?;
     } else {

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use zonda_config::unplaced;
-use zonda_devices::sized;
+use zonda_devices::{is_volume, sized};
 use zonda_exports::{
-    HTTP_DEFAULT, ListenSpec, NamespaceSpec, ServerPlan, ServerSpec, ServerTable, SubsystemSpec, Surroundings,
+    HTTP_DEFAULT, ListenSpec, NamespaceSpec, NbdPlan, ServerPlan, ServerSpec, ServerTable, SubsystemSpec, Surroundings,
     TimingSpec,
 };
 
@@ -30,6 +30,10 @@ pub(super) fn of(args: &ServeArgs) -> Result<ServerPlan, Failure> {
         Some(address) => plan.http = Some(http_address(address)?),
         None if args.config.is_none() => plan.http = Some(HTTP_DEFAULT),
         None => {}
+    }
+    if !args.nbd.is_empty() {
+        let nbd = NbdPlan::on(&args.nbd);
+        plan.nbd.push(nbd.map_err(|reason| Failure::input(reason, "write --nbd HOST:PORT, HOST or unix:PATH"))?);
     }
     Ok(plan)
 }
@@ -63,6 +67,7 @@ fn of_arguments(args: &ServeArgs) -> Result<ServerPlan, Failure> {
     let spec = ServerSpec {
         server: ServerTable { listen, timing, ..ServerTable::default() },
         subsystem: subsystem.into_iter().map(unplaced).collect(),
+        ..ServerSpec::default()
     };
     let surroundings = Surroundings { base: Path::new(""), read_file: &files::profile_reader("-") };
     spec.check(&surroundings).map_err(|error| create::in_words(&error))
@@ -95,7 +100,13 @@ fn subsystem_of(image: &Path) -> Result<SubsystemSpec, Failure> {
     let path = image.to_str().ok_or_else(|| {
         Failure::input(format!("{} is no UTF-8 text", image.display()), "give the directory another name")
     })?;
-    Ok(SubsystemSpec::new(&name, NamespaceSpec { image: Some(unplaced(path.to_owned())), ..Default::default() }))
+    let place = Some(unplaced(path.to_owned()));
+    let namespace = if is_volume(image) {
+        NamespaceSpec { volume: place, ..Default::default() }
+    } else {
+        NamespaceSpec { image: place, ..Default::default() }
+    };
+    Ok(SubsystemSpec::new(&name, namespace))
 }
 
 fn default_image() -> Result<PathBuf, Failure> {

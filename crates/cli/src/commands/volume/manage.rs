@@ -1,0 +1,211 @@
+//! What an operator asks of a volume that is there.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use zonda_config::Rate;
+use zonda_devices::{Notice, VolumeReport, VolumeRequest, VolumeState};
+
+use super::reach::Reached;
+use super::{show, watch};
+use crate::errors::Failure;
+use crate::output::{Screen, print, print_json};
+
+pub(super) const STATUS_LONG_ABOUT: &str = "Shows a volume: how it is, its members and spares, its space, a rebuild or a scrub under way.
+
+A volume that a server on this machine has is asked there. One that nobody uses is opened for the look: what a crash has left is put \
+in order, and a spare takes the place of a member that is missing.
+
+The exit code is 1 if the volume is lost.";
+
+pub(super) const SCRUB_LONG_ABOUT: &str =
+    "Reads every block of every member, compares it with its checksum, and parity with the data. What is wrong is \
+written anew out of the rest of its stripe.
+
+The exit code is 1 if a block cannot be mended.";
+
+/// Which volume, and how it is answered.
+#[derive(Debug, Args)]
+pub(crate) struct PlaceArgs {
+    /// The directory of the volume
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Prints one JSON object, and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Waits until a rebuild or a scrub has ended, with a bar
+    #[arg(long)]
+    wait: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScrubArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Begins it and does not wait; a server must have the volume
+    #[arg(long)]
+    detach: bool,
+    /// Ends a scrub where it is
+    #[arg(long, conflicts_with = "detach")]
+    stop: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RatesArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// What a rebuild writes at most, like 200MiB/s; absent: as fast as it goes
+    #[arg(long, value_name = "RATE")]
+    rebuild: Option<Rate>,
+    /// What a scrub reads at most; absent: 64MiB/s
+    #[arg(long, value_name = "RATE")]
+    scrub: Option<Rate>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SpareCommand {
+    /// Adds a drive that takes the place of a member that fails
+    Add(SpareArgs),
+    /// Takes a spare away
+    Remove(SpareArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SpareArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// The drive: the directory of an image, or an nvme-tcp:// URL
+    #[arg(value_name = "DIR|URL")]
+    spare: String,
+    /// Takes it though it holds something, which is then lost
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FailArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Its number, where it is, or the last part of that
+    member: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplaceArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Its number, where it was, or the last part of that
+    member: String,
+    /// The drive that takes its place: the directory of an image, or an nvme-tcp:// URL
+    #[arg(long, value_name = "DIR|URL")]
+    with: String,
+    /// Takes it though it holds something, which is then lost
+    #[arg(long)]
+    force: bool,
+    /// Does not wait for the rebuild; a server must have the volume
+    #[arg(long)]
+    detach: bool,
+}
+
+pub(super) fn status(args: &StatusArgs) -> Result<(), Failure> {
+    let mut reached = Reached::open(&args.place.directory)?;
+    if args.wait {
+        watch::until_at_rest(&mut reached, args.place.json)?;
+    }
+    let report = finish(reached, &args.place)?;
+    if report.state == VolumeState::Lost { Err(Failure::Run) } else { Ok(()) }
+}
+
+pub(super) fn scrub(args: &ScrubArgs) -> Result<(), Failure> {
+    let mut reached = Reached::open(&args.place.directory)?;
+    if args.stop {
+        reached.ask(&VolumeRequest::StopScrub)?;
+        return finish(reached, &args.place).map(drop);
+    }
+    must_be_served(&reached, args.detach, "a scrub")?;
+    reached.ask(&VolumeRequest::Scrub)?;
+    if !args.detach {
+        watch::until_at_rest(&mut reached, args.place.json)?;
+    }
+    let report = finish(reached, &args.place)?;
+    match report.last_scrub {
+        Some(scrub) if scrub.lost > 0 => Err(Failure::Run),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn rates(args: &RatesArgs) -> Result<(), Failure> {
+    simply(&args.place, &VolumeRequest::Rates { rebuild: args.rebuild, scrub: args.scrub })
+}
+
+pub(super) fn spare(command: &SpareCommand) -> Result<(), Failure> {
+    match command {
+        SpareCommand::Add(args) => {
+            let spare = seen_from_anywhere(&args.spare);
+            simply(&args.place, &VolumeRequest::AddSpare { spare, may_wipe: args.force })
+        }
+        SpareCommand::Remove(args) => simply(&args.place, &VolumeRequest::RemoveSpare { spare: args.spare.clone() }),
+    }
+}
+
+pub(super) fn fail(args: &FailArgs) -> Result<(), Failure> {
+    simply(&args.place, &VolumeRequest::Fail { member: args.member.clone() })
+}
+
+pub(super) fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
+    let mut reached = Reached::open(&args.place.directory)?;
+    must_be_served(&reached, args.detach, "a rebuild")?;
+    let with = seen_from_anywhere(&args.with);
+    reached.ask(&VolumeRequest::Replace { member: args.member.clone(), with, may_wipe: args.force })?;
+    if !args.detach {
+        watch::until_at_rest(&mut reached, args.place.json)?;
+    }
+    finish(reached, &args.place).map(drop)
+}
+
+fn must_be_served(reached: &Reached, detach: bool, what: &str) -> Result<(), Failure> {
+    if detach && !reached.is_served() {
+        let help = "leave --detach out, or serve the volume: zonda serve DIR";
+        return Err(Failure::input(format!("nobody would go on with {what}: no server has the volume"), help));
+    }
+    Ok(())
+}
+
+fn simply(place: &PlaceArgs, request: &VolumeRequest) -> Result<(), Failure> {
+    let mut reached = Reached::open(&place.directory)?;
+    let asked = reached.ask(request);
+    let finished = finish_with(reached, place, asked.is_ok());
+    asked?;
+    finished.map(drop)
+}
+
+fn finish(reached: Reached, place: &PlaceArgs) -> Result<VolumeReport, Failure> {
+    finish_with(reached, place, true)
+}
+
+/// Lets go of the volume, and shows how it is.
+fn finish_with(mut reached: Reached, place: &PlaceArgs, shows: bool) -> Result<VolumeReport, Failure> {
+    let notices = reached.notices();
+    let report = reached.finish()?;
+    if place.json && shows {
+        print_json(&report)?;
+    } else if shows {
+        let notices: String = notices.iter().map(|Notice { text, .. }| format!("{text}\n")).collect();
+        print(&(notices + &show::text(&report, Screen::of_stdout())))?;
+    }
+    Ok(report)
+}
+
+/// A server may run in another directory.
+fn seen_from_anywhere(text: &str) -> String {
+    if text.contains("://") {
+        return text.to_owned();
+    }
+    std::path::absolute(Path::new(text)).map_or_else(|_| text.to_owned(), |path| path.display().to_string())
+}

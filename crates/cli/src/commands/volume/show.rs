@@ -1,0 +1,84 @@
+//! A volume in words and tables.
+
+use zonda_devices::{VolumeReport, VolumeState};
+
+use crate::output::Screen;
+use crate::table::Table;
+use crate::units;
+
+/// What a person wants to know of a volume.
+pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
+    let state = match report.state {
+        VolumeState::Well => screen.styled("32", "well"),
+        VolumeState::Degraded => screen.styled("1;33", "degraded"),
+        VolumeState::Rebuilding => screen.styled("33", "rebuilding"),
+        VolumeState::Lost => screen.styled("1;31", "lost"),
+    };
+    let can_lose = match (report.state, report.can_lose) {
+        (VolumeState::Lost, _) => "more members are gone than it can do without".to_owned(),
+        (_, 0) => "can lose no member".to_owned(),
+        (_, members) => format!("can lose {}", units::counted(u64::from(members), "more member")),
+    };
+    let mut text = format!("{}  {}, {state}, {can_lose}\n", screen.bold(&report.name), report.scheme);
+    let share = report.live_bytes as f64 / report.volume_bytes.max(1) as f64;
+    text += &format!(
+        "  space      {} of {} in use ({}), {} of {} free\n",
+        units::bytes(report.live_bytes),
+        units::bytes(report.volume_bytes),
+        units::percent(share),
+        units::count(u64::from(report.free_segments)),
+        units::counted(u64::from(report.free_segments + report.segments), "segment"),
+    );
+    if report.host_write_bytes > 0 {
+        let over_hosts = |bytes: u64| bytes as f64 / report.host_write_bytes as f64;
+        text += &format!(
+            "  written    {} by hosts, {:.2} times that with moved blocks, {:.2} times on the members\n",
+            units::bytes(report.host_write_bytes),
+            1.0 + over_hosts(report.relocated_bytes),
+            over_hosts(report.member_write_bytes),
+        );
+    }
+    let repairs = [
+        (report.reconstructed_blocks, "read out of the rest of their stripe"),
+        (report.mended_blocks, "mended"),
+        (report.lost_blocks, "lost"),
+    ];
+    let repairs: Vec<String> = repairs
+        .iter()
+        .filter(|(blocks, _)| *blocks > 0)
+        .map(|(blocks, what)| format!("{} {what}", units::counted(*blocks, "block")))
+        .collect();
+    if !repairs.is_empty() {
+        text += &format!("  repairs    {}\n", repairs.join(", "));
+    }
+    text += &format!("  memory     {} of tables\n", units::bytes(report.table_bytes));
+    for (name, part) in [("rebuild", report.rebuild), ("scrub", report.scrub)] {
+        if let Some(part) = part {
+            let share = f64::from(part.done) / f64::from(part.all.max(1));
+            text += &format!("  {name:<10} {} of {} segments ({})\n", part.done, part.all, units::percent(share));
+        }
+    }
+    if let Some(scrub) = report.last_scrub {
+        text += &format!(
+            "  last scrub {} read, {} mended, {} lost\n",
+            units::counted(scrub.blocks, "block"),
+            units::count(scrub.mended),
+            units::count(scrub.lost),
+        );
+    }
+    let mut table = Table::new(&[">member", "at", "state", ">errors", ">free zones", ">retired zones"]);
+    for member in &report.members {
+        table.row(&[
+            member.member.to_string(),
+            member.at.clone(),
+            member.state.clone(),
+            units::count(member.errors),
+            units::count(u64::from(member.free_zones)),
+            units::count(u64::from(member.retired_zones)),
+        ]);
+    }
+    for spare in &report.spares {
+        table.row(&["-".to_owned(), spare.clone(), "spare".to_owned(), String::new(), String::new(), String::new()]);
+    }
+    text + "\n" + &table.render(screen, 2)
+}
