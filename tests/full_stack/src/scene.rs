@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 
 use crate::guest::guest_or_skip;
-use crate::server::{Server, create_drive, free_ports};
+use crate::server::{Server, create_drive, free_ports, zonda};
 use crate::stage::Stage;
 
 /// One scene at a time: a guest that has no core to itself runs into the time limits of its own kernel.
@@ -37,26 +37,56 @@ struct Host {
     controller_secret: Option<String>,
 }
 
-/// One namespace, of 4 KiB blocks, in an image of its own.
+/// One namespace, of 4 KiB blocks, in an image of its own or in several.
 #[derive(Clone, Copy, Debug)]
 pub struct Namespace {
-    is_zoned: bool,
+    kind: Kind,
     zones: u32,
     zone_capacity_mib: u32,
     is_timed: bool,
 }
 
+/// What a namespace is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Zoned,
+    Conventional,
+    /// A RAID 5 of drives of these zones, with a spare.
+    Volume {
+        members: u32,
+    },
+}
+
+/// So slowly is a volume rebuilt until a script lets it go: slow enough to be killed in the middle.
+pub(crate) const REBUILD_RATE_FIRST: &str = "512KiB/s";
+
 impl Namespace {
     /// Zones of this capacity, of which 14 may be open and active (profile zn540); the zone size is the next power of two.
     #[must_use]
     pub fn zoned(zones: u32, zone_capacity_mib: u32) -> Namespace {
-        Namespace { is_zoned: true, zones, zone_capacity_mib, is_timed: false }
+        Namespace { kind: Kind::Zoned, zones, zone_capacity_mib, is_timed: false }
     }
 
     /// A drive without zones (profile conventional), of `units` times `unit_mib`.
     #[must_use]
     pub fn conventional(units: u32, unit_mib: u32) -> Namespace {
-        Namespace { is_zoned: false, zones: units, zone_capacity_mib: unit_mib, is_timed: false }
+        Namespace { kind: Kind::Conventional, zones: units, zone_capacity_mib: unit_mib, is_timed: false }
+    }
+
+    /// A redundant volume (RAID 5) of drives that have these zones each, with metadata beside each block (profile zn540-zapraid);
+    /// a spare is at hand, and rebuilt at 512 KiB/s.
+    #[must_use]
+    pub fn volume(members: u32, zones: u32, zone_capacity_mib: u32) -> Namespace {
+        Namespace { kind: Kind::Volume { members }, zones, zone_capacity_mib, is_timed: false }
+    }
+
+    /// The folders of its images.
+    fn drives(&self, name: &str) -> Vec<String> {
+        match self.kind {
+            // Behind the members is the spare.
+            Kind::Volume { members } => (0..=members).map(|drive| format!("{name}-{drive}")).collect(),
+            Kind::Zoned | Kind::Conventional => vec![name.to_owned()],
+        }
     }
 
     /// As slow as the drive of its profile.
@@ -152,9 +182,21 @@ impl Scene {
             }
             for (namespace, id) in subsystem.namespaces.iter().zip(1..) {
                 let image = image_name(&subsystem.name, id);
-                let profile = if namespace.is_zoned { "zn540" } else { "conventional" };
-                create_drive(&folder.join(&image), profile, namespace.zones, namespace.zone_capacity_mib);
-                let _ = write!(config, "\n  [[subsystem.namespace]]\n  id = {id}\n  image = \"{image}\"\n");
+                let profile = match namespace.kind {
+                    Kind::Zoned => "zn540",
+                    Kind::Conventional => "conventional",
+                    Kind::Volume { .. } => "zn540-zapraid",
+                };
+                for drive in namespace.drives(&image) {
+                    create_drive(&folder.join(&drive), profile, namespace.zones, namespace.zone_capacity_mib);
+                }
+                let key = if let Kind::Volume { members } = namespace.kind {
+                    create_volume(folder, &image, members);
+                    "volume"
+                } else {
+                    "image"
+                };
+                let _ = write!(config, "\n  [[subsystem.namespace]]\n  id = {id}\n  {key} = \"{image}\"\n");
                 if namespace.is_timed {
                     config += "  timing = \"profile\"\n";
                 }
@@ -173,10 +215,10 @@ impl Scene {
 
     /// The folder of every image.
     pub(crate) fn images(&self) -> Vec<String> {
-        let images = self
-            .subsystems
-            .iter()
-            .flat_map(|subsystem| subsystem.namespaces.iter().zip(1..).map(|(_, id)| image_name(&subsystem.name, id)));
+        let images = self.subsystems.iter().flat_map(|subsystem| {
+            let namespaces = subsystem.namespaces.iter().zip(1..);
+            namespaces.flat_map(|(namespace, id)| namespace.drives(&image_name(&subsystem.name, id)))
+        });
         images.collect()
     }
 
@@ -188,8 +230,8 @@ impl Scene {
             let access = if subsystem.hosts.is_empty() { "anybody" } else { "named-hosts" };
             let _ = writeln!(calls, "serve_subsystem {nqn} {access}");
             for (namespace, id) in subsystem.namespaces.iter().zip(1..) {
-                let Namespace { is_zoned, zones, zone_capacity_mib, .. } = *namespace;
-                let kind = if is_zoned { "zoned" } else { "conventional" };
+                let Namespace { kind, zones, zone_capacity_mib, .. } = *namespace;
+                let kind = if kind == Kind::Zoned { "zoned" } else { "conventional" };
                 let _ = writeln!(calls, "serve_namespace {nqn} {id} {kind} {zones} {zone_capacity_mib}");
             }
             for Host { nqn: host, secret, controller_secret } in &subsystem.hosts {
@@ -212,6 +254,26 @@ impl Host {
         }
         table + " }"
     }
+}
+
+fn create_volume(folder: &Path, name: &str, members: u32) {
+    let path =
+        |name: &str| folder.join(name).into_os_string().into_string().expect("temporary folders have names in UTF-8");
+    let drives: Vec<String> = (0..members).map(|drive| path(&format!("{name}-{drive}"))).collect();
+    let spare = path(&format!("{name}-{members}"));
+    zonda(&[
+        "volume",
+        "create",
+        &path(name),
+        "--level",
+        "5",
+        "--members",
+        &drives.join(","),
+        "--spare",
+        &spare,
+        "--rebuild-rate",
+        REBUILD_RATE_FIRST,
+    ]);
 }
 
 /// The folder of a namespace's image.

@@ -1,5 +1,6 @@
 //! A scene that is being served: guests that use it, and what they may ask of the machine outside.
 
+use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ pub struct Stage {
     crowd: Vec<TcpStream>,
     /// What `zonda status` said, each time a guest asked for it.
     statuses: Vec<Value>,
+    /// Images that a script took away.
+    lost: Vec<String>,
     folder: TempDir,
     /// No other scene is on.
     _turn: MutexGuard<'static, ()>,
@@ -50,7 +53,17 @@ impl Stage {
         folder: TempDir,
         turn: MutexGuard<'static, ()>,
     ) -> Stage {
-        Stage { scene, port, http_port, server, crowd: Vec::new(), statuses: Vec::new(), folder, _turn: turn }
+        Stage {
+            scene,
+            port,
+            http_port,
+            server,
+            crowd: Vec::new(),
+            statuses: Vec::new(),
+            lost: Vec::new(),
+            folder,
+            _turn: turn,
+        }
     }
 
     /// Whether zonda is what is tested, and not Linux's own target.
@@ -85,6 +98,8 @@ impl Stage {
     /// - `stop-server`: the same with SIGTERM, after which every image must be shut down in order.
     /// - `crowd`: 500 connections that say nothing, or half a word; they stay. `disperse` waits until the server has hung
     ///   up on each of them.
+    /// - `fail-member VOLUME MEMBER`: it is given up, and the spare takes its place, slowly; `lose-drive IMAGE`: the server is killed,
+    ///   the image removed, and the server started again; `rebuild VOLUME`: fast, and to its end; `scrub VOLUME`: nothing may be wrong.
     /// - `status`: what `zonda status` says now is kept for [`statuses`](Stage::statuses).
     ///
     /// # Panics
@@ -130,7 +145,39 @@ impl Stage {
                 let address = format!("127.0.0.1:{}", self.http_port);
                 self.statuses.push(json_of(&["status", &address, "--json"]));
             }
-            other => panic!("the guest asks for {other}, which nobody here can do"),
+            other => self.on_volume_request(other),
+        }
+    }
+
+    fn on_volume_request(&mut self, request: &str) {
+        let words: Vec<&str> = request.split(' ').collect();
+        match words[..] {
+            ["fail-member", volume, member] => {
+                let report = json_of(&["member", "fail", &self.image(volume), member, "--json"]);
+                assert!(report["state"] != "well" && report["can_lose"] == 0, "{report}");
+            }
+            ["is-rebuilding", volume] => {
+                let report = json_of(&["volume", "status", &self.image(volume), "--json"]);
+                assert_eq!(report["state"], "rebuilding", "{report}");
+            }
+            ["rebuild", volume] => {
+                zonda(&["volume", "rates", &self.image(volume), "--json"]);
+                let report = json_of(&["volume", "status", &self.image(volume), "--wait", "--json"]);
+                assert_eq!((&report["state"], &report["lost_blocks"]), (&"well".into(), &0.into()), "{report}");
+            }
+            ["scrub", volume] => {
+                zonda(&["volume", "rates", &self.image(volume), "--scrub", "10GiB/s", "--json"]);
+                let scrub = &json_of(&["volume", "scrub", &self.image(volume), "--json"])["last_scrub"];
+                assert_eq!((&scrub["mended"], &scrub["lost"]), (&0.into(), &0.into()), "{scrub}");
+                assert!(scrub["blocks"].as_u64() > Some(0), "{scrub}");
+            }
+            ["lose-drive", image] => {
+                self.server().kill();
+                fs::remove_dir_all(self.image(image)).expect("the image was there");
+                self.lost.push(image.to_owned());
+                self.start_server_again();
+            }
+            _ => panic!("the guest asks for {request}, which nobody here can do"),
         }
     }
 
@@ -142,7 +189,7 @@ impl Stage {
         let status = self.server().stop();
         assert!(status.success(), "the server stopped with {status}\n{}", self.server().printed());
         self.check_images();
-        for image in self.scene.images() {
+        for image in self.images_left() {
             let sheet = json_of(&["drive", "show", &self.image(&image), "--json"]);
             assert_eq!(sheet["clean"], true, "the server stopped in order, and {image} was not: {sheet}");
         }
@@ -156,10 +203,14 @@ impl Stage {
 
     /// Every block below a write pointer has its checksum.
     fn check_images(&self) {
-        for image in self.scene.images() {
+        for image in self.images_left() {
             let verdict = json_of(&["drive", "check", &self.image(&image), "--json", "--quiet"]);
             assert_eq!(verdict["is_well"], true, "{verdict}");
         }
+    }
+
+    fn images_left(&self) -> Vec<String> {
+        self.scene.images().into_iter().filter(|image| !self.lost.contains(image)).collect()
     }
 
     fn image(&self, name: &str) -> String {

@@ -6,6 +6,7 @@ mod files;
 mod hosts;
 mod restarts;
 mod secrets;
+mod volumes;
 
 use serde_json::Value;
 use zonda_full_stack::Zone;

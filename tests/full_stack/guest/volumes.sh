@@ -1,0 +1,114 @@
+# ext4 on a RAID 5 of four drives, under load that is verified, while the server is killed twice, a drive is pulled, and its spare
+# rebuilt. Subsystem `v`: namespace 1 is the volume v-1; its drives are v-1-0 to v-1-3, the spare is v-1-4.
+
+step connect
+attach v 1
+
+step "random writes to the bare disk, verified"
+quietly fio --name=bare --filename=$disk --direct=1 --ioengine=libaio --rw=randwrite --bsrange=4k-64k --iodepth=8 --size=16m \
+    --verify=crc32c --do_verify=1 --verify_fatal=1
+
+step ext4
+quietly mke2fs -q -F -t ext4 $disk
+mkdir -p /mnt/ext4
+mount -t ext4 $disk /mnt/ext4
+
+# write_until_told FOLDER: files that are synced, one by one, and then noted in /tmp/FOLDER.sums, until /tmp/stop is there
+# or a write fails. Of twenty the oldest is removed, so that the volume has room to gain.
+write_until_told() {
+    trap - ERR
+    set +e
+    mkdir -p "/mnt/ext4/$1"
+    cd "/mnt/ext4/$1" || return
+    local n=0
+    until [ -e /tmp/stop ]; do
+        n=$((n + 1))
+        dd if=/dev/urandom of=$n bs=32k count=2 conv=fsync 2>/dev/null && sha256sum $n >>"/tmp/$1.sums" || return
+        if [ $n -gt 20 ]; then
+            rm $((n - 20))
+            sed -i 1d "/tmp/$1.sums"
+        fi
+    done
+    # Not reached after a failure.
+    touch "/tmp/$1.whole"
+}
+
+# verified_writes NAME: fio writes a file in random order, again and again, and reads it.
+verified_writes() {
+    (quietly fio --name="$1" --directory=/mnt/ext4 --direct=1 --ioengine=libaio --rw=randwrite --bsrange=4k-32k --iodepth=4 --size=4m \
+        --loops=6 --rate=2m --verify=crc32c --do_verify=1 --verify_fatal=1) >"/tmp/$1.says" 2>&1
+}
+
+begin() {
+    rm -f /tmp/stop
+    write_until_told "$1" &
+    writer=$!
+    verified_writes "$1-fio" &
+    fio=$!
+}
+
+end() {
+    wait $fio || fail "fio: $(cat "/tmp/$1-fio.says")"
+    touch /tmp/stop
+    wait $writer
+    [ -e "/tmp/$1.whole" ] || fail "$1: a write failed"
+}
+
+# What the drives have, and not what Linux remembers.
+check() {
+    echo 3 >/proc/sys/vm/drop_caches
+    local folder
+    for folder in "$@"; do
+        [ "$(wc -l <"/tmp/$folder.sums")" -gt 0 ] || fail "$folder: the writer wrote nothing"
+        (cd "/mnt/ext4/$folder" && quietly sha256sum -c "/tmp/$folder.sums")
+    done
+}
+
+step "the server is killed under load"
+begin killed
+sleep 2
+kill_server v
+end killed
+check killed
+
+step "a drive is pulled under load, and the server is killed while the spare is rebuilt"
+begin pulled
+sleep 1
+ask fail-member v-1 v-1-1
+sleep 2
+ask is-rebuilding v-1
+kill_server v
+ask is-rebuilding v-1
+end pulled
+check killed pulled
+
+step "the rebuild comes to its end under load"
+begin rebuilt
+ask rebuild v-1
+end rebuilt
+ask status
+check killed pulled rebuilt
+
+step "another drive is gone after a kill"
+begin lost
+sleep 1
+ask lose-drive v-1-2
+wait_until "the host is connected again" is_live ${controller#/dev/}
+end lost
+check killed pulled rebuilt lost
+
+step "room is given back"
+rm -r /mnt/ext4/pulled /mnt/ext4/*-fio*
+fstrim /mnt/ext4
+check killed rebuilt lost
+
+step "the file system is clean"
+umount /mnt/ext4
+quietly e2fsck -f -n $disk
+ask scrub v-1
+mount -t ext4 $disk /mnt/ext4
+check killed rebuilt lost
+umount /mnt/ext4
+
+step disconnect
+detach v
