@@ -29,6 +29,14 @@ fn volumes_are_good() {
 }
 
 #[test]
+fn a_segment_is_not_used_again_while_blocks_of_it_are_on_their_way() {
+    // A moved block took the place of a newer one that had come to its old address.
+    let options = Options::of_world(WorldKind::Volumes);
+    let outcome = run(6667, &options);
+    assert!(outcome.is_good(), "{}", outcome.verdict(&options));
+}
+
+#[test]
 fn every_bug_of_a_volume_is_found() {
     let mut taken = Vec::new();
     for (name, bug) in VolumesBug::ALL {

@@ -144,7 +144,7 @@ impl VolumeDrive {
             match self.put_in(now, member, place, seat) {
                 Ok(()) => return self.tell(false, format!("the spare {at} takes the place of member {}", member.0)),
                 Err(error) => {
-                    self.tell(true, format!("the spare {at} cannot take the place of member {}: {error}", member.0))
+                    self.tell(true, format!("the spare {at} cannot take the place of member {}: {error}", member.0));
                 }
             }
         }

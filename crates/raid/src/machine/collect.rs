@@ -288,14 +288,12 @@ impl Volume {
         if is_special(record.lba) || !self.segments[from.segment].is_live(from.member, from.offset) {
             return false;
         }
-        match ticket {
-            Ticket::Collector => {
-                self.collector.waiting_blocks += 1;
-                self.counters.relocated_blocks += 1;
-            }
-            // Its segment stays until the block has arrived: the address must not come to mean another block.
-            Ticket::Mend => self.segments[from.segment].readers += 1,
-            Ticket::Start => {}
+        if ticket == Ticket::Collector {
+            self.collector.waiting_blocks += 1;
+            self.counters.relocated_blocks += 1;
+        }
+        if ticket.holds_its_segment() {
+            self.segments[from.segment].readers += 1;
         }
         self.push_block(Self::MOVED_TO, Block::moved(record.lba, record.timestamp, address, ticket), data);
         true

@@ -197,7 +197,9 @@ impl Volume {
             self.retire(lba, newer);
             self.segments[place.segment].set_live(place.member, place.offset);
         }
-        if let (Ticket::Mend, Location::Media(source)) = (ticket, from.location()) {
+        if let Location::Media(source) = from.location()
+            && ticket.holds_its_segment()
+        {
             self.reader_left(source.segment);
         }
         self.arrived(ticket);

@@ -93,6 +93,14 @@ pub(super) enum Ticket {
     Start,
 }
 
+impl Ticket {
+    /// Whether the segment that a block is moved out of stays until the block has arrived: its address must not come to mean
+    /// another block. During a mount nothing is written to it anyway.
+    pub(super) fn holds_its_segment(self) -> bool {
+        self != Ticket::Start
+    }
+}
+
 /// So many times as long as blocks of hosts do blocks wait that are moved.
 const RELOCATION_PATIENCE: u64 = 100;
 
