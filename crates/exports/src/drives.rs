@@ -143,7 +143,6 @@ impl Drives {
 
     /// The target hears of failures inside the drives, for SMART, and the log of those since it was last told.
     pub(crate) fn tell_health(&mut self, now: Instant, target: &mut Target) {
-        self.tell_notices();
         for (index, served) in self.0.iter_mut().enumerate() {
             if let Some(trouble) = served.drive.take_trouble() {
                 events::trouble(&served.source, &trouble);

@@ -174,6 +174,7 @@ impl Server {
     /// Time-driven duties, and the way to the end. Returns true at the end.
     fn step(&mut self, now: Instant) -> Result<bool, ServeError> {
         self.sockets.expire(now);
+        self.drives.tell_notices();
         if let Some(nbd) = &mut self.nbd {
             nbd.expire(now);
         }

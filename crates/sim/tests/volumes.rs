@@ -29,7 +29,7 @@ fn volumes_are_good() {
 }
 
 #[test]
-fn a_segment_is_not_used_again_while_blocks_of_it_are_on_their_way() {
+fn a_block_that_was_moved_too_late_takes_nobodys_place() {
     // A moved block took the place of a newer one that had come to its old address.
     let options = Options::of_world(WorldKind::Volumes);
     let outcome = run(6667, &options);

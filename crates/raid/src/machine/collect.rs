@@ -288,14 +288,16 @@ impl Volume {
         if is_special(record.lba) || !self.segments[from.segment].is_live(from.member, from.offset) {
             return false;
         }
-        if ticket == Ticket::Collector {
-            self.collector.waiting_blocks += 1;
-            self.counters.relocated_blocks += 1;
+        let sequence = self.segments[from.segment].sequence;
+        match ticket {
+            Ticket::Collector => {
+                self.collector.waiting_blocks += 1;
+                self.counters.relocated_blocks += 1;
+            }
+            Ticket::Mend => self.segments[from.segment].readers += 1,
+            Ticket::Start => {}
         }
-        if ticket.holds_its_segment() {
-            self.segments[from.segment].readers += 1;
-        }
-        self.push_block(Self::MOVED_TO, Block::moved(record.lba, record.timestamp, address, ticket), data);
+        self.push_block(Self::MOVED_TO, Block::moved(record.lba, record.timestamp, address, sequence, ticket), data);
         true
     }
 

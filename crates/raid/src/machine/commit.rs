@@ -42,7 +42,7 @@ impl Volume {
                         _ => ended.push((request, 1)),
                     }
                 }
-                Source::Moved { from, ticket } => self.publish_moved(lba, from, place, ticket),
+                Source::Moved { from, sequence, ticket } => self.publish_moved(lba, (from, sequence), place, ticket),
                 Source::Trim { request, tombstones, olds } => {
                     self.segments[segment_index].tombstones.push(place);
                     self.segments[segment_index].tombstone_ranges += tombstones.len() as u32;
@@ -185,8 +185,14 @@ impl Volume {
     }
 
     /// A moved block is durable in its new place. If a newer version is on its way, that one replaces the new place.
-    fn publish_moved(&mut self, lba: u64, from: Address, place: Physical, ticket: Ticket) {
-        if self.replace(lba, from, Address::media(place)) {
+    fn publish_moved(&mut self, lba: u64, (from, sequence): (Address, u64), place: Physical, ticket: Ticket) {
+        let is_there = match from.location() {
+            Location::Media(source) => {
+                self.segments.get(source.segment).is_some_and(|segment| segment.sequence == sequence)
+            }
+            _ => true,
+        };
+        if is_there && self.replace(lba, from, Address::media(place)) {
             if let Location::Media(source) = from.location() {
                 self.segments[source.segment].set_dead(source.member, source.offset);
                 self.collector.look_at(source.segment);
@@ -197,9 +203,7 @@ impl Volume {
             self.retire(lba, newer);
             self.segments[place.segment].set_live(place.member, place.offset);
         }
-        if let Location::Media(source) = from.location()
-            && ticket.holds_its_segment()
-        {
+        if let (Ticket::Mend, Location::Media(source)) = (ticket, from.location()) {
             self.reader_left(source.segment);
         }
         self.arrived(ticket);
@@ -272,8 +276,8 @@ pub(super) type Metas = Box<[BlockMeta]>;
 
 impl Block {
     /// A block that is moved.
-    pub(super) fn moved(lba: u64, timestamp: u64, from: Address, ticket: Ticket) -> Block {
-        let source = Source::Moved { from, ticket };
+    pub(super) fn moved(lba: u64, timestamp: u64, from: Address, sequence: u64, ticket: Ticket) -> Block {
+        let source = Source::Moved { from, sequence, ticket };
         Block { lba, timestamp, source, old: Address::NOWHERE, is_superseded: false }
     }
 

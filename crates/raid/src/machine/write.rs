@@ -69,6 +69,8 @@ pub(super) enum Source {
         from: Address,
         /// Says that it has arrived.
         ticket: Ticket,
+        /// The sequence of the segment it is moved out of: once that is gone, its address may come to mean another block.
+        sequence: u64,
     },
     /// It holds tombstones of a host's trim.
     Trim {
@@ -91,14 +93,6 @@ pub(super) enum Ticket {
     /// Found damaged and written anew.
     Mend,
     Start,
-}
-
-impl Ticket {
-    /// Whether the segment that a block is moved out of stays until the block has arrived: its address must not come to mean
-    /// another block. During a mount nothing is written to it anyway.
-    pub(super) fn holds_its_segment(self) -> bool {
-        self != Ticket::Start
-    }
 }
 
 /// So many times as long as blocks of hosts do blocks wait that are moved.
