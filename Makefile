@@ -2,7 +2,7 @@
 
 # Seeds for the simulator: a minute of them in `make test`, chosen by the commit, so that each commit tests others.
 COMMIT_SEED := $(shell git rev-parse --short=7 HEAD 2>/dev/null | sed 's/^/0x/' || echo 0x1)
-SIM_SEEDS ?= 10000
+SIM_SEEDS ?= 3000
 # Seconds that each fuzzer runs in `make test`, and on its own.
 FUZZ_SECONDS ?= 20
 # Rounds of kill -9 under load.

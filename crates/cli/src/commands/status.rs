@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use zonda_exports::HTTP_DEFAULT;
-use zonda_exports::snapshot::{NamespaceSnapshot, Snapshot};
+use zonda_exports::snapshot::{NamespaceSnapshot, NbdRequestSnapshot, NbdSnapshot, Snapshot};
 
 use crate::commands::drive::image::elements_in_words;
 use crate::commands::volume::show;
@@ -114,6 +114,33 @@ fn text_of(snapshot: &Snapshot, screen: Screen) -> String {
             text += &namespace_text(namespace, screen);
         }
     }
+    text + &snapshot.nbd.as_ref().map_or_else(String::new, |nbd| nbd_text(nbd, screen))
+}
+
+fn nbd_text(nbd: &NbdSnapshot, screen: Screen) -> String {
+    let mut text = format!(
+        "\n{} on {}\n  {} now, {} accepted, {} refused; {} in, {} out\n",
+        screen.bold("NBD"),
+        nbd.listen.join(", "),
+        units::counted(nbd.connections, "connection"),
+        units::count(nbd.connections_accepted),
+        units::count(nbd.connections_refused),
+        units::bytes(nbd.received_bytes),
+        units::bytes(nbd.sent_bytes),
+    );
+    let mut table = Table::new(&["export", ">size", ">clients", "request", ">count", ">errors", ">moved"]);
+    for export in &nbd.exports {
+        let size = units::bytes(export.size_bytes) + if export.read_only { ", read-only" } else { "" };
+        let own = [export.name.clone(), size, units::count(export.connections)];
+        let none = [NbdRequestSnapshot { kind: "none yet".to_owned(), ..NbdRequestSnapshot::default() }];
+        let requests = if export.requests.is_empty() { &none[..] } else { &export.requests[..] };
+        for (at, request) in requests.iter().enumerate() {
+            let [name, size, clients] = if at == 0 { own.clone() } else { Default::default() };
+            let (count, errors) = (units::count(request.count), units::count(request.errors));
+            table.row(&[name, size, clients, request.kind.clone(), count, errors, units::bytes(request.bytes)]);
+        }
+    }
+    text += &table.render(screen, 2);
     text
 }
 
