@@ -35,8 +35,8 @@ write_until_told() {
 
 # verified_writes NAME: fio writes a file in random order, again and again, and reads it.
 verified_writes() {
-    (quietly fio --name="$1" --directory=/mnt/ext4 --direct=1 --ioengine=libaio --rw=randwrite --bsrange=4k-32k --iodepth=4 --size=4m \
-        --loops=6 --rate=2m --verify=crc32c --do_verify=1 --verify_fatal=1) >"/tmp/$1.says" 2>&1
+    (quietly fio --name="$1" --directory=/mnt/ext4 --direct=1 --ioengine=libaio --rw=randwrite --bsrange=4k-32k --iodepth=4 --size=2m \
+        --loops=3 --rate=1m --verify=crc32c --do_verify=1 --verify_fatal=1) >"/tmp/$1.says" 2>&1
 }
 
 begin() {
