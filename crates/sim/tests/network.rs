@@ -45,16 +45,17 @@ fn a_network_without_disturbances_is_good_and_has_none() {
 }
 
 #[test]
-fn of_all_kinds_of_worlds_one_in_four_is_a_network_one_a_store_of_files_and_the_others_are_the_drives_of_always() {
+fn of_all_kinds_of_worlds_there_is_one_in_four_and_drives_are_those_of_always() {
     let all = Options::of_world(WorldKind::All);
-    for kind in [WorldKind::Network, WorldKind::Files] {
+    for kind in [WorldKind::Drive, WorldKind::Network, WorldKind::Files, WorldKind::Volumes] {
         assert_eq!((0..40).filter(|seed| all.world_of(*seed) == kind).count(), 10);
     }
-    for seed in [1, 3, 5, 7] {
+    for seed in [1, 5, 9, 13] {
         assert_eq!(run(seed, &all), run(seed, &Options::default()));
     }
     assert_eq!(run(8, &all), run(8, &Options::of_world(WorldKind::Network)));
     assert_eq!(run(6, &all), run(6, &Options::of_world(WorldKind::Files)));
+    assert_eq!(run(7, &all), run(7, &Options::of_world(WorldKind::Volumes)));
 }
 
 #[test]
