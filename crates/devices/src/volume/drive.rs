@@ -100,6 +100,17 @@ impl VolumeDrive {
         format!("member {} ({})", member.0, place.map_or("unknown", |place| place.at.as_str()))
     }
 
+    pub(super) fn members(&self) -> impl Iterator<Item = MemberIndex> + use<> {
+        (0..self.on.volume().member_count() as u8).map(MemberIndex)
+    }
+
+    /// How many more members, whichever they are, the volume can do without now.
+    pub(super) fn can_lose(&self) -> usize {
+        let status = self.on.volume().status();
+        let lost = status.members.iter().filter(|member| member.state != MemberState::Active).count();
+        self.on.volume().code_tolerates().saturating_sub(lost)
+    }
+
     pub(super) fn state(&self, member: MemberIndex) -> MemberState {
         self.on.volume().status().members[usize::from(member.0)].state
     }
@@ -113,9 +124,7 @@ impl VolumeDrive {
             FailReason::Silence => "it does not answer",
             FailReason::Absent => "it was not there, or is out of date",
         };
-        let status = self.on.volume().status();
-        let lost = status.members.iter().filter(|member| member.state != MemberState::Active).count();
-        let left = self.on.volume().code_tolerates().saturating_sub(lost);
+        let left = self.can_lose();
         self.tell(true, format!("{shown} is given up: {why}; the volume can lose {left} more"));
         if self.phase == Phase::Open {
             self.take_out(now, member);
@@ -206,7 +215,7 @@ impl VolumeDrive {
     /// their place.
     pub(super) fn fill_places(&mut self, now: Instant, ring: &Ring) {
         self.on_events(now);
-        for member in (0..self.on.volume().member_count() as u8).map(MemberIndex) {
+        for member in self.members() {
             if self.state(member) != MemberState::Failed {
                 continue;
             }
@@ -231,7 +240,7 @@ impl VolumeDrive {
     }
 
     fn seats(&self) -> impl Iterator<Item = &Seat> {
-        let members = (0..self.on.volume().member_count() as u8).filter_map(|at| self.on.member(MemberIndex(at)));
+        let members = self.members().filter_map(|member| self.on.member(member));
         members.chain(self.spares.iter().map(|spare| &spare.seat)).chain(&self.leaving)
     }
 
@@ -246,7 +255,7 @@ impl VolumeDrive {
             && (now >= until || self.seats().all(Seat::is_idle))
         {
             self.phase = Phase::Closing;
-            for member in (0..self.on.volume().member_count() as u8).map(MemberIndex) {
+            for member in self.members() {
                 self.take_out(now, member);
             }
             self.leaving.extend(self.spares.drain(..).map(|spare| spare.seat));
@@ -321,8 +330,7 @@ impl Drive for VolumeDrive {
     }
 
     fn take_trouble(&mut self) -> Option<String> {
-        for at in 0..self.on.volume().member_count() as u8 {
-            let member = MemberIndex(at);
+        for member in self.members() {
             if let Some(trouble) = self.on.member_mut(member).and_then(|seat| seat.drive.take_trouble()) {
                 return Some(format!("{}: {trouble}", self.shown(member)));
             }

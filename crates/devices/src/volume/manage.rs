@@ -87,7 +87,7 @@ impl VolumeDrive {
             return Err(DriveError::new(error, "zonda member replace puts another drive in its place"));
         }
         let is_active = self.state(member) == MemberState::Active;
-        if is_active && self.report().can_lose == 0 {
+        if is_active && self.can_lose() == 0 {
             return Err(DriveError::new(
                 format!("the volume cannot do without {}", self.shown(member)),
                 "wait for the rebuild, or replace the members that have failed first",
@@ -116,8 +116,7 @@ impl VolumeDrive {
         self.directory.file.spare.push(place.clone());
         self.spares.push(Spare { place, seat });
         self.save();
-        let members = (0..self.on.volume().member_count() as u8).map(MemberIndex);
-        for member in members.collect::<Vec<_>>() {
+        for member in self.members() {
             if self.state(member) == MemberState::Failed && self.on.member(member).is_none() {
                 self.use_spare(ring.now(), member);
             }

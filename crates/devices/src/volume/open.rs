@@ -104,10 +104,7 @@ impl VolumeDrive {
         let tuning = tuning(directory.file.reserve_percent, directory.file.rates, block_bytes);
         let geometries = seats.iter().map(|seat| seat.as_ref().map(|seat| seat.own_geometry().clone())).collect();
         let volume = Volume::mount(geometries, tuning, Some(array)).map_err(|error| names.in_words(&error))?;
-        let on = started(volume, seats, ring).map_err(|error| match error {
-            Started::Volume(error) => names.in_words(&error),
-            Started::Ring(error) => error,
-        })?;
+        let on = started(volume, seats, &names, ring)?;
         let mut drive = VolumeDrive::new(on, directory, spares);
         absent.into_iter().for_each(|text| drive.tell(true, text));
         drive.fill_places(ring.now(), ring);
@@ -158,21 +155,17 @@ fn begin(
     let ids = new.members.iter().map(|_| random::uuid()).collect::<Result<Vec<_>, _>>()?;
     let geometries = seats.iter().map(|seat| seat.own_geometry().clone()).collect();
     let volume = Volume::create(config, geometries, array, &ids, true).map_err(|error| names.in_words(&error))?;
-    let on = started(volume, seats.into_iter().map(Some).collect(), ring).map_err(|error| match error {
-        Started::Volume(error) => names.in_words(&error),
-        Started::Ring(error) => error,
-    })?;
+    let on = started(volume, seats.into_iter().map(Some).collect(), &names, ring)?;
     Ok((on, spares))
 }
 
-/// Why a volume did not start.
-enum Started {
-    Volume(VolumeError),
-    Ring(DriveError),
-}
-
 /// Waits until the volume is ready.
-fn started(mut volume: Volume, seats: Vec<Option<Seat>>, ring: &Ring) -> Result<VolumeOn<Seat>, Started> {
+fn started(
+    mut volume: Volume,
+    seats: Vec<Option<Seat>>,
+    names: &Names<'_>,
+    ring: &Ring,
+) -> Result<VolumeOn<Seat>, DriveError> {
     if let Some(isal) = Isal::new() {
         volume.set_engine(Box::new(isal));
     }
@@ -184,10 +177,9 @@ fn started(mut volume: Volume, seats: Vec<Option<Seat>>, ring: &Ring) -> Result<
             return Ok(on);
         }
         if let Some(error) = on.volume().failure() {
-            return Err(Started::Volume(error.clone()));
+            return Err(names.in_words(error));
         }
-        ring.turn(on.next_wakeup())
-            .map_err(|error| Started::Ring(DriveError::new(format!("the event loop failed: {error}"), "")))?;
+        ring.turn(on.next_wakeup()).map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))?;
     }
 }
 

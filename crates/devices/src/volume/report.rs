@@ -162,7 +162,7 @@ impl VolumeDrive {
             array: self.directory.file.array.clone(),
             scheme: volume.scheme().to_string(),
             state,
-            can_lose: volume.code_tolerates().saturating_sub(failed + rebuilding) as u32,
+            can_lose: self.can_lose() as u32,
             volume_bytes: bytes(status.volume_blocks),
             live_bytes: bytes(status.live_blocks),
             members: members.collect(),
