@@ -59,13 +59,15 @@ impl Readme {
     }
 }
 
-/// The lines that are the same on a slow machine and on a fast one: not those about zones, of which a fast one fills more.
+/// What is the same on a slow machine and on a fast one: not lines about zones, of which a fast one fills more, nor which zones
+/// had something in them.
 fn steady(text: &str) -> String {
     let is_steady = |line: &&str| {
         let is_of_zones = ["zones #", "resources #", "reset", "life #"].iter().any(|start| line.starts_with(start));
         !is_of_zones && !line.contains(['█', '·', '▁', '▄', '▆']) && !line.contains(" reset ")
     };
-    text.lines().filter(is_steady).map(|line| line.to_owned() + "\n").collect()
+    let without_zones = |line: &str| line.split_inclusive("are empty now:").next().unwrap_or(line).to_owned();
+    text.lines().filter(is_steady).map(|line| without_zones(line) + "\n").collect()
 }
 
 fn words(command: &str) -> Vec<&str> {
