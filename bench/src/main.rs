@@ -8,6 +8,7 @@
 mod allocation;
 mod erasure;
 mod host;
+mod kept;
 mod model;
 mod raid;
 mod serve;

@@ -1,10 +1,12 @@
 //! What a redundant volume costs the processor, on devices that take no time.
 //!
-//! A RAID 5 volume of 3+1 over members in memory, on one thread, beside the same requests to one such device without a volume. Times are those
-//! of the processor; rounds alternate, and the median counts.
+//! A RAID 5 volume of 3+1, on one thread, beside the same requests to one such device without a volume: once over members that keep
+//! references to what they are given, which shows what the volume itself costs, and once over members that copy it into memory, which
+//! adds the work of memory to both sides. Times are those of the processor; rounds alternate, and the median counts.
 
 use bytes::Bytes;
 use serde::Serialize;
+use zonda_isal::Isal;
 use zonda_layers::Memory;
 use zonda_raid::{Event, MemberIndex, Scheme, Volume, VolumeConfig, VolumeOn};
 use zonda_zoned::{
@@ -13,6 +15,7 @@ use zonda_zoned::{
 };
 
 use crate::host::{cpu_ns, median};
+use crate::kept::Kept;
 
 const ROUNDS: usize = 7;
 /// Bytes that a round moves.
@@ -28,6 +31,8 @@ const ZONE_BLOCKS: u64 = 4096;
 #[derive(Serialize)]
 struct Figure {
     what: &'static str,
+    /// What becomes of the blocks that members are given.
+    members: &'static str,
     request_bytes: u64,
     /// Of the processor, for each request.
     volume_ns: f64,
@@ -62,31 +67,80 @@ const LOADS: [Load; 6] = [
     },
 ];
 
+/// A device that takes no time.
+trait Member: ZonedDevice + Sized {
+    const BLOCKS_ARE: &'static str;
+
+    fn make(geometry: Geometry) -> Self;
+
+    /// Only writes follow, and nothing is read again.
+    fn forget(&mut self) {}
+}
+
+impl Member for Memory {
+    const BLOCKS_ARE: &'static str = "copied";
+
+    fn make(geometry: Geometry) -> Memory {
+        Memory::new(geometry, u64::MAX)
+    }
+}
+
+impl Member for Kept {
+    const BLOCKS_ARE: &'static str = "referred to";
+
+    fn make(geometry: Geometry) -> Kept {
+        Kept::new(geometry)
+    }
+
+    fn forget(&mut self) {
+        Kept::forget(self);
+    }
+}
+
 /// Runs all loads, and tells.
 pub(crate) fn run_all(as_json: bool) {
-    let mut figures: Vec<Figure> = LOADS.iter().map(|load| measure(*load)).collect();
-    figures.push(rebuild());
+    let mut figures = Vec::new();
+    run_over::<Kept>(&mut figures, !as_json);
+    run_over::<Memory>(&mut figures, !as_json);
     if as_json {
         println!("{}", serde_json::to_string_pretty(&figures).expect("figures are plain numbers"));
-        return;
     }
-    println!(
-        "{:<32} {:>8} {:>12} {:>12} {:>8} {:>8}",
-        "raid 5, 3+1", "request", "volume ns", "device ns", "ratio", "GB/s"
-    );
-    for figure in &figures {
-        let (device, ratio) = match figure.device_ns {
-            Some(device_ns) => (format!("{device_ns:.0}"), format!("{:.1}", figure.volume_ns / device_ns)),
-            None => ("-".to_owned(), "-".to_owned()),
-        };
+}
+
+/// Everything over one kind of members; each line is shown when it is known.
+fn run_over<D: Member>(figures: &mut Vec<Figure>, is_shown: bool) {
+    if is_shown {
         println!(
-            "{:<32} {:>4} KiB {:>12.0} {device:>12} {ratio:>8} {:>8.2}",
-            figure.what,
-            figure.request_bytes >> 10,
-            figure.volume_ns,
-            figure.volume_gb_s
+            "{:<32} {:>10} {:>12} {:>12} {:>8} {:>8}",
+            format!("raid 5, 3+1; blocks are {}", D::BLOCKS_ARE),
+            "request",
+            "volume ns",
+            "device ns",
+            "ratio",
+            "GB/s"
         );
     }
+    let loads = LOADS.iter().map(|load| measure::<D>(*load));
+    for figure in loads.chain(std::iter::once_with(rebuild::<D>)) {
+        if is_shown {
+            show(&figure);
+        }
+        figures.push(figure);
+    }
+}
+
+fn show(figure: &Figure) {
+    let (device, ratio) = match figure.device_ns {
+        Some(device_ns) => (format!("{device_ns:.0}"), format!("{:.1}", figure.volume_ns / device_ns)),
+        None => ("-".to_owned(), "-".to_owned()),
+    };
+    println!(
+        "{:<32} {:>6} KiB {:>12.0} {device:>12} {ratio:>8} {:>8.2}",
+        figure.what,
+        figure.request_bytes >> 10,
+        figure.volume_ns,
+        figure.volume_gb_s
+    );
 }
 
 fn member() -> Geometry {
@@ -107,12 +161,16 @@ fn member() -> Geometry {
     }
 }
 
-fn new_volume() -> VolumeOn<Memory> {
+fn new_volume<D: Member>() -> VolumeOn<D> {
     let ids: Vec<[u8; 16]> = (1..=MEMBERS as u8).map(|id| [id; 16]).collect();
     let mut config = VolumeConfig::new("bench", Scheme::raid5(3));
     config.tuning.reserve_percent = 30;
-    let volume = Volume::create(config, vec![member(); MEMBERS], [1; 16], &ids, true).expect("they suit");
-    let members = (0..MEMBERS).map(|_| Some(Memory::new(member(), u64::MAX))).collect();
+    let mut volume = Volume::create(config, vec![member(); MEMBERS], [1; 16], &ids, true).expect("they suit");
+    // As a volume that is served.
+    if let Some(isal) = Isal::new() {
+        volume.set_engine(Box::new(isal));
+    }
+    let members = (0..MEMBERS).map(|_| Some(D::make(member()))).collect();
     let mut volume = VolumeOn::new(volume, members);
     volume.turn(Instant::ZERO);
     assert!(volume.volume().is_ready(), "devices in memory answer at once");
@@ -120,7 +178,7 @@ fn new_volume() -> VolumeOn<Memory> {
 }
 
 /// One device for conventional requests: all of its zones are such.
-fn bare() -> Memory {
+fn bare<D: Member>() -> D {
     let geometry = Geometry {
         conventional_zone_count: ZONES as u32,
         metadata_bytes: 0,
@@ -128,14 +186,20 @@ fn bare() -> Memory {
         max_open_zones: None,
         ..member()
     };
-    Memory::new(geometry, u64::MAX)
+    D::make(geometry)
 }
 
-fn measure(load: Load) -> Figure {
-    let (mut volume, mut device) = (new_volume(), bare());
+fn measure<D: Member>(load: Load) -> Figure {
+    let (mut volume, mut device) = (new_volume::<D>(), bare::<D>());
     let blocks = volume.volume().geometry().namespace_blocks().0.min(32 << 10);
     let fill = Load { what: "", request_blocks: 32, writes: true, is_random: false, degraded: false };
     let mut prng = Prng::new(1);
+    if load.writes {
+        for member in (0..MEMBERS as u8).map(MemberIndex) {
+            volume.member_mut(member).expect("it is there").forget();
+        }
+        device.forget();
+    }
     // Every zone once, so that what is measured takes no memory that nobody has touched before.
     run(&mut volume, fill, blocks, ZONES * ZONE_BLOCKS * (MEMBERS as u64 - 1), &mut prng);
     run(&mut device, fill, blocks, blocks, &mut prng);
@@ -149,10 +213,12 @@ fn measure(load: Load) -> Figure {
         times[0].push(run(&mut volume, load, blocks, round_blocks, &mut prng));
         times[1].push(run(&mut device, load, blocks, round_blocks, &mut prng));
     }
+    assert_eq!(volume.volume().counters().lost_blocks, 0, "what was forgotten was not read");
     let [volume_ns, device_ns] = times.map(median);
     let request_bytes = load.request_blocks * BLOCK_BYTES;
     Figure {
         what: load.what,
+        members: D::BLOCKS_ARE,
         request_bytes,
         volume_ns,
         device_ns: Some(device_ns),
@@ -206,17 +272,17 @@ fn run<D: ZonedDevice>(device: &mut D, load: Load, blocks: u64, round_blocks: u6
 }
 
 /// A full volume gets an empty device in the place of a member; bytes of that member's chunks.
-fn rebuild() -> Figure {
+fn rebuild<D: Member>() -> Figure {
     let mut times = Vec::new();
     let mut moved = 0;
     for _ in 0..3 {
-        let mut volume = new_volume();
+        let mut volume = new_volume::<D>();
         let blocks = volume.volume().geometry().namespace_blocks().0;
         let fill = Load { what: "", request_blocks: 32, writes: true, is_random: false, degraded: false };
         run(&mut volume, fill, blocks, blocks, &mut Prng::new(1));
         moved = blocks / 3 * BLOCK_BYTES;
         volume.volume_mut().fail_member(Instant::ZERO, MemberIndex(2));
-        volume.replace(MemberIndex(2), Some(Memory::new(member(), u64::MAX)));
+        volume.replace(MemberIndex(2), Some(D::make(member())));
         let before = cpu_ns();
         volume.volume_mut().replace_member(Instant::ZERO, MemberIndex(2), member(), [9; 16]).expect("it suits");
         let mut now = Instant::ZERO;
@@ -234,6 +300,7 @@ fn rebuild() -> Figure {
     let rebuild_ns = median(times);
     Figure {
         what: "rebuild of a member",
+        members: D::BLOCKS_ARE,
         request_bytes: moved,
         volume_ns: rebuild_ns,
         device_ns: None,

@@ -51,6 +51,8 @@ pub const REBUILD_FAILURES_MAX: u32 = 8;
 pub const REPORT_ZONES_MAX: u32 = 1024;
 /// Segments that only relocation may take, so that space can always be won back.
 pub const RELOCATION_SEGMENTS: u32 = 2;
+/// Stripes that have ended, and buffers of each use, that wait to be used again.
+pub const SPARES_MAX: usize = 64;
 
 const _: () = assert!(BUFFERED_BLOCKS_MAX as u64 >= 4 * REQUEST_BLOCKS_MAX, "a request always fits an empty buffer");
 const _: () = assert!(MEMBERS_MAX <= 16, "a member has 4 bits of an address");

@@ -80,14 +80,12 @@ impl<D: ZonedDevice> VolumeOn<D> {
         (self.volume, self.members)
     }
 
-    /// Gives members their commands. Says whether there were any.
-    fn hand_out(&mut self, now: Instant) -> bool {
+    /// Gives members their commands.
+    fn hand_out(&mut self, now: Instant) {
         self.now = now;
         self.ask_again_at.take_if(|at| *at <= now);
-        let mut moves = false;
         while self.prepared.front().is_some_and(|(ready, ..)| *ready <= now) {
             let Some((_, member, command)) = self.prepared.pop_front() else { break };
-            moves = true;
             self.give(now, member, command);
         }
         for member in (0..self.members.len() as u8).map(MemberIndex) {
@@ -95,14 +93,11 @@ impl<D: ZonedDevice> VolumeOn<D> {
                 if self.command_time.0 > 0 {
                     self.busy_until = self.busy_until.max(now) + self.command_time;
                     self.prepared.push_back((self.busy_until, member, command));
-                } else if self.give(now, member, command) {
-                    moves = true;
-                } else {
+                } else if !self.give(now, member, command) {
                     break;
                 }
             }
         }
-        moves
     }
 
     /// Says whether the member took the command.
@@ -129,7 +124,7 @@ impl<D: ZonedDevice> VolumeOn<D> {
                 self.volume.on_timeout(now);
                 moves = true;
             }
-            moves |= self.hand_out(now);
+            self.hand_out(now);
             for (at, device) in self.members.iter_mut().enumerate() {
                 let Some(device) = device else { continue };
                 device.poll(now, &mut self.completions);
@@ -138,7 +133,8 @@ impl<D: ZonedDevice> VolumeOn<D> {
                     moves = true;
                 }
             }
-            if !moves {
+            // Only what has just ended makes new commands, and most of it makes none.
+            if !moves || !self.volume.has_commands() && self.volume.next_timeout().is_none_or(|due| due > now) {
                 return;
             }
         }

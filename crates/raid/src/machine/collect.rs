@@ -27,6 +27,8 @@ pub(super) struct Collector {
     emptied: Option<SegmentIndex>,
     /// Segments that may have become empty, or need to be emptied.
     candidates: BTreeSet<SegmentIndex>,
+    /// There is something to be won, but nothing to be chosen: perhaps when its readers have left.
+    is_in_need: bool,
     /// Blocks that wait in stripes.
     pub(super) waiting_blocks: u32,
     pub(super) pace: Pace,
@@ -86,7 +88,9 @@ impl Volume {
         loop {
             self.reset_empty();
             if self.collector.current.is_none() {
-                match self.choose() {
+                let chosen = self.choose();
+                self.collector.is_in_need = chosen.is_none() && self.needs_collection();
+                match chosen {
                     Some((victim, is_urgent)) => self.begin_collecting(victim, is_urgent),
                     None if self.collector.is_idle() => self.collector.pace.rest(),
                     // Nobody else may come to fill the stripe.
@@ -122,14 +126,20 @@ impl Volume {
     pub(super) fn suspect_segment(&mut self, index: SegmentIndex) {
         self.segments[index].is_suspect = true;
         self.segments.doubt(index);
+        self.stir();
     }
 
     /// Whoever needed a segment to stay as it is needs it no more.
     pub(super) fn reader_left(&mut self, index: SegmentIndex) {
         let segment = &mut self.segments[index];
         segment.readers -= 1;
-        if segment.readers == 0 && segment.live_blocks == 0 {
+        if segment.readers > 0 {
+            return;
+        }
+        self.is_stirred |= segment.is_pinned || self.collector.is_in_need;
+        if segment.live_blocks == 0 {
             self.collector.look_at(index);
+            self.stir();
         }
     }
 
@@ -146,6 +156,14 @@ impl Volume {
                 self.reset_segment(index);
             }
         }
+    }
+
+    fn is_low(&self) -> bool {
+        self.free_segments() < self.low_segments()
+    }
+
+    fn needs_collection(&self) -> bool {
+        self.is_low() || self.segments.doubtful().next().is_some()
     }
 
     /// The segment to be emptied next, and whether it must be, whatever is free.
@@ -165,7 +183,7 @@ impl Volume {
         if let Some((index, _)) = urgent {
             return Some((index, true));
         }
-        if self.free_segments() >= self.low_segments() {
+        if !self.is_low() {
             return None;
         }
         let worth = |segment: &Segment| {

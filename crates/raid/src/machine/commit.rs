@@ -9,7 +9,7 @@ use super::Volume;
 use super::write::{Block, NO_REQUEST, Source, Ticket};
 use crate::MemberIndex;
 use crate::bug::SeededBug;
-use crate::format::{BlockMeta, PADDING_LBA, TOMBSTONE_LBA, Tombstone};
+use crate::format::{PADDING_LBA, TOMBSTONE_LBA, Tombstone};
 use crate::shape::Stream;
 use crate::tables::{Address, Location, Physical, SegmentIndex};
 
@@ -26,7 +26,7 @@ impl Volume {
         self.note_metadata(index, segment_index);
         // The stripe stays in its place while its blocks are published: older versions refer to it.
         let count = self.stripes[index].blocks.len();
-        let mut ended: Vec<(u32, u64)> = Vec::new();
+        let mut ended = std::mem::take(&mut self.spare.ended);
         for at in 0..count {
             let place = self.place_of(index, segment_index, at as u32);
             let block = &mut self.stripes[index].blocks[at];
@@ -69,14 +69,14 @@ impl Volume {
                 }
             }
         }
-        let stripe = self.stripes.remove(index);
-        for request in stripe.flushes {
-            ended.push((request, 1));
-        }
+        let mut stripe = self.stripes.remove(index);
+        ended.extend(stripe.flushes.drain(..).map(|request| (request, 1)));
+        self.reuse(stripe);
         self.stripe_left(segment_index, number, true);
-        for (request, parts) in ended {
+        for (request, parts) in ended.drain(..) {
             self.end_part(request, parts, Status::Success);
         }
+        self.spare.ended = ended;
     }
 
     fn place_of(&self, index: u32, segment: SegmentIndex, block: u32) -> Physical {
@@ -233,14 +233,16 @@ impl Volume {
                 }
             }
         }
-        let Some(metas) = stripe.metas.as_ref() else { return };
+        if stripe.metas.is_empty() {
+            return;
+        }
         for member in 0..self.members.len() {
             let chunk = self.shape.chunk_of(MemberIndex(member as u8), stripe.number);
             let from = stripe.slots[member] as usize * payload_blocks;
             let is_wrong = self.bug == Some(SeededBug::FooterWrongSlot);
             let footer_from = if is_wrong { stripe.number as usize * payload_blocks } else { from };
             for block in 0..payload_blocks {
-                let meta = &metas[chunk * payload_blocks + block];
+                let meta = &stripe.metas[chunk * payload_blocks + block];
                 if let Some(sums) = segment.sums.get_mut(member) {
                     sums[from + block] = meta.block_crc;
                 }
@@ -270,9 +272,6 @@ impl Volume {
 pub(super) fn is_special(lba: u64) -> bool {
     lba == PADDING_LBA || lba == TOMBSTONE_LBA
 }
-
-/// Metadata of all blocks of a stripe, chunk by chunk.
-pub(super) type Metas = Box<[BlockMeta]>;
 
 impl Block {
     /// A block that is moved.

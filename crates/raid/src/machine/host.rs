@@ -24,10 +24,13 @@ pub(super) struct Request {
 #[derive(Debug)]
 pub(super) enum Answer {
     None,
-    /// All blocks of a read came in one piece.
-    Whole(Bytes),
-    /// Blocks of a read as they come in.
-    Pieces(BytesMut),
+    /// All blocks of a read came in one piece: it goes on as it came.
+    Whole(Box<BlockBuffer>),
+    /// Blocks of a read as they come in, in any order, with the first block of each piece; what is in none of them reads as zeros.
+    Pieces {
+        bytes: usize,
+        pieces: Vec<(u32, Bytes)>,
+    },
     /// A read without contents.
     NoContents,
     /// A flush: stripes come first, then the members' caches.
@@ -50,6 +53,7 @@ impl Volume {
             }
             Admission::Taken => {}
         }
+        self.is_stirred |= !matches!(operation, Operation::Read { .. } | Operation::Write { .. });
         match operation {
             Operation::Read { start, blocks } => self.accept_read(id, start.0, blocks.0),
             Operation::Write { start, blocks, payload } => self.accept_write(id, start.0, blocks.0, payload),
@@ -61,7 +65,7 @@ impl Volume {
             Operation::Flush => self.accept_flush(id),
             _ => unreachable!("others were refused"),
         }
-        self.settle();
+        self.settle_if_stirred();
         Ok(())
     }
 
@@ -151,8 +155,11 @@ impl Volume {
             _ if !status.is_success() => Outcome::None,
             Answer::None | Answer::Flush => Outcome::None,
             Answer::NoContents => Outcome::Data(Payload::None),
-            Answer::Whole(data) => Outcome::Data(bytes_payload(data)),
-            Answer::Pieces(data) => Outcome::Data(bytes_payload(data.freeze())),
+            Answer::Whole(buffer) => Outcome::Data(Payload::Bytes(buffer)),
+            Answer::Pieces { bytes, pieces } => {
+                let data = together(bytes, pieces, self.shape.block_bytes);
+                Outcome::Data(Payload::Bytes(Box::new(BlockBuffer { data, metadata: Bytes::new() })))
+            }
         };
         self.completions.push_back(Completion { id, status, outcome });
     }
@@ -173,6 +180,14 @@ enum Admission {
     Refused(Status),
 }
 
-fn bytes_payload(data: Bytes) -> Payload {
-    Payload::Bytes(Box::new(BlockBuffer { data, metadata: Bytes::new() }))
+/// All blocks of a read. No byte is written twice.
+fn together(bytes: usize, mut pieces: Vec<(u32, Bytes)>, block_bytes: usize) -> Bytes {
+    pieces.sort_unstable_by_key(|&(at, _)| at);
+    let mut data = BytesMut::with_capacity(bytes);
+    for (at, piece) in &pieces {
+        data.resize(*at as usize * block_bytes, 0);
+        data.extend_from_slice(piece);
+    }
+    data.resize(bytes, 0);
+    data.freeze()
 }

@@ -1,7 +1,6 @@
-//! Stripes go to segments: parity, metadata, one command to each member.
+//! Stripes go to segments: one command to each member.
 
-use bytes::{Bytes, BytesMut};
-use zonda_zoned::{BlockBuffer, Blocks, Operation, Outcome, Payload, Status};
+use zonda_zoned::{Blocks, Operation, Outcome, Status};
 
 use super::Volume;
 use super::members::Work;
@@ -9,7 +8,6 @@ use super::write::{NO_REQUEST, Source};
 use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::event::FailReason;
-use crate::format::{BlockMeta, PADDING_LBA, Place, RECORD_BYTES, Record, crc, write_chunk_meta};
 use crate::limits::WRITE_ATTEMPTS_MAX;
 use crate::shape::Stream;
 use crate::tables::{Segment, SegmentIndex};
@@ -58,7 +56,7 @@ impl Volume {
         stripe.attempts += 1;
         let chunks = self.chunks(index, segment_index);
         let mut pending = 0;
-        for (at, payload) in chunks.into_iter().enumerate() {
+        for (at, payload) in chunks.into_iter().enumerate().take(self.members.len()) {
             let member = MemberIndex(at as u8);
             let segment = &self.segments[segment_index];
             let (Some(zone), true) = (segment.zones[at], self.members[at].is_there()) else { continue };
@@ -76,94 +74,6 @@ impl Volume {
         assert!(pending > 0, "a volume that is ready has members");
     }
 
-    /// The contents of a stripe's chunk for each member.
-    fn chunks(&mut self, index: u32, segment_index: SegmentIndex) -> Vec<Payload> {
-        let members = self.members.len();
-        if !self.has_contents() {
-            return vec![Payload::None; members];
-        }
-        let block_bytes = self.shape.block_bytes;
-        let stripe = &self.stripes[index];
-        let segment = &self.segments[segment_index];
-        let layout = segment.layout;
-        let payload_blocks = layout.payload_blocks() as usize;
-        let (data, parity) = (self.code.data(), self.code.parity());
-        let chunk_bytes = payload_blocks * block_bytes;
-        let mut chunks: Vec<Bytes> = (0..data)
-            .map(|chunk| stripe.chunk((chunk * payload_blocks) as u32, payload_blocks as u32, block_bytes, &self.zeros))
-            .collect();
-        // One allocation for all parity, cut up afterwards.
-        let mut parity_bytes = BytesMut::zeroed(parity * chunk_bytes);
-        let record_bytes = payload_blocks * RECORD_BYTES;
-        let mut records = vec![0u8; (data + parity) * record_bytes];
-        let mut sums = vec![0u32; (data + parity) * payload_blocks];
-        for (chunk, contents) in chunks.iter().enumerate() {
-            for block in 0..payload_blocks {
-                let at = chunk * payload_blocks + block;
-                let sum = crc(&contents[block * block_bytes..(block + 1) * block_bytes]);
-                sums[at] = sum;
-                let record = match stripe.blocks.get(at) {
-                    Some(block) => Record { lba: block.lba, timestamp: block.timestamp, data_crc: sum },
-                    None => Record { lba: PADDING_LBA, timestamp: 0, data_crc: sum },
-                };
-                records[at * RECORD_BYTES..(at + 1) * RECORD_BYTES].copy_from_slice(&record.to_bytes());
-            }
-        }
-        if parity > 0 {
-            let mut inputs: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
-            if self.has(SeededBug::WrongParity) {
-                inputs[data - 1] = inputs[0];
-            }
-            let mut outputs: Vec<&mut [u8]> = parity_bytes.chunks_mut(chunk_bytes).collect();
-            self.code.encode(&*self.engine, &inputs, &mut outputs);
-            let (inputs, outputs) = records.split_at_mut(data * record_bytes);
-            let inputs: Vec<&[u8]> = inputs.chunks(record_bytes).collect();
-            let mut outputs: Vec<&mut [u8]> = outputs.chunks_mut(record_bytes).collect();
-            self.code.encode(&*self.engine, &inputs, &mut outputs);
-            for (at, block) in parity_bytes.chunks(block_bytes).enumerate() {
-                sums[data * payload_blocks + at] = crc(block);
-            }
-            let parity_bytes = parity_bytes.freeze();
-            chunks.extend((0..parity).map(|at| parity_bytes.slice(at * chunk_bytes..(at + 1) * chunk_bytes)));
-        }
-        let number = stripe.number;
-        let metas: Vec<BlockMeta> = (0..sums.len())
-            .map(|at| BlockMeta {
-                record: records[at * RECORD_BYTES..(at + 1) * RECORD_BYTES]
-                    .try_into()
-                    .expect("a record has its length"),
-                block_crc: sums[at],
-                stripe: number,
-            })
-            .collect();
-        let payloads = (0..members)
-            .map(|member| {
-                let chunk = self.shape.chunk_of(MemberIndex(member as u8), number);
-                let from = chunk * payload_blocks;
-                let metas = &metas[from..from + payload_blocks];
-                let metadata_bytes = usize::from(self.members[member].geometry.metadata_bytes);
-                let mut metadata = BytesMut::zeroed(metadata_bytes * layout.unit_blocks as usize);
-                let data = if self.shape.is_in_band {
-                    let place = Place { array: self.array, segment: segment.sequence, member: member as u8 };
-                    let mut whole = BytesMut::zeroed(block_bytes);
-                    let entries: Vec<([u8; RECORD_BYTES], u32)> =
-                        metas.iter().map(|meta| (meta.record, meta.block_crc)).collect();
-                    write_chunk_meta(&place, number, &entries, &mut whole);
-                    whole.extend_from_slice(&chunks[chunk]);
-                    whole.freeze()
-                } else {
-                    for (meta, out) in metas.iter().zip(metadata.chunks_mut(metadata_bytes)) {
-                        meta.write_oob(segment.seeds[member], out);
-                    }
-                    chunks[chunk].clone()
-                };
-                Payload::Bytes(Box::new(BlockBuffer { data, metadata: metadata.freeze() }))
-            })
-            .collect();
-        self.stripes[index].metas = Some(metas.into_boxed_slice());
-        payloads
-    }
-
     pub(super) fn on_chunk(&mut self, member: MemberIndex, index: u32, status: Status, outcome: &Outcome) {
         let stripe = &mut self.stripes[index];
         let segment_index = stripe.segment.expect("a stripe that is being written has a segment");
@@ -179,6 +89,7 @@ impl Volume {
                 stripe.present |= 1 << member.0;
             }
             None => {
+                self.is_stirred = true;
                 stripe.failed |= 1 << member.0;
                 if self.members[member.as_usize()].is_there() {
                     self.suspect(member, segment_index);
@@ -210,6 +121,7 @@ impl Volume {
 
     /// All commands of a stripe have ended.
     pub(super) fn stripe_ended(&mut self, index: u32) {
+        self.stir();
         let stripe = &self.stripes[index];
         let there = self.present_bits();
         let segment_index = stripe.segment.expect("it was written somewhere");

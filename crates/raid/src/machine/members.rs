@@ -269,6 +269,11 @@ impl Volume {
         Some(command)
     }
 
+    /// Whether commands wait for members.
+    pub(crate) fn has_commands(&self) -> bool {
+        self.members.iter().any(|member| !member.outbox.is_empty())
+    }
+
     /// A member had no room for a command: it comes again from [`poll_command`](Volume::poll_command) after the next completion.
     pub fn on_queue_full(&mut self, member: MemberIndex, command: Command) {
         let now = self.now;
@@ -325,6 +330,7 @@ impl Volume {
 
     /// A member cannot be used any more.
     pub(super) fn give_up(&mut self, index: MemberIndex, reason: FailReason) {
+        self.stir();
         let member = &mut self.members[index.as_usize()];
         if member.state == MemberState::Failed {
             return;

@@ -4,6 +4,7 @@
 //! host.rs      what hosts ask for
 //! write.rs     blocks gather in stripes
 //! issue.rs     stripes go to segments
+//! encode.rs    what each member is given of one
 //! describe.rs  headers and footers
 //! commit.rs    a stripe is durable: the map learns of it
 //! segments.rs  segments open, close and are reset
@@ -12,6 +13,7 @@
 //! trim.rs      ranges that read as zeros
 //! collect.rs   garbage collection
 //! pace.rs      how fast it goes
+//! reuse.rs     memory that is used again
 //! members.rs   commands to members; members that fail
 //! superblocks.rs  the log of superblocks
 //! caches.rs    members that may lose what they have acknowledged
@@ -23,6 +25,7 @@ mod caches;
 mod collect;
 mod commit;
 mod describe;
+mod encode;
 mod host;
 mod invariants;
 mod issue;
@@ -33,6 +36,7 @@ mod pieces;
 mod read;
 mod rebuild;
 mod repair;
+mod reuse;
 mod scrub;
 mod segments;
 mod start;
@@ -63,6 +67,7 @@ use pieces::Piece;
 use read::Fetch;
 use rebuild::Rebuild;
 use repair::Repair;
+use reuse::Spare;
 use scrub::Scrub;
 use start::Start;
 pub use status::{MemberReport, VolumeStatus};
@@ -107,9 +112,12 @@ pub struct Volume {
     completions: VecDeque<Completion>,
     events: VecDeque<Event>,
     counters: Counters,
+    spare: Spare,
     /// A block of zeros.
     zeros: Bytes,
     now: Instant,
+    /// Something has happened that others may have waited for.
+    is_stirred: bool,
     /// A mistake that is made on purpose.
     bug: Option<SeededBug>,
 }
@@ -210,8 +218,10 @@ impl Volume {
             return;
         }
         let Some(work) = self.members[member.as_usize()].ended(&completion) else { return };
+        // Of chunks and reads only some change anything for others: their handlers say so.
+        self.is_stirred |= !matches!(work, Work::Chunk { .. } | Work::Fetch { .. } | Work::Source { .. });
         self.dispatch(member, work, completion);
-        self.settle();
+        self.settle_if_stirred();
     }
 
     /// The time that [`next_timeout`](Volume::next_timeout) named has come.
@@ -257,13 +267,31 @@ impl Volume {
         }
     }
 
+    /// Whoever waits for something looks again before the event is over.
+    fn stir(&mut self) {
+        self.is_stirred = true;
+    }
+
+    fn settle_if_stirred(&mut self) {
+        if self.is_stirred {
+            self.settle();
+        }
+    }
+
     /// Does everything that has become possible.
     fn settle(&mut self) {
+        self.is_stirred = false;
         loop {
             self.end_aborted();
             self.end_flushes();
             match self.phase {
-                Phase::Starting(_) => self.settle_start(),
+                Phase::Starting(_) => {
+                    self.settle_start();
+                    if self.is_ready() {
+                        // There may be zones to be reset at once.
+                        continue;
+                    }
+                }
                 Phase::Ready => {
                     self.pump_superblocks();
                     self.pump_collector();

@@ -1,6 +1,6 @@
 //! Blocks by their addresses. What a read returns is fixed when it is taken: the segments it reads from stay until it has ended.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use zonda_zoned::{BlockBuffer, Blocks, CommandId, Operation, Outcome, Payload, Status};
 
 use super::Volume;
@@ -44,7 +44,8 @@ pub(super) enum Purpose {
 impl Volume {
     pub(super) fn accept_read(&mut self, id: CommandId, start: u64, blocks: u64) {
         let has_contents = self.has_contents();
-        let answer = if has_contents { Answer::Pieces(BytesMut::new()) } else { Answer::NoContents };
+        let bytes = blocks as usize * self.shape.block_bytes;
+        let answer = if has_contents { Answer::Pieces { bytes, pieces: Vec::new() } } else { Answer::NoContents };
         let request = self.requests.insert(Request { id, pending: 1, status: Status::Success, answer });
         let block_bytes = self.shape.block_bytes;
         let mut at = 0;
@@ -58,22 +59,16 @@ impl Volume {
                         count += 1;
                     }
                     self.requests[request].pending += 1;
-                    if count < blocks {
-                        self.room_for(request, blocks);
-                    }
                     self.fetch(place, count as u32, Purpose::Host { request, at: at as u32, lba: start + at });
                 }
                 Location::Buffered { stripe, block } if has_contents => {
                     let entry = &self.stripes[stripe];
                     let is_data = entry.blocks[block as usize].lba == start + at;
                     let data = is_data.then(|| entry.contents(block, block_bytes)).flatten();
-                    self.room_for(request, blocks);
-                    if let (Answer::Pieces(buffer), Some(data)) = (&mut self.requests[request].answer, data) {
-                        let from = at as usize * block_bytes;
-                        buffer[from..from + block_bytes].copy_from_slice(&data);
+                    if let Some(data) = data {
+                        self.give_host(request, at as u32, data);
                     }
                 }
-                _ if has_contents => self.room_for(request, blocks),
                 _ => {}
             }
             at += count;
@@ -85,15 +80,6 @@ impl Volume {
     fn follows(&self, place: Physical, count: u64, lba: u64) -> bool {
         let next = Physical { offset: place.offset + count as u32, ..place };
         self.map[lba as usize].location() == Location::Media(next)
-    }
-
-    fn room_for(&mut self, request: u32, blocks: u64) {
-        let bytes = blocks as usize * self.shape.block_bytes;
-        if let Answer::Pieces(buffer) = &mut self.requests[request].answer
-            && buffer.is_empty()
-        {
-            *buffer = BytesMut::zeroed(bytes);
-        }
     }
 
     /// Reads blocks that follow each other on a member, none of them metadata of a chunk.
@@ -155,8 +141,8 @@ impl Volume {
         if let Purpose::Host { request, at, .. } = purpose
             && (0..blocks).all(|at| record(at).is_some())
         {
-            // Verified: it goes on as it came.
-            self.give_host(request, at, &buffer.data);
+            // Verified.
+            self.give_host_all(request, at, buffer);
             return self.end_fetch(index, Vec::new());
         }
         let block = |at: u32| {
@@ -218,16 +204,21 @@ impl Volume {
         (segment.slots.stripe_at(block.member, slot) == Some(meta.stripe)).then_some(meta)
     }
 
-    fn give_host(&mut self, request: u32, at: u32, data: &Bytes) {
-        let block_bytes = self.shape.block_bytes;
-        let entry = &mut self.requests[request];
-        if let Answer::Pieces(buffer) = &mut entry.answer {
-            if buffer.is_empty() {
-                entry.answer = Answer::Whole(data.clone());
-            } else {
-                let from = at as usize * block_bytes;
-                buffer[from..from + data.len()].copy_from_slice(data);
+    fn give_host(&mut self, request: u32, at: u32, data: Bytes) {
+        if let Answer::Pieces { pieces, .. } = &mut self.requests[request].answer {
+            pieces.push((at, data));
+        }
+    }
+
+    /// A whole buffer: most often it is all that was asked for.
+    fn give_host_all(&mut self, request: u32, at: u32, mut buffer: Box<BlockBuffer>) {
+        let answer = &mut self.requests[request].answer;
+        match answer {
+            Answer::Pieces { bytes, .. } if buffer.data.len() == *bytes => {
+                buffer.metadata = Bytes::new();
+                *answer = Answer::Whole(buffer);
             }
+            _ => self.give_host(request, at, buffer.data),
         }
     }
 
@@ -277,15 +268,11 @@ impl Volume {
         let found: Vec<_> = std::mem::take(&mut fetch.found).into_iter().flatten().collect();
         if let Purpose::Host { request, at, lba } = purpose {
             let mut status = Status::Success;
-            let blocks = found.len() as u64;
             for (number, block) in (0..).zip(&found) {
                 match block {
                     Ok(_) if !self.has_contents() => {}
                     Ok((data, record)) if record.lba == lba + u64::from(number) => {
-                        if blocks > 1 {
-                            self.room_for(request, u64::from(at) + blocks);
-                        }
-                        self.give_host(request, at + number, data);
+                        self.give_host(request, at + number, data.clone());
                     }
                     Ok(_) => status = Status::UnrecoveredReadError,
                     Err(error) => {
@@ -301,6 +288,7 @@ impl Volume {
 
     fn end_fetch(&mut self, index: u32, found: Vec<Result<(Bytes, Record), Status>>) {
         let Fetch { place, blocks, purpose, .. } = self.fetches.remove(index);
+        self.is_stirred |= !matches!(purpose, Purpose::Host { .. });
         self.reader_left(place.segment);
         match purpose {
             Purpose::Host { request, .. } => self.end_part(request, 1, Status::Success),

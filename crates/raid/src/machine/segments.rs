@@ -315,6 +315,7 @@ impl Volume {
 
     /// A command to a zone has failed: is it the zone, or the member?
     pub(super) fn suspect(&mut self, member: MemberIndex, index: SegmentIndex) {
+        self.stir();
         let segment = &mut self.segments[index];
         let is_first = segment.suspected >> member.0 & 1 == 0;
         segment.suspected |= 1 << member.0;

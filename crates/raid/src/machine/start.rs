@@ -151,8 +151,10 @@ impl Volume {
             completions: VecDeque::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
+            spare: super::Spare::default(),
             zeros,
             now: Instant::ZERO,
+            is_stirred: false,
             bug: None,
         })
     }

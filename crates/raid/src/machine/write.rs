@@ -4,11 +4,11 @@ use bytes::{Bytes, BytesMut};
 use zonda_zoned::{CommandId, Duration, Instant, Payload, Status};
 
 use super::Volume;
-use super::commit::Metas;
 use super::host::{Answer, Request};
+use super::reuse::USES;
 use crate::MemberIndex;
 use crate::bug::SeededBug;
-use crate::format::Tombstone;
+use crate::format::{BlockMeta, Tombstone};
 use crate::shape::Stream;
 use crate::tables::{Address, SegmentIndex};
 
@@ -35,8 +35,10 @@ pub(super) struct Stripe {
     pub(super) attempts: u8,
     /// Flushes that wait for it.
     pub(super) flushes: Vec<u32>,
-    /// What the metadata of its blocks says; absent without contents, and before it is written.
-    pub(super) metas: Option<Metas>,
+    /// What the metadata of all its blocks says, chunk by chunk; empty without contents, and before it is written.
+    pub(super) metas: Vec<BlockMeta>,
+    /// What was computed for it, for each [`Use`](super::reuse::Use).
+    pub(super) buffers: [Bytes; USES],
 }
 
 /// Contents of consecutive blocks of a stripe.
@@ -113,8 +115,24 @@ impl Stripe {
             slots: vec![0; members],
             attempts: 0,
             flushes: Vec::new(),
-            metas: None,
+            metas: Vec::new(),
+            buffers: [const { Bytes::new() }; USES],
         }
+    }
+
+    /// Forgets everything, but keeps the room for it.
+    pub(super) fn clear(&mut self) {
+        self.blocks.clear();
+        self.pieces.clear();
+        self.flushes.clear();
+        self.metas.clear();
+        self.slots.fill(0);
+    }
+
+    /// Another stripe in the place of one that was cleared.
+    pub(super) fn again(self, stream: Stream, opened_at: Instant) -> Stripe {
+        let Stripe { blocks, pieces, slots, flushes, metas, .. } = self;
+        Stripe { blocks, pieces, slots, flushes, metas, ..Stripe::new(stream, opened_at, 0, 0) }
     }
 
     /// Whether a host's flush has to wait for it.
@@ -214,7 +232,11 @@ impl Volume {
             return stripe;
         }
         let (now, capacity, members) = (self.now, self.shape.stripe_blocks(stream), self.members.len());
-        let stripe = self.stripes.insert(Stripe::new(stream, now, capacity, members));
+        let stripe = match self.spare.stripe() {
+            Some(stripe) => stripe.again(stream, now),
+            None => Stripe::new(stream, now, capacity, members),
+        };
+        let stripe = self.stripes.insert(stripe);
         self.stream_mut(stream).filling = Some(stripe);
         stripe
     }
@@ -240,6 +262,7 @@ impl Volume {
         {
             state.filling = None;
             state.ready.push_back(stripe);
+            self.stir();
         }
     }
 

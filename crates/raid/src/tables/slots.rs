@@ -95,12 +95,16 @@ impl Slots {
     }
 
     fn pack(&mut self, member: usize, slot: u32, value: u32) {
+        if self.bits == 0 {
+            return;
+        }
         let at = u64::from(slot) * u64::from(self.bits);
-        for bit in 0..u64::from(self.bits) {
-            let (word, place) = ((at + bit) / 64, (at + bit) % 64);
-            let is_one = u64::from(value >> bit & 1);
-            let entry = &mut self.packed[member][word as usize];
-            *entry = *entry & !(1 << place) | is_one << place;
+        let (word, place) = ((at / 64) as usize, at % 64);
+        let (mask, value) = ((1 << self.bits) - 1, u64::from(value));
+        let words = &mut self.packed[member];
+        words[word] = words[word] & !(mask << place) | value << place;
+        if place + u64::from(self.bits) > 64 {
+            words[word + 1] = words[word + 1] & !(mask >> (64 - place)) | value >> (64 - place);
         }
     }
 
@@ -128,36 +132,27 @@ impl Slots {
         (stripe != EMPTY).then_some(stripe)
     }
 
-    /// The slot that holds a member's chunk of a stripe.
+    /// The slot that holds a member's chunk of a stripe. Members hardly ever change the order by much: it is near the slot of the
+    /// stripe's own number, and looked for from there to both sides.
     pub(crate) fn slot_of(&self, member: MemberIndex, stripe: u32) -> Option<u32> {
         if stripe >= self.packed_until {
-            let open = &self.open[member.as_usize()];
-            return open.iter().position(|&other| other == stripe).map(|at| self.packed_until + at as u32);
+            return self.open_slot_of(member, stripe);
         }
-        let group = self.layout.group_range(stripe);
         if self.bits == 0 {
             return Some(stripe);
         }
-        let wanted = stripe - group.start;
-        if self.bits == 8 {
-            return self.slot_of_bytes(member, group, wanted as u8);
-        }
-        group.into_iter().find(|&slot| self.unpack(member.as_usize(), slot) == wanted)
+        let group = self.layout.group_range(stripe);
+        let is_it = |slot: &u32| self.unpack(member.as_usize(), *slot) == stripe - group.start;
+        (0..group.len() as u32).find_map(|away| {
+            let below = stripe.checked_sub(away).filter(|slot| *slot >= group.start).filter(is_it);
+            below.or_else(|| Some(stripe + away).filter(|slot| *slot < group.end).filter(is_it))
+        })
     }
 
-    /// Groups of 129 to 256 stripes: a byte a slot, eight at a time.
-    fn slot_of_bytes(&self, member: MemberIndex, group: std::ops::Range<u32>, wanted: u8) -> Option<u32> {
-        let words = &self.packed[member.as_usize()];
-        let (first, last) = (group.start / 8, (group.end - 1) / 8);
-        for word in first..=last {
-            for (byte, &value) in words[word as usize].to_le_bytes().iter().enumerate() {
-                let slot = word * 8 + byte as u32;
-                if value == wanted && group.contains(&slot) {
-                    return Some(slot);
-                }
-            }
-        }
-        None
+    /// The same in the group that is being written.
+    fn open_slot_of(&self, member: MemberIndex, stripe: u32) -> Option<u32> {
+        let open = &self.open[member.as_usize()];
+        open.iter().position(|&other| other == stripe).map(|at| self.packed_until + at as u32)
     }
 }
 

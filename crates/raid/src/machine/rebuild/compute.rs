@@ -73,6 +73,7 @@ impl Volume {
 
     /// The slots of a run as they are on the target, and what their blocks are.
     fn compute_piece(&mut self, piece: &Piece, target: MemberIndex) -> (Ready, Vec<BlockMeta>) {
+        let spare = self.rebuild.spare.take();
         let segment = &self.segments[piece.segment];
         let layout = segment.layout;
         let blocks = piece.run.count * layout.unit_blocks;
@@ -82,16 +83,20 @@ impl Volume {
         let block_bytes = self.shape.block_bytes;
         let metadata_bytes = usize::from(self.members[target.as_usize()].geometry.metadata_bytes);
         let (unit, payload) = (layout.unit_blocks as usize, layout.payload_blocks() as usize);
-        let mut data = BytesMut::zeroed(blocks as usize * block_bytes);
+        let mut data = spare.unwrap_or_default();
+        data.resize(blocks as usize * block_bytes, 0);
         let mut metadata = BytesMut::zeroed(blocks as usize * metadata_bytes);
         let mut metas = vec![BlockMeta::BLANK; piece.run.count as usize * payload];
         let mut recoveries = Recoveries::new();
         let (mut lost, mut is_whole) = (0, true);
         let seal = Place { array: self.array, segment: segment.sequence, member: target.0 };
         for (at, slot) in (piece.run.first..piece.run.end()).enumerate() {
-            // A slot of no stripe stays blank.
-            let Some(stripe) = segment.slots.stripe_at(target, slot) else { continue };
             let chunk = &mut data[at * unit * block_bytes..(at + 1) * unit * block_bytes];
+            let Some(stripe) = segment.slots.stripe_at(target, slot) else {
+                // A slot of no stripe is blank.
+                chunk.fill(0);
+                continue;
+            };
             let (meta_block, contents) = chunk.split_at_mut((unit - payload) * block_bytes);
             let records = self.compute_chunk(piece, stripe, target, contents, &mut recoveries);
             let is_data = self.shape.chunk_of(target, stripe) < self.code.data();

@@ -14,6 +14,7 @@ mod job;
 mod replace;
 mod zone;
 
+use bytes::BytesMut;
 use zonda_zoned::{Outcome, Status};
 
 use super::Volume;
@@ -44,6 +45,8 @@ pub(super) struct Rebuild {
     flush: RebuildFlush,
     /// Zones in a row that could not be written.
     failures: u32,
+    /// A buffer of slots that were written, for the next ones.
+    spare: Option<BytesMut>,
     /// When the next run of stripes may begin.
     pace: Pace,
     /// The sequence that the next segment had when the last one was done: where zones that may be active are few, a stream that

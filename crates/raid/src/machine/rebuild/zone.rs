@@ -89,8 +89,10 @@ impl Volume {
         if let Some(Part::Ready(ready)) = job.parts.front() {
             job.part_written += blocks;
             if job.part_written == ready.blocks {
-                job.parts.pop_front();
                 job.part_written = 0;
+                if let Some(Part::Ready(ready)) = job.parts.pop_front() {
+                    self.rebuild.spare = ready.data.try_into_mut().ok();
+                }
             }
         }
     }

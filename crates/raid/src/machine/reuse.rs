@@ -1,0 +1,74 @@
+//! Memory that is used again: of stripes that have ended, and of what was computed for them.
+//!
+//! A buffer that was used a moment ago is in the processor's cache; a fresh one is a page to be cleared, which costs more than the
+//! parity that is computed into it. Members may keep what they were given for longer: what is not free yet is left to them.
+
+use bytes::{Bytes, BytesMut};
+
+use super::Volume;
+use super::write::Stripe;
+use crate::limits::SPARES_MAX;
+use crate::shape::Stream;
+
+/// What a buffer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// All parity of a stripe.
+    Parity,
+    /// The metadata beside all blocks of a stripe.
+    Metadata,
+    /// All slots of a stripe, with their metadata in band.
+    Slots,
+}
+
+/// How many uses there are.
+pub(super) const USES: usize = 3;
+
+/// What waits to be used again.
+#[derive(Debug, Default)]
+pub(super) struct Spare {
+    stripes: Vec<Stripe>,
+    /// For each stream and use: there all buffers are of one length.
+    buffers: [[Vec<BytesMut>; USES]; 3],
+    pub(super) chunks: Vec<Bytes>,
+    pub(super) records: Vec<u8>,
+    /// Requests that a stripe ends, and how many of their parts.
+    pub(super) ended: Vec<(u32, u64)>,
+}
+
+impl Spare {
+    /// A buffer, with whatever it held before; zeros at first.
+    pub(super) fn buffer(&mut self, stream: Stream, of: Use, bytes: usize) -> BytesMut {
+        match self.buffers[stream as usize][of as usize].pop() {
+            Some(mut buffer) => {
+                buffer.resize(bytes, 0);
+                buffer
+            }
+            None => BytesMut::zeroed(bytes),
+        }
+    }
+
+    /// A stripe that has ended, to be filled anew.
+    pub(super) fn stripe(&mut self) -> Option<Stripe> {
+        self.stripes.pop()
+    }
+}
+
+impl Volume {
+    /// Takes a stripe apart that nobody refers to any more.
+    pub(super) fn reuse(&mut self, mut stripe: Stripe) {
+        let pools = self.spare.buffers[stripe.stream as usize].iter_mut();
+        for (pool, buffer) in pools.zip(&mut stripe.buffers) {
+            if !buffer.is_empty()
+                && pool.len() < SPARES_MAX
+                && let Ok(free) = std::mem::take(buffer).try_into_mut()
+            {
+                pool.push(free);
+            }
+        }
+        if self.spare.stripes.len() < SPARES_MAX {
+            stripe.clear();
+            self.spare.stripes.push(stripe);
+        }
+    }
+}
