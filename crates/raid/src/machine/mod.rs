@@ -300,6 +300,8 @@ impl Volume {
                     for stream in Stream::ALL {
                         self.pump_stream(stream);
                     }
+                    // Whatever that left without contents goes now: the next event may be one that nobody waits for.
+                    self.reset_empty();
                 }
                 Phase::Failed(_) => {
                     self.aborted.clear();
