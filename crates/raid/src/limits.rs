@@ -51,6 +51,8 @@ pub const REBUILD_FAILURES_MAX: u32 = 8;
 pub const REPORT_ZONES_MAX: u32 = 1024;
 /// Segments that only relocation may take, so that space can always be won back.
 pub const RELOCATION_SEGMENTS: u32 = 2;
+/// Blocks that are looked at to tell how far a hole goes.
+pub const EXTENT_BLOCKS_MAX: u64 = 65_536;
 
 const _: () = assert!(BUFFERED_BLOCKS_MAX as u64 >= 4 * REQUEST_BLOCKS_MAX, "a request always fits an empty buffer");
 const _: () = assert!(MEMBERS_MAX <= 16, "a member has 4 bits of an address");

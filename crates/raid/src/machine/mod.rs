@@ -10,6 +10,7 @@
 //! read.rs      blocks by their addresses
 //! repair.rs    blocks out of the rest of their stripe
 //! trim.rs      ranges that read as zeros
+//! extent.rs    which blocks hold something
 //! collect.rs   garbage collection
 //! pace.rs      how fast it goes
 //! members.rs   commands to members; members that fail
@@ -23,6 +24,7 @@ mod caches;
 mod collect;
 mod commit;
 mod describe;
+mod extent;
 mod host;
 mod invariants;
 mod issue;
@@ -57,6 +59,7 @@ use crate::{MemberIndex, VolumeError};
 
 use caches::Caches;
 use collect::Collector;
+pub use extent::Extent;
 use host::Request;
 use members::{Member, Work};
 use pieces::Piece;
