@@ -46,6 +46,7 @@ impl Volume {
                 Source::Trim { request, tombstones, olds } => {
                     self.segments[segment_index].tombstones.push(place);
                     self.segments[segment_index].tombstone_ranges += tombstones.len() as u32;
+                    self.trims.arrived(olds.len());
                     let lbas = tombstones.iter().flat_map(Tombstone::lbas);
                     self.stripes[index].blocks[at].source = Source::Trim { request, tombstones: Vec::new(), olds };
                     for (place_in_olds, lba) in lbas.enumerate() {

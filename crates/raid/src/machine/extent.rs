@@ -30,9 +30,27 @@ impl Volume {
         if !self.is_ready() {
             return Extent { blocks: Blocks(most), is_hole: false };
         }
-        let is_hole = self.reads_as_zeros(start.0);
-        let blocks = (1..most).find(|&at| self.reads_as_zeros(start.0 + at) != is_hole).unwrap_or(most);
-        Extent { blocks: Blocks(blocks), is_hole }
+        let end = start.0 + most;
+        let (first, mut at) = self.run_of(start.0, end);
+        while at < end {
+            let (is_hole, run_end) = self.run_of(at, end);
+            if is_hole != first {
+                break;
+            }
+            at = run_end;
+        }
+        Extent { blocks: Blocks(at - start.0), is_hole: first }
+    }
+
+    /// Whether a block is a hole, and how far blocks are that as far as can be told at once, before `end`.
+    fn run_of(&self, lba: u64, end: u64) -> (bool, u64) {
+        let end = match self.trims.has_until(lba) {
+            // What is left of a trim need not be looked at.
+            Ok(trimmed) => return (true, trimmed.min(end)),
+            Err(next) => next.map_or(end, |next| next.min(end)),
+        };
+        let is_hole = self.reads_as_zeros(lba);
+        (is_hole, (lba + 1..end).find(|&other| self.reads_as_zeros(other) != is_hole).unwrap_or(end))
     }
 
     /// Whether a block is known to be zeros without being read.

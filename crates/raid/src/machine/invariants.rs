@@ -55,6 +55,7 @@ impl Volume {
                 }
             }
         }
+        self.check_trims();
         let doubtful: BTreeSet<SegmentIndex> = self.segments.doubtful().map(|(index, _)| index).collect();
         for (index, segment) in self.segments.iter() {
             assert_eq!(segment.live_blocks, live[index.as_usize()], "live blocks of segment {}", segment.sequence);

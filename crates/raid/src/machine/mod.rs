@@ -9,7 +9,7 @@
 //! segments.rs  segments open, close and are reset
 //! read.rs      blocks by their addresses
 //! repair.rs    blocks out of the rest of their stripe
-//! trim.rs      ranges that read as zeros
+//! trim/        ranges that read as zeros
 //! extent.rs    which blocks hold something
 //! collect.rs   garbage collection
 //! pace.rs      how fast it goes
@@ -70,6 +70,7 @@ use scrub::Scrub;
 use start::Start;
 pub use status::{MemberReport, VolumeStatus};
 use superblocks::Epochs;
+use trim::Trims;
 use write::Stripe;
 
 /// A volume over its members. It never blocks: commands and completions go in, commands and completions come out.
@@ -94,6 +95,7 @@ pub struct Volume {
     streams: [StreamState; 3],
     stripes: Slab<Stripe>,
     requests: Slab<Request>,
+    trims: Trims,
     fetches: Slab<Fetch>,
     repairs: Slab<Repair>,
     /// Blocks of hosts that wait in stripes.
@@ -236,7 +238,13 @@ impl Volume {
         }
         let stripes = Stream::ALL.iter().filter_map(|&stream| self.padding_due(stream));
         let members = self.members.iter().filter_map(|member| member.answer_due(self.config.tuning.member_timeout));
-        stripes.chain(members).chain(self.rebuild_due()).chain(self.scrub_due()).chain(self.collection_due()).min()
+        stripes
+            .chain(members)
+            .chain(self.rebuild_due())
+            .chain(self.scrub_due())
+            .chain(self.collection_due())
+            .chain(self.trims_due())
+            .min()
     }
 
     fn dispatch(&mut self, member: MemberIndex, work: Work, completion: Completion) {
@@ -272,6 +280,7 @@ impl Volume {
                     self.pump_collector();
                     self.pump_rebuild();
                     self.pump_scrub();
+                    self.pump_trims();
                     for stream in Stream::ALL {
                         self.pump_stream(stream);
                     }

@@ -249,7 +249,7 @@ fn blocks_are_holes_when_they_were_never_written_or_trimmed_since_and_then_they_
         };
         assert_eq!(is_hole, block.data.iter().all(|&byte| byte == 0), "block {lba}");
     }
-    assert!(model.iter().any(|&version| version == 0) && model.iter().any(|&version| version > 0));
+    assert!(model.contains(&0) && model.iter().any(|&version| version > 0));
     let volume = remounted(volume, &[]);
     assert!(holes(&volume, u64::MAX) == model.iter().map(|&version| version == 0).collect::<Vec<_>>(), "after a mount");
 }
