@@ -13,6 +13,7 @@
 //! extent.rs    which blocks hold something
 //! collect.rs   garbage collection
 //! pace.rs      how fast it goes
+//! worn.rs      no room left, and none to be won
 //! members.rs   commands to members; members that fail
 //! superblocks.rs  the log of superblocks
 //! caches.rs    members that may lose what they have acknowledged
@@ -41,6 +42,7 @@ mod start;
 mod status;
 mod superblocks;
 mod trim;
+mod worn;
 mod write;
 
 use std::collections::VecDeque;
@@ -273,6 +275,7 @@ impl Volume {
         loop {
             self.end_aborted();
             self.end_flushes();
+            let mut has_changed = false;
             match self.phase {
                 Phase::Starting(_) => self.settle_start(),
                 Phase::Ready => {
@@ -284,6 +287,7 @@ impl Volume {
                     for stream in Stream::ALL {
                         self.pump_stream(stream);
                     }
+                    has_changed = self.end_if_worn();
                 }
                 Phase::Failed(_) => {
                     self.aborted.clear();
@@ -292,7 +296,7 @@ impl Volume {
             }
             self.begin_flushes();
             // What was just done may have cost a member.
-            if self.aborted.is_empty() && !self.is_lost() {
+            if !has_changed && self.aborted.is_empty() && !self.is_lost() {
                 return;
             }
         }

@@ -142,6 +142,15 @@ impl Volume {
         }
     }
 
+    /// Nothing more is begun of the trims under way, and they end with an error: later ones rely on earlier ones.
+    pub(super) fn give_up_trims(&mut self, status: Status) {
+        self.trims.rest = Rest::default();
+        for trim in &mut self.trims.queue {
+            trim.rest_blocks = 0;
+            self.requests[trim.request].status = status;
+        }
+    }
+
     /// When a trim goes on that waits for nothing else.
     pub(super) fn trims_due(&self) -> Option<Instant> {
         self.trims.may_go_on(self.config.tuning.trim_blocks).then_some(self.trims.resume_at)
