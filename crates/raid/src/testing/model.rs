@@ -529,4 +529,25 @@ mod tests {
         assert_eq!(model.hear(&failed), Ok(()));
         assert_eq!(model.hear(&failed).unwrap_err().promise, Promise::Ends, "it has ended before");
     }
+
+    #[test]
+    fn a_request_without_room_leaves_each_block_as_it_was_or_as_it_was_to_be() {
+        let mut model = Model::new(8, 512);
+        let full = |command: &Command| Completion::of(command.id, Status::ZoneIsFull);
+        let write = ask(&mut model, &WRITE);
+        assert_eq!(model.clone().hear(&full(&write)).unwrap_err().promise, Promise::Answers, "nothing is worn out");
+        model.may_be_full = true;
+        assert_eq!((model.hear(&full(&write)), model.refused()), (Ok(()), 1));
+        for (seen, other) in [(0, 1), (1, 0)] {
+            let mut model = model.clone();
+            assert_eq!(read(&mut model, seen), Ok(()));
+            assert_eq!(read(&mut model, other).unwrap_err().promise, Promise::Contents, "what was seen stays");
+            model.crash();
+            assert_eq!(read(&mut model, 1), Ok(()), "a crash may bring it back");
+        }
+        let again = ask(&mut model, &WRITE);
+        end(&mut model, &again).unwrap();
+        assert!(read(&mut model, 1).is_err(), "a newer write takes its place");
+        assert_eq!(read(&mut model, 2), Ok(()));
+    }
 }
