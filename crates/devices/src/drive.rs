@@ -1,8 +1,9 @@
 //! What every drive can tell about itself, whatever is behind it.
 
+use zonda_raid::Extent;
 use zonda_ssd::allocation::{AllocationFacts, ElementBook};
 use zonda_zoned::zones::ZoneTable;
-use zonda_zoned::{Instant, ZoneIndex, ZoneState, ZonedDevice};
+use zonda_zoned::{Blocks, Instant, Lba, ZoneIndex, ZoneState, ZonedDevice};
 
 use crate::VolumeDrive;
 
@@ -13,6 +14,13 @@ pub trait Drive: ZonedDevice {
 
     /// Failures inside the drive since it was opened: blocks that cannot be read, writes that the disk refused.
     fn media_errors(&self) -> u64;
+
+    /// What is to be had from `start` on, over at most `most` blocks, none of which are behind the drive's end. A hole reads as
+    /// zeros. Drives that do not know what they hold say that everything holds something.
+    fn extent(&self, start: Lba, most: Blocks) -> Extent {
+        let _ = start;
+        Extent { blocks: most, is_hole: false }
+    }
 
     /// No more commands come: what was taken is brought to an end, what must last is made to last.
     fn close(&mut self, now: Instant);

@@ -45,3 +45,4 @@ pub use volume::{
     CONTROL_SOCKET, MemberSummary, NewVolume, Notice, Progress, ScrubSummary, VOLUME_FILE, VolumeDrive, VolumeRates,
     VolumeReport, VolumeRequest, VolumeState, is_volume,
 };
+pub use zonda_raid::Extent;

@@ -3,7 +3,7 @@
 use zonda_zoned::Duration;
 
 use crate::VolumeError;
-use crate::limits::{GROUP_STRIPES_MAX, MEMBERS_MAX, OPEN_SEGMENTS_MAX, UNIT_BLOCKS_MAX};
+use crate::limits::{GROUP_STRIPES_MAX, MEMBERS_MAX, OPEN_SEGMENTS_MAX, TRIM_BLOCKS_MAX, UNIT_BLOCKS_MAX};
 
 /// How blocks are made redundant. `k` members' worth of data, `m` of parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +93,8 @@ pub struct Tuning {
     pub rebuild_blocks_per_second: Option<u64>,
     /// Blocks that a scrub reads in a second, at most; `None` is as fast as members are.
     pub scrub_blocks_per_second: Option<u64>,
+    /// Blocks of trims that are on their way at once; the rest of a longer trim waits in memory, as ranges.
+    pub trim_blocks: u64,
     /// Whether members may lose what they have acknowledged until they are flushed.
     pub is_cache_volatile: bool,
     /// Whether contents matter. Without them nothing can be verified, mounted or repaired; for studies of time.
@@ -112,6 +114,7 @@ impl Default for Tuning {
             rebuild_blocks_per_second: None,
             // 64 MiB/s of blocks of 4 KiB.
             scrub_blocks_per_second: Some(16_384),
+            trim_blocks: TRIM_BLOCKS_MAX,
             is_cache_volatile: false,
             has_contents: true,
         }
@@ -230,6 +233,11 @@ impl Tuning {
         }
         if !(1..=90).contains(&self.reserve_percent) {
             return Err(VolumeError::Config("the reserve is 1 to 90 percent".to_owned()));
+        }
+        if !(1..=TRIM_BLOCKS_MAX).contains(&self.trim_blocks) {
+            return Err(VolumeError::Config(format!(
+                "1 to {TRIM_BLOCKS_MAX} blocks of trims are on their way at once"
+            )));
         }
         if [self.rebuild_blocks_per_second, self.scrub_blocks_per_second].contains(&Some(0)) {
             return Err(VolumeError::Config(

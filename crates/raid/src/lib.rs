@@ -34,7 +34,7 @@ pub use config::{Level, Scheme, StreamShape, Tuning, Victim, VolumeConfig};
 pub use error::VolumeError;
 pub use event::{Event, FailReason};
 pub use format::{ArrayId, METADATA_BYTES, MemberState, VERSION};
-pub use machine::{Counters, MemberReport, Volume, VolumeStatus};
+pub use machine::{Counters, Extent, MemberReport, Volume, VolumeStatus};
 pub use on::VolumeOn;
 pub use trial::StripeTrial;
 

@@ -53,9 +53,25 @@ pub const REPORT_ZONES_MAX: u32 = 1024;
 pub const RELOCATION_SEGMENTS: u32 = 2;
 /// Stripes that have ended, and buffers of each use, that wait to be used again.
 pub const SPARES_MAX: usize = 64;
+/// Blocks of trims on their way at once, unless a volume is told otherwise; the rest of a longer one waits.
+pub const TRIM_BLOCKS_MAX: u64 = 16 * TOMBSTONE_BLOCKS_MAX;
+/// Turns in which as many blocks are looked at as may be on their way: others are not held up by a trim of blocks that hold nothing.
+pub const TRIM_TURNS: u64 = 16;
+/// Blocks of tombstones on their way at once, but for those that go before a write.
+pub const TOMBSTONES_UNDER_WAY_MAX: usize = 256;
+/// Ranges that are left of trims.
+pub const TRIM_RANGES_MAX: usize = 65_536;
+/// Blocks that are looked at to tell how far a hole goes.
+pub const EXTENT_BLOCKS_MAX: u64 = 65_536;
 
 const _: () = assert!(BUFFERED_BLOCKS_MAX as u64 >= 4 * REQUEST_BLOCKS_MAX, "a request always fits an empty buffer");
 const _: () = assert!(MEMBERS_MAX <= 16, "a member has 4 bits of an address");
 const _: () = assert!(RELOCATION_SEGMENTS >= 2, "one to write to while another one is being reset");
+const _: () = assert!(
+    2 * REQUEST_BLOCKS_MAX as usize + TOMBSTONES_UNDER_WAY_MAX <= BUFFERED_BLOCKS_MAX,
+    "trims leave room for writes"
+);
+const _: () =
+    assert!(4 * zonda_zoned::limits::DEALLOCATE_RANGES_MAX < TRIM_RANGES_MAX, "a trim fits when little else is left");
 const _: () = assert!(GROUP_STRIPES_MAX.is_power_of_two());
 const _: () = assert!(PIECE_BLOCKS_MAX >= UNIT_BLOCKS_MAX * MEMBERS_MAX as u32, "a run has one stripe at least");

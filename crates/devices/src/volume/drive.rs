@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use zonda_raid::{Event, FailReason, MemberIndex, MemberState, VolumeOn};
+use zonda_raid::{Event, Extent, FailReason, MemberIndex, MemberState, VolumeOn};
 use zonda_ring::Ring;
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{
-    Command, Completion, CompletionQueue, Duration, Geometry, Instant, NamespaceId, Operation, Outcome, QueueFull,
-    Status, ZoneState, ZonedDevice,
+    Blocks, Command, Completion, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Operation, Outcome,
+    QueueFull, Status, ZoneState, ZonedDevice,
 };
 
 use super::directory::{Place, VolumeDirectory};
@@ -321,6 +321,10 @@ impl Drive for VolumeDrive {
             written_blocks: status.live_blocks,
             ..DriveFacts::default()
         }
+    }
+
+    fn extent(&self, start: Lba, most: Blocks) -> Extent {
+        self.on.volume().extent(start, most)
     }
 
     /// Blocks that are lost, and failures inside the members.

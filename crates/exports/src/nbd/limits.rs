@@ -15,6 +15,8 @@ pub(crate) const COMMANDS_PER_REQUEST_MAX: u32 = 8;
 pub(crate) const ZEROES_STEP_BYTES: u64 = 16 << 20;
 /// Bytes that one command deallocates.
 pub(crate) const TRIM_STEP_BYTES: u64 = 64 << 20;
+/// Blocks that the reply to one BLOCK_STATUS tells of; a client asks again for those behind them.
+pub(crate) const STATUS_BLOCKS_MAX: u64 = 1 << 18;
 /// From the start of a connection until its client has chosen an export.
 pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// A client that takes nothing of what it was sent for so long is cut.

@@ -136,6 +136,9 @@ impl Nbd {
                 goes_on = true;
                 match effect {
                     WorkEffect::Submit { device, command } => drives.submit(now, device, Submitter::Nbd, command),
+                    WorkEffect::Ask { device, job, start, most } => {
+                        self.work.answered(job, drives.get(device).drive().extent(start, most));
+                    }
                     WorkEffect::Reply { asker, kind, bytes, result } => self.on_reply(asker, kind, bytes, result),
                 }
             }

@@ -2,6 +2,7 @@
 
 mod client;
 mod data;
+mod holes;
 mod limits;
 mod sessions;
 mod tls;

@@ -71,6 +71,11 @@ impl Collector {
         self.current.as_ref().is_some_and(|current| !current.is_read)
     }
 
+    /// Whether it waits for blocks to be read.
+    pub(super) fn is_fetching(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.fetching > 0)
+    }
+
     /// Whether none is.
     pub(super) fn is_idle(&self) -> bool {
         self.current.is_none() && self.emptied.is_none()
@@ -186,18 +191,7 @@ impl Volume {
         if !self.is_low() {
             return None;
         }
-        let worth = |segment: &Segment| {
-            let all = self.shape.data_blocks(&segment.layout);
-            let live = u64::from(segment.live_blocks);
-            if segment.tombstones.is_empty() {
-                return all.saturating_sub(live);
-            }
-            // Tombstones are written as close together as they fit, and the last stripe of what is moved is padded.
-            let per_block = tombstones_per_block(self.shape.block_bytes as u32) as u32;
-            let tombstones = segment.tombstone_ranges.div_ceil(per_block).min(segment.tombstones.len() as u32);
-            let moved = live + u64::from(tombstones);
-            all.saturating_sub(moved.next_multiple_of(self.shape.stripe_blocks(Stream::Relocation) as u64))
-        };
+        let worth = |segment: &Segment| self.worth(segment);
         let candidates: Vec<_> =
             self.segments.iter().filter(|(_, segment)| may(segment) && worth(segment) > 0).collect();
         // Less than a segment in all: moving blocks to and fro would win nothing. But what has been begun is brought to an end where
@@ -219,6 +213,20 @@ impl Volume {
             }),
         }
         .map(|(index, _)| (index, false))
+    }
+
+    /// Blocks that collecting a segment would win back.
+    pub(super) fn worth(&self, segment: &Segment) -> u64 {
+        let all = self.shape.data_blocks(&segment.layout);
+        let live = u64::from(segment.live_blocks);
+        if segment.tombstones.is_empty() {
+            return all.saturating_sub(live);
+        }
+        // Tombstones are written as close together as they fit, and the last stripe of what is moved is padded.
+        let per_block = tombstones_per_block(self.shape.block_bytes as u32) as u32;
+        let tombstones = segment.tombstone_ranges.div_ceil(per_block).min(segment.tombstones.len() as u32);
+        let moved = live + u64::from(tombstones);
+        all.saturating_sub(moved.next_multiple_of(self.shape.stripe_blocks(Stream::Relocation) as u64))
     }
 
     fn move_blocks(&mut self) {

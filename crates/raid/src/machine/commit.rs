@@ -46,6 +46,7 @@ impl Volume {
                 Source::Trim { request, tombstones, olds } => {
                     self.segments[segment_index].tombstones.push(place);
                     self.segments[segment_index].tombstone_ranges += tombstones.len() as u32;
+                    self.trims.arrived(olds.len());
                     let lbas = tombstones.iter().flat_map(Tombstone::lbas);
                     self.stripes[index].blocks[at].source = Source::Trim { request, tombstones: Vec::new(), olds };
                     for (place_in_olds, lba) in lbas.enumerate() {
@@ -59,10 +60,8 @@ impl Volume {
                     self.segments[segment_index].tombstone_ranges += tombstones.len() as u32;
                     for range in tombstones {
                         for lba in range.lbas() {
-                            let entry = &mut self.map[lba as usize];
-                            if entry.location() == (Location::Trimmed { segment: from }) {
-                                *entry = Address::trimmed(segment_index);
-                            }
+                            // Behind a newer version too: that one may be withdrawn.
+                            self.replace(lba, Address::trimmed(from), Address::trimmed(segment_index));
                         }
                     }
                     self.arrived(ticket);
@@ -112,7 +111,7 @@ impl Volume {
     }
 
     /// What `me` was for the map, or for the next version on its way, `address` is from now on.
-    fn take_over(&mut self, lba: u64, me: Address, address: Address) {
+    pub(super) fn take_over(&mut self, lba: u64, me: Address, address: Address) {
         assert!(self.replace(lba, me, address), "a version that was not superseded is in the chain of its block");
     }
 

@@ -6,7 +6,7 @@ use zonda_zoned::{
 };
 
 use super::caches::Waiter;
-use super::{Phase, Volume};
+use super::{Phase, Trims, Volume};
 use crate::bug::SeededBug;
 use crate::limits::{BUFFERED_BLOCKS_MAX, REQUEST_BLOCKS_MAX, REQUESTS_MAX};
 
@@ -56,7 +56,10 @@ impl Volume {
         self.is_stirred |= !matches!(operation, Operation::Read { .. } | Operation::Write { .. });
         match operation {
             Operation::Read { start, blocks } => self.accept_read(id, start.0, blocks.0),
-            Operation::Write { start, blocks, payload } => self.accept_write(id, start.0, blocks.0, payload),
+            Operation::Write { start, blocks, payload } => {
+                self.trim_before(start.0, blocks.0);
+                self.accept_write(id, start.0, blocks.0, payload);
+            }
             Operation::WriteZeroes { start, blocks } => self.accept_trim(id, &[(start.0, blocks.0)]),
             Operation::Deallocate { ranges } => {
                 let ranges: Vec<(u64, u64)> = ranges.iter().map(|range| (range.start.0, range.blocks.0)).collect();
@@ -103,12 +106,19 @@ impl Volume {
         if let Some(status) = refusal {
             return Admission::Refused(status);
         }
-        let blocks = match operation {
-            Operation::Write { blocks, .. } => blocks.0 as usize,
-            // Reads and flushes take no blocks, and trims few.
-            _ => 0,
+        let (blocks, ranges) = match operation {
+            // Each block may need a tombstone before it.
+            Operation::Write { blocks, .. } if self.trims.has_rest() => (2 * blocks.0 as usize, 1),
+            Operation::Write { blocks, .. } => (blocks.0 as usize, 0),
+            Operation::WriteZeroes { .. } => (0, 1),
+            Operation::Deallocate { ranges } => (0, ranges.len()),
+            // Others take no blocks.
+            _ => (0, 0),
         };
-        if self.requests.len() >= REQUESTS_MAX || self.buffered_blocks + blocks > BUFFERED_BLOCKS_MAX {
+        let has_room = self.requests.len() < REQUESTS_MAX
+            && self.buffered_blocks + blocks <= BUFFERED_BLOCKS_MAX
+            && (ranges == 0 || self.trims.has_room(ranges));
+        if !has_room {
             return Admission::Full;
         }
         Admission::Taken
@@ -166,6 +176,7 @@ impl Volume {
 
     /// The volume is lost: nothing will end by itself any more.
     pub(super) fn end_all_requests(&mut self) {
+        self.trims = Trims::default();
         let numbers: Vec<u32> = self.requests.iter().map(|(number, _)| number).collect();
         for number in numbers {
             let request = self.requests.remove(number);

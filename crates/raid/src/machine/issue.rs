@@ -154,7 +154,12 @@ impl Volume {
             let failed = self.stripes[index].failed;
             let errors = |member: &MemberIndex| (self.members[member.as_usize()].errors, std::cmp::Reverse(member.0));
             let worst = self.present().filter(|member| failed >> member.0 & 1 == 1).max_by_key(errors);
-            if let Some(worst) = worst {
+            // Whoever is needed gets the blame only if its zones are well.
+            let is_to_blame = |&member: &MemberIndex| {
+                let failures = self.members[member.as_usize()].failures;
+                self.can_spare(member) || failures >= u32::from(WRITE_ATTEMPTS_MAX)
+            };
+            if let Some(worst) = worst.filter(is_to_blame) {
                 self.give_up(worst, FailReason::Errors);
             }
             self.stripes[index].attempts = 0;

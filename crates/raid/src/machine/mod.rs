@@ -10,10 +10,12 @@
 //! segments.rs  segments open, close and are reset
 //! read.rs      blocks by their addresses
 //! repair.rs    blocks out of the rest of their stripe
-//! trim.rs      ranges that read as zeros
+//! trim/        ranges that read as zeros
+//! extent.rs    which blocks hold something
 //! collect.rs   garbage collection
 //! pace.rs      how fast it goes
 //! reuse.rs     memory that is used again
+//! worn.rs      no room left, and none to be won
 //! members.rs   commands to members; members that fail
 //! superblocks.rs  the log of superblocks
 //! caches.rs    members that may lose what they have acknowledged
@@ -26,6 +28,7 @@ mod collect;
 mod commit;
 mod describe;
 mod encode;
+mod extent;
 mod host;
 mod invariants;
 mod issue;
@@ -43,6 +46,7 @@ mod start;
 mod status;
 mod superblocks;
 mod trim;
+mod worn;
 mod write;
 
 use std::collections::VecDeque;
@@ -61,6 +65,7 @@ use crate::{MemberIndex, VolumeError};
 
 use caches::Caches;
 use collect::Collector;
+pub use extent::Extent;
 use host::Request;
 use members::{Member, Work};
 use pieces::Piece;
@@ -72,6 +77,7 @@ use scrub::Scrub;
 use start::Start;
 pub use status::{MemberReport, VolumeStatus};
 use superblocks::Epochs;
+use trim::Trims;
 use write::Stripe;
 
 /// A volume over its members. It never blocks: commands and completions go in, commands and completions come out.
@@ -96,6 +102,7 @@ pub struct Volume {
     streams: [StreamState; 3],
     stripes: Slab<Stripe>,
     requests: Slab<Request>,
+    trims: Trims,
     fetches: Slab<Fetch>,
     repairs: Slab<Repair>,
     /// Blocks of hosts that wait in stripes.
@@ -243,7 +250,13 @@ impl Volume {
         }
         let stripes = Stream::ALL.iter().filter_map(|&stream| self.padding_due(stream));
         let members = self.members.iter().filter_map(|member| member.answer_due(self.config.tuning.member_timeout));
-        stripes.chain(members).chain(self.rebuild_due()).chain(self.scrub_due()).chain(self.collection_due()).min()
+        stripes
+            .chain(members)
+            .chain(self.rebuild_due())
+            .chain(self.scrub_due())
+            .chain(self.collection_due())
+            .chain(self.trims_due())
+            .min()
     }
 
     fn dispatch(&mut self, member: MemberIndex, work: Work, completion: Completion) {
@@ -284,6 +297,7 @@ impl Volume {
         loop {
             self.end_aborted();
             self.end_flushes();
+            let mut has_changed = false;
             match self.phase {
                 Phase::Starting(_) => {
                     self.settle_start();
@@ -297,11 +311,13 @@ impl Volume {
                     self.pump_collector();
                     self.pump_rebuild();
                     self.pump_scrub();
+                    self.pump_trims();
                     for stream in Stream::ALL {
                         self.pump_stream(stream);
                     }
                     // Whatever that left without contents goes now: the next event may be one that nobody waits for.
                     self.reset_empty();
+                    has_changed = self.end_if_worn();
                 }
                 Phase::Failed(_) => {
                     self.aborted.clear();
@@ -310,7 +326,7 @@ impl Volume {
             }
             self.begin_flushes();
             // What was just done may have cost a member.
-            if self.aborted.is_empty() && !self.is_lost() {
+            if !has_changed && self.aborted.is_empty() && !self.is_lost() {
                 return;
             }
         }

@@ -79,6 +79,7 @@ impl Volume {
             || self.collector.pace.debt < lead
             // With nothing to be won back, what room there is, is for hosts.
             || self.collector.is_idle()
+            || self.is_collection_stopped()
     }
 
     /// A stripe is written.

@@ -50,7 +50,7 @@ impl Volume {
         let block_bytes = self.shape.block_bytes;
         let mut at = 0;
         while at < blocks {
-            let location = self.map[(start + at) as usize].location();
+            let location = self.location_for_hosts(start + at);
             let mut count = 1;
             match location {
                 Location::Media(place) => {
@@ -79,7 +79,7 @@ impl Volume {
     /// Whether a logical block lies `count` blocks behind a place, in the same run of blocks.
     fn follows(&self, place: Physical, count: u64, lba: u64) -> bool {
         let next = Physical { offset: place.offset + count as u32, ..place };
-        self.map[lba as usize].location() == Location::Media(next)
+        self.location_for_hosts(lba) == Location::Media(next)
     }
 
     /// Reads blocks that follow each other on a member, none of them metadata of a chunk.

@@ -31,7 +31,7 @@ impl Volume {
         }
     }
 
-    fn may_open(&self, stream: Stream) -> bool {
+    pub(super) fn may_open(&self, stream: Stream) -> bool {
         if !self.epochs.is_durable() {
             return false;
         }
@@ -191,8 +191,7 @@ impl Volume {
         }
         if status.is_success() {
             entry.failed_finishes = 0;
-        } else if matches!(status, Status::ZoneIsReadOnly | Status::ZoneIsOffline | Status::InvalidZoneStateTransition)
-        {
+        } else if is_worn_zone(status) {
             // Such zones are not active.
             self.suspect(member, index);
         } else {
@@ -273,7 +272,8 @@ impl Volume {
             } else {
                 self.release_zone(member, index);
             }
-            if !status.is_success() && !self.has_failed_again(member) {
+            let is_excused = is_worn_zone(status) && !self.can_spare(member);
+            if !status.is_success() && !is_excused && !self.has_failed_again(member) {
                 self.give_up_if_worn(member);
             }
         }
@@ -344,11 +344,23 @@ impl Volume {
         match state {
             None => self.give_up(member, FailReason::Errors),
             Some(ZoneState::Offline) => {
+                self.excuse(member);
                 self.release_zone(member, index);
                 self.lose_zone(member, index);
             }
-            Some(ZoneState::ReadOnly) => self.release_zone(member, index),
+            Some(ZoneState::ReadOnly) => {
+                self.excuse(member);
+                self.release_zone(member, index);
+            }
             Some(_) => {}
+        }
+    }
+
+    /// It was the zone. A member that the volume cannot do without is not given up for what its zones do: it can still be read.
+    fn excuse(&mut self, member: MemberIndex) {
+        if !self.can_spare(member) {
+            let failures = &mut self.members[member.as_usize()].failures;
+            *failures = failures.saturating_sub(1);
         }
     }
 
@@ -375,4 +387,9 @@ impl Volume {
             self.close_if_done(index);
         }
     }
+}
+
+/// Whether it is the zone that has given up.
+fn is_worn_zone(status: Status) -> bool {
+    matches!(status, Status::ZoneIsReadOnly | Status::ZoneIsOffline | Status::InvalidZoneStateTransition)
 }

@@ -138,6 +138,7 @@ impl Volume {
             streams: std::array::from_fn(|_| StreamState::default()),
             stripes: Slab::new(),
             requests: Slab::new(),
+            trims: super::Trims::default(),
             fetches: Slab::new(),
             repairs: Slab::new(),
             buffered_blocks: 0,

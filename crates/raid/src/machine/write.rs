@@ -8,7 +8,7 @@ use super::host::{Answer, Request};
 use super::reuse::USES;
 use crate::MemberIndex;
 use crate::bug::SeededBug;
-use crate::format::{BlockMeta, Tombstone};
+use crate::format::{BlockMeta, PADDING_LBA, Tombstone};
 use crate::shape::Stream;
 use crate::tables::{Address, SegmentIndex};
 
@@ -137,7 +137,8 @@ impl Stripe {
 
     /// Whether a host's flush has to wait for it.
     pub(super) fn waits_for_hosts(&self) -> bool {
-        self.blocks.iter().any(|block| matches!(block.source, Source::Host { .. } | Source::Trim { .. }))
+        let is_of_host = |block: &Block| matches!(block.source, Source::Host { .. } | Source::Trim { .. });
+        self.blocks.iter().any(|block| block.lba != PADDING_LBA && is_of_host(block))
     }
 
     /// Contents of one block.

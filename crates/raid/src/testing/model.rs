@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Completion, Lba, LbaRange, NamespaceId, Operation, Outcome, Payload,
-    QueueFull,
+    QueueFull, Status,
 };
 
 use super::{Promise, Request, Violation};
@@ -31,6 +31,9 @@ pub struct Model {
     ended: u64,
     /// More members are lost than the volume can do without: requests may end with errors.
     pub is_lost: bool,
+    /// Zones are worn out: writes and trims may end for want of room, and nothing else with an error.
+    pub may_be_full: bool,
+    refused: u64,
     /// What is acknowledged is durable only when it was flushed.
     pub is_cache_volatile: bool,
 }
@@ -52,6 +55,8 @@ struct Block {
     settled: Vec<Edition>,
     /// Submitted since, in that order, and not acknowledged.
     in_flight: Vec<Edition>,
+    /// Submitted, and ended for want of room: a crash may bring them back.
+    refused: Vec<Edition>,
 }
 
 #[derive(Clone, Debug)]
@@ -75,6 +80,8 @@ enum Pending {
 #[derive(Clone, Debug)]
 enum Expected {
     Newest(Edition),
+    /// One of these, and the next read another.
+    Any(Vec<Edition>),
     /// One of those that a crash may have left.
     Settled(Vec<Edition>),
 }
@@ -87,8 +94,12 @@ impl Model {
     #[must_use]
     pub fn new(volume_blocks: u64, block_bytes: usize) -> Model {
         assert!(block_bytes >= BLOCK_BYTES_MIN, "a block says its number and its version");
-        let blank =
-            Block { olds: Vec::new(), settled: vec![Edition { version: 0, is_zeros: true }], in_flight: Vec::new() };
+        let blank = Block {
+            olds: Vec::new(),
+            settled: vec![Edition { version: 0, is_zeros: true }],
+            in_flight: Vec::new(),
+            refused: Vec::new(),
+        };
         Model {
             block_bytes,
             blocks: vec![blank; volume_blocks as usize],
@@ -97,6 +108,8 @@ impl Model {
             next_version: 1,
             ended: 0,
             is_lost: false,
+            may_be_full: false,
+            refused: 0,
             is_cache_volatile: false,
         }
     }
@@ -138,6 +151,19 @@ impl Model {
             if self.is_lost {
                 return Ok(());
             }
+            if let (true, Status::ZoneIsFull, Pending::Change { version, ranges, .. }) =
+                (self.may_be_full, completion.status, &pending)
+            {
+                self.refused += 1;
+                for lba in ranges.iter().flat_map(|&(start, blocks)| start..start + blocks) {
+                    // Some blocks of a request may have been written.
+                    let Block { settled, in_flight, refused, .. } = &mut self.blocks[lba as usize];
+                    let ended: Vec<Edition> = in_flight.extract_if(.., |edition| edition.version == *version).collect();
+                    settled.extend(&ended);
+                    refused.extend(ended);
+                }
+                return Ok(());
+            }
             let what = format!("request {} ends with \"{}\": {pending:?}", id.0, completion.status);
             return Err(Violation::new(Promise::Answers, what));
         }
@@ -149,15 +175,19 @@ impl Model {
             }
             Pending::Change { version, ranges, .. } => {
                 for lba in ranges.into_iter().flat_map(|(start, blocks)| start..start + blocks) {
-                    let Block { olds, settled, in_flight } = &mut self.blocks[lba as usize];
+                    let Block { olds, settled, in_flight, refused } = &mut self.blocks[lba as usize];
+                    if !self.is_cache_volatile {
+                        refused.retain(|edition| edition.version > version);
+                    }
                     if let Some(at) = in_flight.iter().position(|edition| edition.version == version) {
                         let newest = in_flight[at];
                         let before = in_flight.drain(..=at).take(at);
                         if self.is_cache_volatile {
-                            olds.append(settled);
+                            olds.extend(settled.extract_if(.., |edition| edition.version < version));
                             olds.extend(before);
                         }
-                        *settled = vec![newest];
+                        settled.retain(|edition| edition.version > version);
+                        settled.insert(0, newest);
                     }
                 }
             }
@@ -192,7 +222,8 @@ impl Model {
     /// The volume has gone, and the power has not: what was under way will not end any more.
     pub fn die(&mut self) {
         self.pending.clear();
-        for Block { settled, in_flight, .. } in &mut self.blocks {
+        for Block { settled, in_flight, refused, .. } in &mut self.blocks {
+            settled.append(refused);
             settled.append(in_flight);
         }
     }
@@ -229,6 +260,12 @@ impl Model {
     #[must_use]
     pub fn ended(&self) -> u64 {
         self.ended
+    }
+
+    /// Writes and trims that have ended for want of room.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Blocks of the volume.
@@ -288,6 +325,10 @@ impl Model {
     fn expected(&self, lba: u64) -> Expected {
         let block = &self.blocks[lba as usize];
         match block.in_flight.last() {
+            // A part of a request may have found no room before the rest of it has ended.
+            Some(_) if self.may_be_full => {
+                Expected::Any(block.settled.iter().chain(&block.in_flight).copied().collect())
+            }
             Some(newest) => Expected::Newest(*newest),
             None => Expected::Settled(block.settled.clone()),
         }
@@ -304,7 +345,7 @@ impl Model {
         };
         let editions = match expected {
             Expected::Newest(edition) => std::slice::from_ref(edition),
-            Expected::Settled(editions) => editions,
+            Expected::Any(editions) | Expected::Settled(editions) => editions,
         };
         if !editions.iter().any(is_found) {
             let promise = if editions.len() > 1 { Promise::Durability } else { Promise::Contents };
@@ -313,7 +354,7 @@ impl Model {
             return Err(Violation::of_block(promise, lba, what));
         }
         let settled = &self.blocks[lba as usize].settled;
-        if matches!(expected, Expected::Newest(_)) || !editions.contains(&settled[0]) {
+        if matches!(expected, Expected::Newest(_) | Expected::Any(_)) || !editions.contains(&settled[0]) {
             // It has been written since.
             return Ok(());
         }
@@ -363,7 +404,6 @@ fn what_is(found: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zonda_zoned::Status;
 
     fn ask(model: &mut Model, request: &Request) -> Command {
         let mut taken = None;
@@ -488,5 +528,26 @@ mod tests {
         model.is_lost = true;
         assert_eq!(model.hear(&failed), Ok(()));
         assert_eq!(model.hear(&failed).unwrap_err().promise, Promise::Ends, "it has ended before");
+    }
+
+    #[test]
+    fn a_request_without_room_leaves_each_block_as_it_was_or_as_it_was_to_be() {
+        let mut model = Model::new(8, 512);
+        let full = |command: &Command| Completion::of(command.id, Status::ZoneIsFull);
+        let write = ask(&mut model, &WRITE);
+        assert_eq!(model.clone().hear(&full(&write)).unwrap_err().promise, Promise::Answers, "nothing is worn out");
+        model.may_be_full = true;
+        assert_eq!((model.hear(&full(&write)), model.refused()), (Ok(()), 1));
+        for (seen, other) in [(0, 1), (1, 0)] {
+            let mut model = model.clone();
+            assert_eq!(read(&mut model, seen), Ok(()));
+            assert_eq!(read(&mut model, other).unwrap_err().promise, Promise::Contents, "what was seen stays");
+            model.crash();
+            assert_eq!(read(&mut model, 1), Ok(()), "a crash may bring it back");
+        }
+        let again = ask(&mut model, &WRITE);
+        end(&mut model, &again).unwrap();
+        assert!(read(&mut model, 1).is_err(), "a newer write takes its place");
+        assert_eq!(read(&mut model, 2), Ok(()));
     }
 }

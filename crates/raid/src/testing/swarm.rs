@@ -142,6 +142,7 @@ fn draw_volume(root: &Prng) -> (VolumeConfig, Vec<Geometry>) {
         let geometries = draw_geometries(&mut prng, scheme);
         let mut config = draw_config(&mut prng, scheme, &geometries[0]);
         config.tuning.is_cache_volatile = prng.chance(1, 4);
+        config.tuning.trim_blocks = if prng.chance(1, 2) { 1 + prng.below(64) } else { config.tuning.trim_blocks };
         let ids = vec![[0; 16]; geometries.len()];
         if let Ok(volume) = Volume::create(config.clone(), geometries.clone(), [0; 16], &ids, false) {
             config.volume_blocks = Some(volume.geometry().namespace_blocks().0);

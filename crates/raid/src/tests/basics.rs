@@ -189,3 +189,67 @@ fn compare_all(volume: &mut VolumeOn<Memory>, model: &[u64]) {
         assert!(found.data == right, "block {lba} should have version {version}");
     }
 }
+
+/// The extents of the whole volume, block by block, each asked for at most so many blocks.
+fn holes(volume: &VolumeOn<Memory>, most: u64) -> Vec<bool> {
+    let mut holes = Vec::new();
+    let blocks = volume.volume().geometry().namespace_blocks().0;
+    while (holes.len() as u64) < blocks {
+        let extent = volume.volume().extent(Lba(holes.len() as u64), Blocks(most));
+        assert!((1..=most).contains(&extent.blocks.0), "{extent:?}");
+        holes.extend((0..extent.blocks.0).map(|_| extent.is_hole));
+    }
+    assert_eq!(holes.len() as u64, blocks, "no extent goes beyond the end");
+    holes
+}
+
+#[test]
+fn blocks_are_holes_when_they_were_never_written_or_trimmed_since_and_then_they_read_as_zeros() {
+    let mut volume = volume(Scheme::raid5(3), 64);
+    let blocks = volume.volume().geometry().namespace_blocks().0;
+    assert!(holes(&volume, u64::MAX).iter().all(|&is_hole| is_hole), "nothing was written");
+    let (mut prng, mut completions) = (Prng::new(3), CompletionQueue::new());
+    let mut model: Vec<u64> = vec![0; blocks as usize];
+    let submit = |volume: &mut VolumeOn<Memory>, id, operation| {
+        volume
+            .submit(Instant::ZERO, Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation })
+            .expect("few are under way");
+    };
+    for round in 1..200 {
+        let count = 1 + prng.below(24);
+        let start = prng.below(blocks - count + 1);
+        let range = start as usize..(start + count) as usize;
+        let operation = if prng.chance(1, 2) {
+            model[range].fill(0);
+            Operation::Deallocate { ranges: [LbaRange { start: Lba(start), blocks: Blocks(count) }].into() }
+        } else {
+            model[range].fill(round);
+            let data: Vec<u8> = (start..start + count).flat_map(|lba| contents(lba, round)).collect();
+            let payload = Payload::Bytes(Box::new(BlockBuffer { data: data.into(), metadata: Bytes::new() }));
+            Operation::Write { start: Lba(start), blocks: Blocks(count), payload }
+        };
+        submit(&mut volume, round, operation);
+        // Before and after it is durable.
+        if prng.chance(1, 4) {
+            volume.poll(Instant(round * 1_000_000), &mut completions);
+            while completions.pop().is_some() {}
+        }
+        let expected: Vec<bool> = model.iter().map(|&version| version == 0).collect();
+        assert!(holes(&volume, 1 + prng.below(blocks)) == expected, "round {round}");
+    }
+    let end = Instant(1_000_000_000);
+    volume.poll(end, &mut completions);
+    while completions.pop().is_some() {}
+    let found = holes(&volume, u64::MAX);
+    for (lba, is_hole) in (0..).zip(found) {
+        submit(&mut volume, lba, Operation::Read { start: Lba(lba), blocks: Blocks(1) });
+        volume.poll(end, &mut completions);
+        let Some(Outcome::Data(Payload::Bytes(block))) = completions.pop().map(|completion| completion.outcome) else {
+            panic!("memory answers at once")
+        };
+        assert_eq!(is_hole, block.data.iter().all(|&byte| byte == 0), "block {lba}");
+    }
+    assert!(model.contains(&0) && model.iter().any(|&version| version > 0));
+    let volume = remounted(volume, &[]);
+    assert!(holes(&volume, u64::MAX) == model.iter().map(|&version| version == 0).collect::<Vec<_>>(), "after a mount");
+}

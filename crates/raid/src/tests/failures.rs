@@ -277,6 +277,167 @@ fn a_member_that_can_never_finish_a_zone_is_given_up() {
     assert_eq!(given_up(&world), [(MemberIndex(0), FailReason::Errors)]);
 }
 
+/// The data zones of a drive that hold nothing.
+fn empty_zones(drive: &Drive) -> Vec<u32> {
+    (METADATA_ZONES..drive.geometry().zone_count).filter(|&zone| drive.zone_state(zone) == ZoneState::Empty).collect()
+}
+
+const RAID0: Scheme = Scheme { level: Level::Raid0, data: 2, parity: 0 };
+
+/// A full world whose first member loses its free zones one after another, all but so many, until writes are refused.
+fn worn_out(scheme: Scheme, metadata_bytes: u16, zones_left: usize) -> World {
+    let mut world = written(scheme, metadata_bytes);
+    if scheme.parity > 0 {
+        // Nobody is to spare from here on.
+        world.suspects = 1 << scheme.data;
+        world.drives[usize::from(scheme.data)].set_presence(Presence::Silent);
+        go_on(&mut world, 1000);
+        expect_all(&mut world);
+    }
+    world.model.may_be_full = true;
+    world.mix.trims = 0;
+    while world.model.refused() == 0 || empty_zones(&world.drives[0]).len() > zones_left {
+        let before = world.model.ended();
+        let empty = empty_zones(&world.drives[0]);
+        if empty.len() > zones_left {
+            world.drives[0].degrade(empty[0], ZoneState::ReadOnly);
+        }
+        go_on(&mut world, 300);
+        expect_all(&mut world);
+        assert!(world.model.ended() > before && world.model.ended() < 50_000, "writes come to an end");
+    }
+    world
+}
+
+#[test]
+fn a_volume_that_is_worn_out_refuses_writes_and_can_be_read() {
+    for (scheme, metadata_bytes) in [(RAID0, 64), (RAID0, 0), (RAID5, 64)] {
+        for zones_left in 0..4 {
+            let mut world = worn_out(scheme, metadata_bytes, zones_left);
+            let refused = world.model.refused();
+            // Until the segments that are open are full.
+            for start in (0..400).map(|round| round * 7 % 64) {
+                assert!(world.ask(&Request::Write { start, blocks: 3 }).unwrap());
+                world.rest().unwrap_or_else(|violation| panic!("{scheme:?}, {zones_left} left: {violation}"));
+            }
+            assert!(world.model.refused() > refused, "{scheme:?}, {zones_left} left");
+            expect_all(&mut world);
+            let expected = usize::from(scheme.parity);
+            assert_eq!(given_up(&world).len(), expected, "{scheme:?}: nobody that is needed");
+            assert_eq!(world.volume.counters().lost_blocks, 0);
+        }
+    }
+}
+
+#[test]
+fn whatever_zones_wear_out_every_request_ends_and_what_was_acknowledged_can_be_read() {
+    let mut refused = 0;
+    for seed in 0..20 {
+        let mut prng = Prng::new(seed);
+        let scheme = if seed % 2 == 0 { RAID0 } else { RAID5 };
+        let mut config = config(scheme);
+        config.tuning.trim_blocks = 1 + prng.below(200);
+        let drives = (0..scheme.members()).map(|at| Drive::new(geometry(64), prng.fork(&format!("drive/{at}"))));
+        let mut world = World::create(config, drives.collect(), prng.fork("world")).expect("they suit");
+        world.model.may_be_full = true;
+        if scheme == RAID5 {
+            world.suspects = 0b1000;
+            world.drives[3].set_presence(Presence::Silent);
+        }
+        go_on(&mut world, 3000);
+        for round in 0..40 {
+            let drive = &mut world.drives[prng.below(u64::from(scheme.data)) as usize];
+            let zones: Vec<u32> = (METADATA_ZONES..drive.geometry().zone_count)
+                .filter(|&zone| drive.zone_state(zone) != ZoneState::ReadOnly)
+                .collect();
+            if let Some(&zone) = prng.pick(&zones) {
+                drive.degrade(zone, ZoneState::ReadOnly);
+            }
+            go_on(&mut world, 200);
+            if round % 3 == 0 {
+                expect_all(&mut world);
+            }
+        }
+        expect_all(&mut world);
+        assert_eq!(given_up(&world).len(), usize::from(scheme.parity), "seed {seed}");
+        refused += u64::from(world.model.refused() > 0);
+    }
+    assert_eq!(refused, 20, "all of them had no room in the end");
+}
+
+#[test]
+fn what_a_volume_that_is_worn_out_has_acknowledged_is_there_after_a_crash() {
+    for (scheme, metadata_bytes) in [(RAID0, 64), (RAID0, 0), (RAID5, 64)] {
+        let mut world = worn_out(scheme, metadata_bytes, 2);
+        world.crash();
+        world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
+        expect_all(&mut world);
+    }
+}
+
+#[test]
+fn a_member_that_is_worn_out_goes_before_a_write_is_refused_where_it_can_be_spared() {
+    for metadata_bytes in [64, 0] {
+        let mut world = written(RAID5, metadata_bytes);
+        world.suspects = 0b0001;
+        for _ in 0..100 {
+            if let Some(&zone) = empty_zones(&world.drives[0]).first() {
+                world.drives[0].degrade(zone, ZoneState::ReadOnly);
+            }
+            go_on(&mut world, 300);
+            expect_all(&mut world);
+            if !given_up(&world).is_empty() {
+                break;
+            }
+        }
+        assert_eq!(given_up(&world), [(MemberIndex(0), FailReason::Errors)]);
+        go_on(&mut world, 1000);
+        expect_all(&mut world);
+    }
+}
+
+#[test]
+fn a_trim_makes_room_in_a_volume_that_is_worn_out() {
+    for (scheme, metadata_bytes) in [(RAID0, 64), (RAID0, 0), (RAID5, 64)] {
+        let mut world = worn_out(scheme, metadata_bytes, 2);
+        let (refused, blocks) = (world.model.refused(), world.model.volume_blocks());
+        assert!(world.ask(&Request::Trim(vec![(blocks / 4, blocks / 2)])).unwrap());
+        world.rest().unwrap_or_else(|violation| panic!("{scheme:?}: {violation}"));
+        assert_eq!(world.model.refused(), refused, "{scheme:?}: the trim finds room");
+        world.volume.check_invariants();
+        for start in (blocks / 4..blocks / 2).step_by(8) {
+            assert!(world.ask(&Request::Write { start, blocks: 4 }).unwrap());
+            world.rest().unwrap();
+        }
+        assert_eq!(world.model.refused(), refused, "{scheme:?}: and there is room for writes again");
+        expect_all(&mut world);
+        world.crash();
+        world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
+        expect_all(&mut world);
+    }
+}
+
+#[test]
+fn where_nothing_can_be_written_trims_end_with_an_error_too() {
+    for metadata_bytes in [64, 0] {
+        let mut world = worn_out(RAID0, metadata_bytes, 2);
+        for zone in METADATA_ZONES..world.drives[0].geometry().zone_count {
+            if world.drives[0].zone_state(zone) != ZoneState::ReadOnly {
+                world.drives[0].degrade(zone, ZoneState::ReadOnly);
+            }
+        }
+        let (refused, blocks) = (world.model.refused(), world.model.volume_blocks());
+        for _ in 0..3 {
+            assert!(world.ask(&Request::Trim(vec![(0, blocks)])).unwrap());
+            assert!(world.ask(&Request::Write { start: 5, blocks: 1 }).unwrap());
+            assert!(world.ask(&Request::Flush).unwrap());
+            expect_all(&mut world);
+        }
+        assert!(world.model.refused() >= refused + 6, "all of them");
+        assert_eq!(given_up(&world), [], "it can still be read");
+    }
+}
+
 #[test]
 fn zone_management_is_refused_and_a_range_beyond_the_end_too() {
     let mut world = world(RAID5, 64, 1);

@@ -7,3 +7,4 @@ mod rebuild;
 mod refusals;
 mod scrub;
 mod swarm;
+mod trims;

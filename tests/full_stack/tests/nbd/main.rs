@@ -5,6 +5,7 @@
 
 mod copies;
 mod encrypted;
+mod holes;
 mod requests;
 mod tools;
 
@@ -36,10 +37,19 @@ impl Shelf {
     }
 
     fn in_directory(directory: TempDir, keys: &str) -> Shelf {
+        Shelf::of(directory, "image = \"disk\"", keys)
+    }
+
+    /// Of the volume `vol`.
+    fn of_volume(directory: TempDir) -> Shelf {
+        Shelf::of(directory, "volume = \"vol\"", "")
+    }
+
+    fn of(directory: TempDir, source: &str, keys: &str) -> Shelf {
         let config = directory.path().join("zonda.toml");
         let text = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\n[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:nbd\"\n\
-             [[subsystem.namespace]]\nimage = \"disk\"\n\
+             [[subsystem.namespace]]\n{source}\n\
              [[nbd]]\nlisten = [\"unix:nbd.sock\", \"127.0.0.1:0\"]\n{keys}"
         );
         fs::write(&config, text).expect("a new file");

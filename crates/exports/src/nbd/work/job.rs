@@ -6,10 +6,12 @@
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
-use zonda_nbd::{Extent, NbdError, Operation as Request, ReadPiece, Reply};
+use zonda_devices::Extent;
+use zonda_nbd::{NbdError, Operation as Request, ReadPiece, Reply};
 use zonda_zoned::{BlockBuffer, Blocks, Geometry, Lba, LbaRange, Operation, Outcome, Payload, Status};
 
 use super::gate::Claim;
+use super::map::Map;
 use crate::nbd::limits::{COMMANDS_PER_REQUEST_MAX, TRIM_STEP_BYTES, ZEROES_STEP_BYTES};
 
 /// What of a drive decides how a request is done.
@@ -41,7 +43,7 @@ pub(super) struct Job {
 enum Body {
     Read(Read),
     Write(Write),
-    Status { length: u32 },
+    Status(Map),
     Flush,
 }
 
@@ -98,6 +100,10 @@ impl Shape {
             volatile_write_cache,
         }
     }
+
+    pub(super) fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
 }
 
 impl Job {
@@ -117,7 +123,9 @@ impl Job {
                 (Body::Write(Write::of_trim(shape, offset, u64::from(length))), fua(durable))
             }
             Request::Flush => (Body::Flush, true),
-            Request::BlockStatus { length, .. } => (Body::Status { length }, false),
+            Request::BlockStatus { offset, length, one } => {
+                (Body::Status(Map::new(shape, offset, u64::from(length), one)), false)
+            }
         };
         Job { body, wants_flush, begun: 0, under_way: 0, error: None, is_stopped: false }
     }
@@ -143,7 +151,7 @@ impl Job {
         let operation = match &mut self.body {
             Body::Read(read) => read.next(shape),
             Body::Write(write) => write.next(shape, self.begun),
-            Body::Status { .. } | Body::Flush => None,
+            Body::Status(_) | Body::Flush => None,
         };
         let operation = match operation {
             Some(operation) => operation,
@@ -170,12 +178,26 @@ impl Job {
                     self.error.get_or_insert(error);
                 }
             }
-            Body::Write(_) | Body::Flush | Body::Status { .. } => {
+            Body::Write(_) | Body::Flush | Body::Status(_) => {
                 if let Err(error) = result {
                     self.error.get_or_insert(error);
                 }
             }
         }
+    }
+
+    /// The blocks of which the drive is to say next what it holds; `None` at the end, and where that is not the question.
+    pub(super) fn question(&self) -> Option<(Lba, Blocks)> {
+        match &self.body {
+            Body::Status(map) if !self.is_stopped => map.next(),
+            _ => None,
+        }
+    }
+
+    /// What the drive holds.
+    pub(super) fn answered(&mut self, extent: Extent) {
+        let Body::Status(map) = &mut self.body else { unreachable!("only a status asks") };
+        map.found(extent);
     }
 
     /// Commands that have not ended.
@@ -192,10 +214,7 @@ impl Job {
         Ok(match self.body {
             Body::Read(read) => Reply::Read(read.into_pieces(shape)),
             Body::Write(_) | Body::Flush => Reply::Done,
-            // No drive tells yet what is allocated, so all of it may be.
-            Body::Status { length } => {
-                Reply::Status(vec![Extent { length: u64::from(length), is_hole: false, is_zero: false }])
-            }
+            Body::Status(map) => Reply::Status(map.into_extents(shape)),
         })
     }
 }

@@ -5,14 +5,16 @@
 
 mod gate;
 mod job;
+mod map;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use zonda_devices::Extent;
 use zonda_nbd::{NbdError, Operation as Request, Reply, RequestId};
 use zonda_target::{ConnectionId, DeviceKey};
-use zonda_zoned::{Command, CommandId, Completion, NamespaceId};
+use zonda_zoned::{Blocks, Command, CommandId, Completion, Lba, NamespaceId};
 
 use gate::Gate;
 use job::Job;
@@ -30,6 +32,8 @@ pub(crate) struct Asker {
 pub(crate) enum WorkEffect {
     /// Give a drive a command.
     Submit { device: DeviceKey, command: Command },
+    /// Ask a drive what it holds there, and tell [`Work::answered`] at once.
+    Ask { device: DeviceKey, job: u32, start: Lba, most: Blocks },
     /// A request has ended.
     Reply { asker: Asker, kind: RequestKind, bytes: u64, result: Result<Reply, NbdError> },
 }
@@ -139,7 +143,7 @@ impl Work {
         }
         self.effects.retain(|effect| match effect {
             WorkEffect::Reply { asker, .. } => asker.connection != connection,
-            WorkEffect::Submit { .. } => true,
+            WorkEffect::Submit { .. } | WorkEffect::Ask { .. } => true,
         });
     }
 
@@ -149,6 +153,13 @@ impl Work {
         let entry = self.jobs[number as usize].as_mut().expect("a job stays until its commands have ended");
         let shape = self.devices[&entry.device.0].shape;
         entry.job.ended(&shape, part, completion.status, completion.outcome);
+        self.advance(number);
+    }
+
+    /// What a drive holds.
+    pub(crate) fn answered(&mut self, number: u32, extent: Extent) {
+        let entry = self.jobs[number as usize].as_mut().expect("a job stays until its question is answered");
+        entry.job.answered(extent);
         self.advance(number);
     }
 
@@ -173,6 +184,11 @@ impl Work {
                 let id = CommandId(u64::from(number) << 32 | u64::from(part));
                 let command = Command { id, namespace: NamespaceId::FIRST, operation };
                 self.effects.push_back(WorkEffect::Submit { device: entry.device, command });
+            }
+            if let Some((start, most)) = entry.job.question() {
+                let device = entry.device;
+                self.effects.push_back(WorkEffect::Ask { device, job: number, start, most });
+                continue;
             }
             if entry.job.under_way() > 0 {
                 continue;

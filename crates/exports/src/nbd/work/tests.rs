@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 use zonda_nbd::ReadPiece;
+use zonda_nbd::limits::EXTENTS_MAX;
 use zonda_zoned::{BlockBuffer, Blocks, Geometry, Lba, Operation, Outcome, Payload, Prng, Status};
 
 use super::*;
+use crate::nbd::limits::STATUS_BLOCKS_MAX;
 
 const BLOCK: usize = 512;
 const BLOCKS: usize = 64;
@@ -72,10 +74,25 @@ impl World {
                     assert!(self.commands.iter().all(|other| other.id != command.id), "ids are unique");
                     self.commands.push(command);
                 }
+                WorkEffect::Ask { device, job, start, most } => {
+                    assert_eq!(device, DISK);
+                    let extent = self.extent(start, most);
+                    self.work.answered(job, extent);
+                }
                 WorkEffect::Reply { asker, result, .. } => self.replies.push((asker.request.0, result)),
             }
         }
         self.work.check_invariants();
+    }
+
+    /// What the drive says of some blocks: zeros are holes, and now and then it does not look to the end.
+    fn extent(&mut self, start: Lba, most: Blocks) -> Extent {
+        let end = start.0 + most.0;
+        assert!(most.0 > 0 && end <= BLOCKS as u64);
+        let is_hole = |block: u64| self.disk[block as usize * BLOCK..][..BLOCK].iter().all(|&byte| byte == 0);
+        let first = is_hole(start.0);
+        let blocks = (start.0..end).take_while(|&block| is_hole(block) == first).count() as u64;
+        Extent { blocks: Blocks(1 + self.prng.below(blocks)), is_hole: first }
     }
 
     /// Carries out any one of the commands under way.
@@ -309,10 +326,81 @@ fn who_is_gone_gets_no_reply_and_holds_nobody_up() {
     assert_eq!((world.disk[100], world.disk[40]), (3, 0));
 }
 
+/// The extents that the reply to a BLOCK_STATUS has.
+fn status(world: &mut World, offset: u64, length: u32, one: bool) -> Vec<zonda_nbd::Extent> {
+    match world.reply(Request::BlockStatus { offset, length, one }) {
+        Ok(Reply::Status(extents)) => extents,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
-fn everything_is_said_to_be_allocated() {
+fn what_is_said_to_be_a_hole_reads_as_zeros_and_what_holds_something_is_said_to() {
+    for seed in 0..200 {
+        let mut world = World::new(seed);
+        for _ in 0..world.prng.below(12) {
+            let block = world.prng.below(BLOCKS as u64 - 4) as usize;
+            let blocks = 1 + world.prng.below(4) as usize;
+            world.disk[block * BLOCK..(block + blocks) * BLOCK].fill(7);
+        }
+        let offset = world.prng.below(SIZE);
+        let length = 1 + world.prng.below(SIZE - offset);
+        let extents = status(&mut world, offset, length as u32, false);
+        let mut at = offset;
+        for pair in extents.windows(2) {
+            assert_ne!(pair[0].is_hole, pair[1].is_hole, "seed {seed}: neighbours in one state are one");
+        }
+        for extent in extents {
+            let end = (at + extent.length).min(offset + length);
+            let is_zero = world.disk[at as usize..end as usize].iter().all(|&byte| byte == 0);
+            assert_eq!((extent.is_hole, extent.is_zero), (is_zero, is_zero), "seed {seed}: {at}..{end}");
+            at += extent.length;
+        }
+        assert!(at >= offset + length, "seed {seed}: all is told, and perhaps the rest of the last block");
+    }
+}
+
+#[test]
+fn a_client_that_wants_one_extent_gets_the_first_as_far_as_it_goes() {
     let mut world = World::new(1);
-    let status = world.reply(Request::BlockStatus { offset: 3, length: 99, one: false });
-    let extent = zonda_nbd::Extent { length: 99, is_hole: false, is_zero: false };
-    assert_eq!(status, Ok(Reply::Status(vec![extent])));
+    world.disk[8 * BLOCK..9 * BLOCK].fill(7);
+    let hole = |length| zonda_nbd::Extent { length, is_hole: true, is_zero: true };
+    assert_eq!(status(&mut world, 100, 40 * BLOCK as u32, true), [hole(8 * BLOCK as u64 - 100)]);
+    assert_eq!(status(&mut world, 9 * BLOCK as u64, 3 * BLOCK as u32, true), [hole(3 * BLOCK as u64)]);
+}
+
+#[test]
+fn a_status_of_everything_looks_at_so_many_blocks_and_tells_of_so_many_extents_at_most() {
+    let large = Geometry { zone_size_blocks: Blocks(1 << 30), ..geometry() };
+    // Of drives whose blocks are alike for so long.
+    for (run, covered, extents) in [(u64::MAX, STATUS_BLOCKS_MAX, 1), (3, 3 * EXTENTS_MAX as u64, EXTENTS_MAX)] {
+        let mut work = Work::default();
+        work.add_device(DISK, Shape::new(&large, false));
+        let asker = Asker { connection: CONNECTION, request: RequestId(1) };
+        work.begin(DISK, asker, Request::BlockStatus { offset: 0, length: u32::MAX, one: false });
+        let reply = loop {
+            match work.poll_effect().expect("it goes on to its reply") {
+                WorkEffect::Ask { job, start, most, .. } => {
+                    let blocks = Blocks(most.0.min(run).min(1 << 16));
+                    work.answered(job, Extent { blocks, is_hole: start.0 / run % 2 == 0 });
+                }
+                WorkEffect::Reply { result, .. } => break result,
+                WorkEffect::Submit { .. } => panic!("a status needs no commands"),
+            }
+        };
+        let Ok(Reply::Status(found)) = reply else { panic!("{reply:?}") };
+        let told: u64 = found.iter().map(|extent| extent.length).sum();
+        assert_eq!((told, found.len()), (covered * BLOCK as u64, extents));
+        assert!(work.is_idle());
+    }
+}
+
+#[test]
+fn who_is_gone_is_told_of_no_holes() {
+    let mut world = World::new(1);
+    let asker = Asker { connection: CONNECTION, request: RequestId(1) };
+    world.work.begin(DISK, asker, Request::BlockStatus { offset: 0, length: 512, one: false });
+    world.work.abandon(CONNECTION);
+    world.take();
+    assert!(world.replies.is_empty() && world.work.is_idle());
 }

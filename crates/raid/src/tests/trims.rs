@@ -1,0 +1,178 @@
+//! Trims that go in portions, and what happens meanwhile.
+
+use zonda_zoned::{
+    Blocks, Command, CommandId, Geometry, Instant, Lba, LbaRange, NamespaceId, Operation, Outcome, Payload, Prng,
+    Status,
+};
+
+use super::failures::{config, expect_all, geometry, go_on};
+use crate::testing::{Drive, Mix, Request, World};
+use crate::{Event, MemberIndex, Scheme, Volume};
+
+/// A world whose volume has so many blocks of trims on their way at most.
+fn world(trim_blocks: u64, seed: u64) -> World {
+    let prng = Prng::new(seed);
+    let drives = (0..4).map(|at| Drive::new(geometry(64), prng.fork(&format!("drive/{at}"))));
+    let mut config = config(Scheme::raid5(3));
+    config.tuning.trim_blocks = trim_blocks;
+    World::create(config, drives.collect(), prng.fork("world")).expect("they suit")
+}
+
+/// Every block is written, in pieces of `blocks` with as many between them that are not.
+fn write_all(world: &mut World, blocks: u64, apart: u64) {
+    let end = world.model.volume_blocks();
+    for start in (0..end).step_by((blocks + apart) as usize) {
+        while !world.ask(&Request::Write { start, blocks: blocks.min(end - start) }).unwrap() {
+            world.rest().unwrap();
+        }
+    }
+    world.rest().unwrap();
+}
+
+#[test]
+fn blocks_read_as_zeros_from_the_moment_a_trim_is_taken_and_writes_after_it_stay() {
+    for (trim_blocks, seed) in [(1, 1), (7, 2), (40, 3), (300, 4)] {
+        let mut world = world(trim_blocks, seed);
+        write_all(&mut world, 8, 0);
+        let blocks = world.model.volume_blocks();
+        assert!(world.ask(&Request::Trim(vec![(0, blocks)])).unwrap());
+        assert_eq!(world.model.under_way(), 1, "it is not done at once");
+        let extent = world.volume.extent(Lba(3), Blocks(u64::MAX));
+        assert_eq!((extent.blocks.0, extent.is_hole), (blocks - 3, true), "and so it is said");
+        for start in [0, 50, blocks - 9] {
+            assert!(world.ask(&Request::Write { start, blocks: 3 }).unwrap());
+            assert!(world.ask(&Request::Read { start: start.saturating_sub(1), blocks: 9 }).unwrap());
+        }
+        assert!(world.ask(&Request::Trim(vec![(40, 20), (blocks / 2, 30)])).unwrap());
+        assert!(world.ask(&Request::Write { start: 45, blocks: 10 }).unwrap());
+        world.volume.check_invariants();
+        world.read_all().unwrap();
+        world.crash();
+        world.mount(0).unwrap();
+        world.read_all().unwrap();
+    }
+}
+
+#[test]
+fn a_loss_of_power_in_the_middle_leaves_each_block_trimmed_or_not() {
+    for steps in 0..60 {
+        let mut world = world(12, steps);
+        write_all(&mut world, 5, 3);
+        assert!(world.ask(&Request::Trim(vec![(0, world.model.volume_blocks())])).unwrap());
+        // No other requests, then some.
+        world.drawn_max = if steps % 2 == 0 { 0 } else { u64::MAX };
+        go_on(&mut world, steps * 8);
+        world.crash();
+        world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
+        world.drawn_max = u64::MAX;
+        expect_all(&mut world);
+        go_on(&mut world, 200);
+        expect_all(&mut world);
+    }
+}
+
+#[test]
+fn long_trims_one_over_the_other_with_writes_between_them_keep_what_was_promised() {
+    for seed in 0..40 {
+        let mut world = world(1 + seed % 30, seed);
+        world.mix = Mix { trims: 12, large_blocks_max: 600, large_percent: 0, ..Mix::default() };
+        let mut prng = Prng::new(seed);
+        let blocks = world.model.volume_blocks();
+        for _ in 0..3 {
+            for _ in 0..12 {
+                let start = prng.below(blocks);
+                let ranges = vec![(start, 1 + prng.below(blocks - start)), (prng.below(blocks / 2), blocks / 2)];
+                world.ask(&Request::Trim(ranges)).unwrap_or_else(|violation| panic!("{violation}"));
+                go_on(&mut world, 60);
+                world.volume.check_invariants();
+            }
+            if prng.chance(1, 2) {
+                world.crash();
+                world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
+            }
+            expect_all(&mut world);
+        }
+    }
+}
+
+/// Chunks that members are given before any of them answers.
+fn chunks_given(world: &mut World) -> usize {
+    let mut now = world.now();
+    let mut given = 0;
+    for _ in 0..1000 {
+        for member in (0..4).map(MemberIndex) {
+            while let Some(command) = world.volume.poll_command(now, member) {
+                given += usize::from(matches!(command.operation, Operation::Append { .. } | Operation::Write { .. }));
+            }
+        }
+        let Some(due) = world.volume.next_timeout().filter(|due| due.0 < 1_000_000_000) else { break };
+        now = now.max(due);
+        world.volume.on_timeout(now);
+    }
+    given
+}
+
+#[test]
+fn no_more_of_a_trim_is_on_its_way_than_may_be() {
+    let given = [4, u64::from(u16::MAX)].map(|trim_blocks| {
+        let mut world = world(trim_blocks, 1);
+        // Each block takes a tombstone of its own, and a block holds 24 of them.
+        write_all(&mut world, 1, 1);
+        assert!(world.ask(&Request::Trim(vec![(0, world.model.volume_blocks())])).unwrap());
+        chunks_given(&mut world)
+    });
+    assert_eq!(given[0], 4, "one stripe");
+    assert!(given[1] > 4, "{given:?}");
+}
+
+/// A volume without contents that is ready.
+fn large_volume(trim_blocks: u64) -> Volume {
+    let mut config = config(Scheme { level: crate::Level::Raid0, data: 1, parity: 0 });
+    config.tuning.has_contents = false;
+    config.tuning.trim_blocks = trim_blocks;
+    let geometry =
+        Geometry { zone_size_blocks: Blocks(8192), zone_capacity_blocks: Blocks(8192), zone_count: 64, ..geometry(64) };
+    let mut drive = Drive::new(geometry.clone(), Prng::new(1));
+    let mut volume = Volume::create(config, vec![geometry], [9; 16], &[[1; 16]], false).expect("they suit");
+    while volume.poll_event() != Some(Event::Ready) {
+        while let Some(command) = volume.poll_command(Instant::ZERO, MemberIndex(0)) {
+            drive.submit(command).expect("it has room");
+        }
+        if let Some(completion) = drive.step() {
+            volume.on_completion(Instant::ZERO, MemberIndex(0), completion);
+        }
+    }
+    volume
+}
+
+#[test]
+fn a_trim_of_blocks_that_hold_nothing_lets_others_in_between() {
+    let mut volume = large_volume(16_000);
+    let blocks = volume.geometry().namespace_blocks().0;
+    assert!(blocks > 100_000);
+    let command = |id, operation| Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation };
+    let ranges = [LbaRange { start: Lba(0), blocks: Blocks(blocks) }].into();
+    volume.submit(Instant::ZERO, command(1, Operation::Deallocate { ranges })).expect("there is room");
+    let mut turns = 0;
+    let mut now = Instant::ZERO;
+    let ended = loop {
+        if let Some(completion) = volume.poll_completion() {
+            break completion;
+        }
+        // A read in each turn.
+        volume
+            .submit(now, command(2, Operation::Read { start: Lba(turns), blocks: Blocks(1) }))
+            .expect("there is room");
+        let read = volume.poll_completion().expect("there is nothing to be read");
+        assert_eq!((read.id.0, read.status, read.outcome), (2, Status::Success, Outcome::Data(Payload::None)));
+        let due = volume.next_timeout().expect("the trim goes on by itself");
+        assert!(due > now, "others have their turn");
+        now = due;
+        volume.on_timeout(now);
+        turns += 1;
+    };
+    assert_eq!((ended.id.0, ended.status), (1, Status::Success));
+    // A thousand blocks a turn, the first when it was taken.
+    assert_eq!(turns, blocks.div_ceil(1000) - 1);
+    assert_eq!(volume.next_timeout(), None);
+}
