@@ -21,6 +21,8 @@ pub(crate) struct Slots {
     open: Vec<Vec<u32>>,
 }
 
+/// Slots on either side of where a chunk would be if its member had kept the order.
+const NEAR_SLOTS: u32 = 8;
 /// An empty slot of an open group.
 const EMPTY: u32 = u32::MAX;
 
@@ -132,8 +134,8 @@ impl Slots {
         (stripe != EMPTY).then_some(stripe)
     }
 
-    /// The slot that holds a member's chunk of a stripe. Members hardly ever change the order by much: it is near the slot of the
-    /// stripe's own number, and looked for from there to both sides.
+    /// The slot that holds a member's chunk of a stripe. Members seldom change the order by much: it is looked for near the slot of
+    /// the stripe's own number first.
     pub(crate) fn slot_of(&self, member: MemberIndex, stripe: u32) -> Option<u32> {
         if stripe >= self.packed_until {
             return self.open_slot_of(member, stripe);
@@ -142,11 +144,31 @@ impl Slots {
             return Some(stripe);
         }
         let group = self.layout.group_range(stripe);
-        let is_it = |slot: &u32| self.unpack(member.as_usize(), *slot) == stripe - group.start;
-        (0..group.len() as u32).find_map(|away| {
-            let below = stripe.checked_sub(away).filter(|slot| *slot >= group.start).filter(is_it);
-            below.or_else(|| Some(stripe + away).filter(|slot| *slot < group.end).filter(is_it))
-        })
+        let wanted = stripe - group.start;
+        let is_it = |slot: &u32| self.unpack(member.as_usize(), *slot) == wanted;
+        let near = stripe.saturating_sub(NEAR_SLOTS).max(group.start)..(stripe + NEAR_SLOTS).min(group.end);
+        if let Some(slot) = near.into_iter().find(is_it) {
+            return Some(slot);
+        }
+        if self.bits == 8 {
+            return self.slot_of_bytes(member, group, wanted as u8);
+        }
+        group.into_iter().find(is_it)
+    }
+
+    /// Groups of 129 to 256 stripes: a byte a slot, eight at a time.
+    fn slot_of_bytes(&self, member: MemberIndex, group: std::ops::Range<u32>, wanted: u8) -> Option<u32> {
+        let words = &self.packed[member.as_usize()];
+        let (first, last) = (group.start / 8, (group.end - 1) / 8);
+        for word in first..=last {
+            for (byte, &value) in words[word as usize].to_le_bytes().iter().enumerate() {
+                let slot = word * 8 + byte as u32;
+                if value == wanted && group.contains(&slot) {
+                    return Some(slot);
+                }
+            }
+        }
+        None
     }
 
     /// The same in the group that is being written.
