@@ -51,9 +51,14 @@ pub const REBUILD_FAILURES_MAX: u32 = 8;
 pub const REPORT_ZONES_MAX: u32 = 1024;
 /// Segments that only relocation may take, so that space can always be won back.
 pub const RELOCATION_SEGMENTS: u32 = 2;
+/// Free segments that are left to the next mount: it moves what a crash has torn before it can win anything back, the blocks of one
+/// segment at a time, which may take two; and a mount that a crash cuts short may have begun one already.
+pub const MOUNT_SEGMENTS: u32 = 3;
 
 const _: () = assert!(BUFFERED_BLOCKS_MAX as u64 >= 4 * REQUEST_BLOCKS_MAX, "a request always fits an empty buffer");
 const _: () = assert!(MEMBERS_MAX <= 16, "a member has 4 bits of an address");
 const _: () = assert!(RELOCATION_SEGMENTS >= 2, "one to write to while another one is being reset");
+const _: () =
+    assert!(MOUNT_SEGMENTS > RELOCATION_SEGMENTS, "a mount relocates, and so did one before that was cut short");
 const _: () = assert!(GROUP_STRIPES_MAX.is_power_of_two());
 const _: () = assert!(PIECE_BLOCKS_MAX >= UNIT_BLOCKS_MAX * MEMBERS_MAX as u32, "a run has one stripe at least");
