@@ -63,6 +63,9 @@ pub const TOMBSTONES_UNDER_WAY_MAX: usize = 256;
 pub const TRIM_RANGES_MAX: usize = 65_536;
 /// Blocks that are looked at to tell how far a hole goes.
 pub const EXTENT_BLOCKS_MAX: u64 = 65_536;
+/// Free segments that are left to the next mount: it moves what a crash has torn before it can win anything back, the blocks of one
+/// segment at a time, which may take two; and a mount that a crash cuts short may have begun one already.
+pub const MOUNT_SEGMENTS: u32 = 3;
 
 const _: () = assert!(BUFFERED_BLOCKS_MAX as u64 >= 4 * REQUEST_BLOCKS_MAX, "a request always fits an empty buffer");
 const _: () = assert!(MEMBERS_MAX <= 16, "a member has 4 bits of an address");
@@ -73,5 +76,7 @@ const _: () = assert!(
 );
 const _: () =
     assert!(4 * zonda_zoned::limits::DEALLOCATE_RANGES_MAX < TRIM_RANGES_MAX, "a trim fits when little else is left");
+const _: () =
+    assert!(MOUNT_SEGMENTS > RELOCATION_SEGMENTS, "a mount relocates, and so did one before that was cut short");
 const _: () = assert!(GROUP_STRIPES_MAX.is_power_of_two());
 const _: () = assert!(PIECE_BLOCKS_MAX >= UNIT_BLOCKS_MAX * MEMBERS_MAX as u32, "a run has one stripe at least");

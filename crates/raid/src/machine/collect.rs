@@ -76,6 +76,11 @@ impl Collector {
         self.current.as_ref().is_some_and(|current| current.fetching > 0)
     }
 
+    /// A segment that waits for its last blocks to arrive.
+    pub(super) fn emptied(&self) -> Option<SegmentIndex> {
+        self.emptied
+    }
+
     /// Whether none is.
     pub(super) fn is_idle(&self) -> bool {
         self.current.is_none() && self.emptied.is_none()
@@ -173,6 +178,10 @@ impl Volume {
 
     /// The segment to be emptied next, and whether it must be, whatever is free.
     fn choose(&self) -> Option<(SegmentIndex, bool)> {
+        if !self.is_ready() {
+            // Nobody is there whose pace it could keep.
+            return self.victim_at_mount().map(|index| (index, true));
+        }
         let present = self.present_bits();
         let may = |segment: &Segment| {
             let is_free = !segment.is_pinned && !segment.has_lost && segment.readers == 0;
@@ -192,14 +201,18 @@ impl Volume {
             return None;
         }
         let worth = |segment: &Segment| self.worth(segment);
-        let candidates: Vec<_> =
+        let mut candidates: Vec<_> =
             self.segments.iter().filter(|(_, segment)| may(segment) && worth(segment) > 0).collect();
         // Less than a segment in all: moving blocks to and fro would win nothing. But what has been begun is brought to an end where
         // hosts wait for it.
         let blocks = self.shape.data_blocks(self.shape.layout(Stream::Relocation));
         let must = !self.collector.is_idle() && self.free_segments() <= RELOCATION_SEGMENTS;
-        if !must && candidates.iter().map(|(_, segment)| worth(segment)).sum::<u64>() < blocks {
-            return None;
+        if candidates.iter().map(|(_, segment)| worth(segment)).sum::<u64>() < blocks {
+            if !must {
+                return None;
+            }
+            // Less than a stripe may be what padding costs.
+            candidates.retain(|(_, segment)| worth(segment) >= self.shape.stripe_blocks(Stream::Relocation) as u64);
         }
         match self.config.tuning.victim {
             Victim::Greedy => {
@@ -218,15 +231,19 @@ impl Volume {
     /// Blocks that collecting a segment would win back.
     pub(super) fn worth(&self, segment: &Segment) -> u64 {
         let all = self.shape.data_blocks(&segment.layout);
-        let live = u64::from(segment.live_blocks);
+        let moved = self.moved_blocks(segment);
         if segment.tombstones.is_empty() {
-            return all.saturating_sub(live);
+            return all.saturating_sub(moved);
         }
-        // Tombstones are written as close together as they fit, and the last stripe of what is moved is padded.
+        // The last stripe of what is moved is padded.
+        all.saturating_sub(moved.next_multiple_of(self.shape.stripe_blocks(Stream::Relocation) as u64))
+    }
+
+    /// Blocks that are written when a segment is emptied. Tombstones are written as close together as they fit.
+    pub(super) fn moved_blocks(&self, segment: &Segment) -> u64 {
         let per_block = tombstones_per_block(self.shape.block_bytes as u32) as u32;
         let tombstones = segment.tombstone_ranges.div_ceil(per_block).min(segment.tombstones.len() as u32);
-        let moved = live + u64::from(tombstones);
-        all.saturating_sub(moved.next_multiple_of(self.shape.stripe_blocks(Stream::Relocation) as u64))
+        u64::from(segment.live_blocks) + u64::from(tombstones)
     }
 
     fn move_blocks(&mut self) {

@@ -8,7 +8,7 @@ use zonda_zoned::{Duration, Instant};
 
 use super::Volume;
 use crate::MemberIndex;
-use crate::limits::{HOST_LEAD_STRIPES, MOVES_PER_BLOCK_MAX, RELOCATION_SEGMENTS};
+use crate::limits::{HOST_LEAD_STRIPES, METADATA_ZONES, MOUNT_SEGMENTS, MOVES_PER_BLOCK_MAX, RELOCATION_SEGMENTS};
 use crate::shape::Stream;
 
 /// What hosts and collection owe each other.
@@ -51,15 +51,27 @@ impl Pace {
 impl Volume {
     /// Free segments below which collection begins.
     pub(super) fn low_segments(&self) -> u32 {
+        let reserve = self.spare_segments() - self.mount_segments();
+        // No more than can be free while segments are open, or collection would never end.
+        let most = reserve.saturating_sub(self.host_segments() + 1).max(RELOCATION_SEGMENTS + 1);
+        (RELOCATION_SEGMENTS + 2 + reserve / 4).min(most)
+    }
+
+    /// Free segments that are left to the next mount: fewer than it should have where members are too small, or have become so.
+    pub(super) fn mount_segments(&self) -> u32 {
+        // Those of hosts, one that is being written to and those of relocation, and one that is being emptied.
+        let used = self.host_segments() + 1 + RELOCATION_SEGMENTS + 1;
+        if self.has_contents() { self.spare_segments().saturating_sub(used).min(MOUNT_SEGMENTS) } else { 0 }
+    }
+
+    /// Segments beside those that all blocks of hosts take.
+    fn spare_segments(&self) -> u32 {
         let zones = |member: MemberIndex| {
             let member = &self.members[member.as_usize()];
             member.geometry.zone_count - member.retired_zones.len() as u32
         };
         let total: u32 = self.present().map(zones).min().unwrap_or(0);
-        let reserve = total.saturating_sub(self.needed_segments() + crate::limits::METADATA_ZONES);
-        // No more than can be free while segments are open, or collection would never end.
-        let most = reserve.saturating_sub(self.host_segments() + 1).max(RELOCATION_SEGMENTS + 1);
-        (RELOCATION_SEGMENTS + 2 + reserve / 4).min(most)
+        total.saturating_sub(self.needed_segments() + METADATA_ZONES)
     }
 
     /// Segments that all blocks of hosts take, if none of them held anything else.

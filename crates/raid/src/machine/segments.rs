@@ -14,8 +14,13 @@ use crate::shape::Stream;
 use crate::tables::{Segment, SegmentIndex, SegmentState};
 
 impl Volume {
-    /// Segments that could be opened, as far as zones go.
+    /// Segments that could be opened, as far as zones go: but for those that are left to the next mount.
     pub(super) fn free_segments(&self) -> u32 {
+        let free = self.all_free_segments();
+        if self.is_ready() { free.saturating_sub(self.mount_segments()) } else { free }
+    }
+
+    fn all_free_segments(&self) -> u32 {
         self.present().map(|member| self.members[member.as_usize()].free_zones.len() as u32).min().unwrap_or(0)
     }
 
@@ -36,10 +41,12 @@ impl Volume {
             return false;
         }
         let is_relocation = stream == Stream::Relocation;
-        let spare_segments = if is_relocation { 0 } else { RELOCATION_SEGMENTS };
+        // Rather than stop for ever, collection takes what is left to mounts: these undo what it has not brought to an end.
+        let has_free =
+            if is_relocation { self.all_free_segments() > 0 } else { self.free_segments() > RELOCATION_SEGMENTS };
         // What is won back has to be written somewhere, whatever hosts do.
         let spare_zones = u32::from(!is_relocation && self.stream(Stream::Relocation).open.is_empty());
-        self.free_segments() > spare_segments
+        has_free
             && self.present().all(|member| {
                 let member = &self.members[member.as_usize()];
                 member.geometry.max_active_zones.is_none_or(|max| member.active_zones + spare_zones < max)

@@ -15,7 +15,7 @@ use super::{Counters, Member, Phase, StreamState, Volume};
 use crate::config::{Level, VolumeConfig};
 use crate::event::{Event, FailReason};
 use crate::format::ArrayId;
-use crate::limits::{METADATA_ZONES, REPORT_ZONES_MAX, REQUEST_BLOCKS_MAX};
+use crate::limits::{METADATA_ZONES, MOUNT_SEGMENTS, RELOCATION_SEGMENTS, REPORT_ZONES_MAX, REQUEST_BLOCKS_MAX};
 use crate::shape::Shape;
 use crate::tables::{Address, SegmentTable};
 use crate::{MemberIndex, VolumeError};
@@ -51,6 +51,7 @@ pub(super) enum Step {
     ReadTombstones,
     WriteSuperblocks,
     CloseSegments,
+    WinBack,
     MoveTorn,
 }
 
@@ -270,9 +271,9 @@ impl Volume {
                 Kind::Mount(_) => self.mount_step(step),
             }
             let Phase::Starting(start) = &self.phase else { return };
-            // Of some segments nothing has to be read: then no completion will come.
-            let is_next_segment = step == Step::ReadSegments && start.pending == 0;
-            if start.step == step && !is_next_segment {
+            // Of some segments nothing has to be read, and some reads end at once: then no completion will come.
+            let reads_on = matches!(step, Step::ReadSegments | Step::ReadTombstones) && start.pending == 0;
+            if start.step == step && !reads_on {
                 return;
             }
         }
@@ -346,6 +347,7 @@ fn step_name(step: Step) -> &'static str {
         Step::ReadTombstones => "tombstones were read",
         Step::CloseSegments => "open segments were closed",
         Step::WriteSuperblocks => "superblocks were written",
+        Step::WinBack => "free segments were won back",
         Step::MoveTorn => "the last stripes were moved",
     }
 }
@@ -376,7 +378,8 @@ fn volume_geometry(
     let open = 2 * (u32::from(config.tuning.small_segments) + u32::from(config.tuning.large_segments) + 1);
     // Where there are few zones: those that are open, and one more for hosts.
     let open = open.min(zones / 3).max(open / 2 + 1);
-    let usable = zones.saturating_sub(open + crate::limits::RELOCATION_SEGMENTS);
+    let for_mounts = if config.tuning.has_contents { MOUNT_SEGMENTS } else { 0 };
+    let usable = zones.saturating_sub(open + RELOCATION_SEGMENTS + for_mounts);
     let usable_blocks = u64::from(usable) * shape.segment_blocks();
     let most = usable_blocks * u64::from(100 - config.tuning.reserve_percent.min(100)) / 100;
     let wanted = config.volume_blocks.unwrap_or(most);

@@ -107,7 +107,8 @@ impl Volume {
         let narrowest = self.present().min_by_key(|&member| zones(member))?;
         let has_lost_zones = !self.members[narrowest.as_usize()].retired_zones.is_empty();
         let others = self.present().filter(|&member| member != narrowest).map(zones).min()?;
-        let is_the_one = zones(narrowest) <= RELOCATION_SEGMENTS && others > RELOCATION_SEGMENTS;
+        let reserve = RELOCATION_SEGMENTS + self.mount_segments();
+        let is_the_one = zones(narrowest) <= reserve && others > reserve;
         (has_lost_zones && is_the_one && self.can_spare(narrowest)).then_some(narrowest)
     }
 

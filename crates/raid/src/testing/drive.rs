@@ -32,6 +32,7 @@ pub struct Drive {
     pub(super) cache: Option<Cache>,
     failed: u64,
     flushes: u64,
+    writes: u64,
     traps: Vec<Trap>,
 }
 
@@ -91,6 +92,7 @@ impl Drive {
             cache: None,
             failed: 0,
             flushes: 0,
+            writes: 0,
             traps: Vec::new(),
         }
     }
@@ -138,6 +140,12 @@ impl Drive {
         self.flushes
     }
 
+    /// Writes and appends that it was given since the beginning.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
     /// Whether anything will come of what it has.
     #[must_use]
     pub fn has_work(&self) -> bool {
@@ -156,6 +164,7 @@ impl Drive {
             return Err(QueueFull(command));
         }
         self.flushes += u64::from(command.operation == Operation::Flush);
+        self.writes += u64::from(matches!(command.operation, Operation::Write { .. } | Operation::Append { .. }));
         self.waiting.push(command);
         Ok(())
     }

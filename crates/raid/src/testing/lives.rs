@@ -5,6 +5,9 @@ use zonda_zoned::{Completion, Instant};
 use super::{Drive, Presence, Promise, Violation, World};
 use crate::{MemberIndex, MemberReport, MemberState, Volume};
 
+/// Steps of a mount that is to be cut short, at most.
+const STEPS_OF_MOUNT_MAX: u64 = 20_000;
+
 /// Members that missed something that counts: a mount must not believe them.
 #[derive(Debug, Default)]
 pub(super) struct Absent {
@@ -50,6 +53,25 @@ impl World {
         Err(Violation::new(Promise::Mounts, format!("the volume is not mounted: {:?}", self.events)))
     }
 
+    /// The same, but hosts need not wait until the volume has come to rest.
+    ///
+    /// # Errors
+    /// When it cannot be mounted.
+    pub fn mount_in_haste(&mut self, without: u32) -> Result<(), Violation> {
+        self.begin_mount(without)?;
+        for _ in 0..STEPS_OF_MOUNT_MAX {
+            if self.volume.is_ready() {
+                return self.mounted();
+            }
+            self.step_of_mount()?;
+        }
+        self.rest()?;
+        if self.volume.is_ready() {
+            return self.mounted();
+        }
+        Err(Violation::new(Promise::Mounts, format!("the volume is not mounted: {:?}", self.events)))
+    }
+
     /// The volume is mounted: whoever missed something is known to have missed it.
     fn mounted(&mut self) -> Result<(), Violation> {
         self.model.mounted();
@@ -78,14 +100,37 @@ impl World {
     pub fn mount_and_crash(&mut self, without: u32, steps: u64) -> Result<(), Violation> {
         self.begin_mount(without)?;
         for _ in 0..self.prng.below(steps + 1) {
-            if self.prng.chance(1, 2) {
-                self.hand_out_some();
-            } else {
-                self.move_drive()?;
-            }
+            self.step_of_mount()?;
         }
         self.crash();
         Ok(())
+    }
+
+    /// The same, but the power goes when the mount has written to members with so many commands, or is done.
+    ///
+    /// # Errors
+    /// When it cannot be mounted, for what is known at once.
+    pub fn mount_and_crash_in_writes(&mut self, without: u32, commands: u64) -> Result<(), Violation> {
+        self.begin_mount(without)?;
+        let (before, mut steps) = (self.writes(), STEPS_OF_MOUNT_MAX);
+        while self.writes() - before < commands && !self.volume.is_ready() && steps > 0 {
+            self.step_of_mount()?;
+            steps -= 1;
+        }
+        self.crash();
+        Ok(())
+    }
+
+    fn writes(&self) -> u64 {
+        self.drives.iter().map(Drive::writes).sum()
+    }
+
+    fn step_of_mount(&mut self) -> Result<(), Violation> {
+        if self.prng.chance(1, 2) {
+            self.hand_out_some();
+            return Ok(());
+        }
+        self.move_drive().map(|_| ())
     }
 
     fn begin_mount(&mut self, without: u32) -> Result<(), Violation> {

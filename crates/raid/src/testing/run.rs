@@ -7,6 +7,10 @@ use crate::{Event, Level, MemberState};
 
 /// Of 1000 reads of a victim while a volume is mounted, how many fail.
 const READ_ERRORS_AT_MOUNT_PER_MILLE: u64 = 50;
+/// Steps of a mount that is cut short, at most.
+const CUT_STEPS: u64 = 600;
+/// Commands that it writes with, at most.
+const CUT_WRITES: u64 = 160;
 /// Rounds of load after which a rebuild must have found room.
 const REBUILD_PATIENCE: u32 = 8;
 /// Steps of one.
@@ -119,6 +123,9 @@ impl SwarmRun {
     /// # Errors
     /// The first promise that was broken.
     pub fn run(&mut self) -> Result<(), Violation> {
+        if self.swarm.is_loop {
+            self.world.fill()?;
+        }
         for round in 0..=self.swarm.crashes {
             self.round()?;
             if round < self.swarm.crashes {
@@ -263,9 +270,14 @@ impl SwarmRun {
         let is_absent = self.prngs.absences.chance(1, 2) && self.swarm.has_absences;
         let absent = self.prngs.absences.below(1 << 16) as u32;
         let without = if is_absent { self.world.suspects & absent } else { 0 };
-        while self.prngs.crashes.chance(1, 3) && self.swarm.has_power_losses {
+        while self.prngs.crashes.chance(self.swarm.cut_mounts_percent, 100) && self.swarm.has_power_losses {
             self.outcome.crashes += 1;
-            self.world.mount_and_crash(without, 300)?;
+            if self.prngs.crashes.chance(1, 2) {
+                self.world.mount_and_crash(without, CUT_STEPS)?;
+            } else {
+                let writes = self.prngs.crashes.below(CUT_WRITES);
+                self.world.mount_and_crash_in_writes(without, writes)?;
+            }
         }
         if self.prngs.crashes.chance(1, 2) && self.swarm.has_faults {
             let victims = self.world.suspects;
@@ -273,9 +285,14 @@ impl SwarmRun {
                 drive.faults.reads = if victims >> at & 1 == 1 { READ_ERRORS_AT_MOUNT_PER_MILLE } else { 0 };
             }
         }
+        self.outcome.mounts += 1;
+        if self.swarm.is_loop && self.prngs.crashes.chance(4, 5) {
+            self.world.mount_in_haste(without)?;
+            self.calm_down();
+            return Ok(());
+        }
         self.world.mount(without)?;
         self.calm_down();
-        self.outcome.mounts += 1;
         if self.prngs.crashes.chance(1, 2) {
             self.world.read_all()?;
         }

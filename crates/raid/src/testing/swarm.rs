@@ -11,9 +11,6 @@ use crate::{Level, Scheme, StreamShape, Victim, Volume, VolumeConfig};
 /// Draws of members and configuration before these suit each other.
 const DRAWS_MAX: u32 = 100;
 
-/// Zones that a crash may cost for a while, where there are many of them.
-const ZONES_FOR_CRASH: u32 = 3;
-
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Swarm {
@@ -33,7 +30,12 @@ pub struct Swarm {
     pub steps: u64,
     /// Crashes.
     pub crashes: u64,
-    /// Of 100 of them, in how many the power stays, and the volume's program dies.
+    /// Of 100 mounts after them, how many are cut short by the next crash.
+    pub cut_mounts_percent: u64,
+    /// Whether crashes are to leave as little room as they can: every block is written at the beginning, and hosts write as soon as
+    /// they may.
+    pub is_loop: bool,
+    /// Of 100 crashes, in how many the power stays, and the volume's program dies.
     pub deaths_percent: u64,
     /// Whether crashes that are losses of power take place.
     pub has_power_losses: bool,
@@ -69,37 +71,43 @@ impl Swarm {
     #[must_use]
     pub fn draw(seed: u64) -> Swarm {
         let root = Prng::new(seed).fork("swarm");
-        let (config, mut geometries) = draw_volume(&root);
+        let (config, geometries) = draw_volume(&root);
         let mut prng = root.fork("crashes");
-        // Long runs with few crashes fill volumes; short ones with many cut into whatever is under way.
-        let (steps, crashes) = match prng.below(8) {
-            0 => (4000, prng.below(4)),
-            1..5 => (800, prng.below(4)),
-            _ => (200 + prng.below(400), 4 + prng.below(5)),
+        // Long runs with few crashes fill volumes; short ones with many cut into whatever is under way; and some crash again and
+        // again before anything is won back, most of all while they are mounted.
+        let (steps, crashes, cut_mounts_percent) = match prng.below(10) {
+            0 => (4000, prng.below(4), 33),
+            1..5 => (800, prng.below(4), 33),
+            5..8 => (200 + prng.below(400), 4 + prng.below(5), 33),
+            _ => (20 + prng.below(300), 8 + prng.below(17), 10 + prng.below(80)),
         };
-        for geometry in &mut geometries {
-            // A crash leaves segments half empty, and collection has to have the time to win them back.
-            geometry.zone_count += ZONES_FOR_CRASH * crashes.saturating_sub(3) as u32;
-        }
+        let is_loop = crashes > 8;
         let has_absences = prng.chance(1, 2);
         let deaths_percent = if prng.chance(1, 2) { 50 } else { 0 };
         let mut prng = root.fork("blows");
         let blows_per_mille = if prng.chance(1, 2) { 1 + prng.below(12) } else { 0 };
         let mut prng = root.fork("load");
+        let calm = 2 + prng.below(20);
+        let mut mix = draw_mix(&mut root.fork("mix"));
+        if is_loop {
+            mix.hot_percent /= 2;
+        }
         Swarm {
             seed,
             config,
             geometries,
-            mix: draw_mix(&mut root.fork("mix")),
+            mix,
             requests_max: u64::MAX,
             queue_depth: usize::MAX,
             steps,
             crashes,
+            cut_mounts_percent,
+            is_loop,
             deaths_percent,
             has_power_losses: true,
             has_deaths: deaths_percent > 0,
             has_absences,
-            calm: 2 + prng.below(20),
+            calm: if is_loop { 2 + calm / 8 } else { calm },
             blows_per_mille,
             blows: Blows { rot: true, zones: true, members: true },
             is_rough: root.fork("rough").chance(1, 2),
@@ -235,7 +243,7 @@ fn draw_config(prng: &mut Prng, scheme: Scheme, geometry: &Geometry) -> VolumeCo
     let large_blocks_max = (geometry.zone_capacity_blocks.0 / 6).min(8);
     config.large = StreamShape { unit_blocks: 1 + prng.below(large_blocks_max) as u32, group_stripes: group(prng) };
     let tuning = &mut config.tuning;
-    tuning.reserve_percent = 25 + prng.below(50) as u8;
+    tuning.reserve_percent = if prng.chance(1, 3) { 1 } else { 25 + prng.below(50) as u8 };
     tuning.small_segments = 1 + prng.below(2) as u8;
     tuning.large_segments = prng.below(3) as u8;
     tuning.large_from_blocks = 2 + prng.below(16) as u32;

@@ -10,6 +10,8 @@ use crate::{ArrayId, Event, MemberIndex, Volume, VolumeConfig, VolumeError};
 
 /// Steps after which a world that does not come to rest is said to hang.
 const STEPS_TO_REST_MAX: u64 = 100_000;
+/// Blocks of a request of those that write every block.
+const BLOCKS_OF_FILLING: u64 = 8;
 /// The volume's invariants are looked at every so many completions.
 const COMPLETIONS_BETWEEN_CHECKS: u64 = 32;
 
@@ -164,6 +166,23 @@ impl World {
         let is_taken = self.ask(&request)?;
         self.drawn += u64::from(is_taken);
         Ok(is_taken)
+    }
+
+    /// Writes every block once.
+    ///
+    /// # Errors
+    /// As [`ask`](World::ask) and [`rest`](World::rest).
+    pub fn fill(&mut self) -> Result<(), Violation> {
+        let (blocks, mut start) = (self.model.volume_blocks(), 0);
+        while start < blocks {
+            let count = BLOCKS_OF_FILLING.min(blocks - start);
+            if self.ask(&Request::Write { start, blocks: count })? {
+                start += count;
+            } else {
+                self.rest()?;
+            }
+        }
+        self.rest()
     }
 
     /// Lets something happen: a host asks, one time in `calm`; else a member is given commands, a drive moves, or time passes.

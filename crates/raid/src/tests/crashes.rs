@@ -1,8 +1,11 @@
 //! The power goes at every moment of a small run.
 
-use super::failures::{expect_all, go_on, world};
-use crate::testing::{Presence, World};
-use crate::{Level, Scheme};
+use zonda_zoned::{Geometry, Prng, ZoneState};
+
+use super::failures::{config, expect_all, geometry, go_on, world};
+use crate::limits::METADATA_ZONES;
+use crate::testing::{Drive, Mix, Presence, World};
+use crate::{Level, Scheme, StreamShape, VolumeConfig};
 
 const SCHEMES: [Scheme; 6] = [
     Scheme { level: Level::Raid0, data: 2, parity: 0 },
@@ -112,6 +115,88 @@ fn a_member_that_goes_before_the_crash_stays_out_whatever_the_others_had_time_to
         world.crash();
         world.drives[2].set_presence(Presence::There);
         expect_mount(&mut world, 0);
+        expect_all(&mut world);
+    }
+}
+
+/// A volume as large as its members allow, on members as small as can be, in which every block was written.
+fn full_world(mut config: VolumeConfig, metadata_bytes: u16, seed: u64) -> World {
+    let prng = Prng::new(seed);
+    let geometry = Geometry { zone_count: 16, ..geometry(metadata_bytes) };
+    let members = config.scheme.members();
+    let drives = (0..members).map(|at| Drive::new(geometry.clone(), prng.fork(&format!("drive/{at}"))));
+    config.tuning.reserve_percent = 1;
+    let mut world = World::create(config, drives.collect(), prng.fork("world")).expect("they suit");
+    world.fill().unwrap_or_else(|violation| panic!("{violation}"));
+    world.mix = Mix { writes: 20, trims: 1, reads: 1, flushes: 0, large_percent: 30, ..Mix::default() };
+    world
+}
+
+/// Zones in which nothing was written, on the member that has the fewest.
+fn free_zones(world: &World) -> usize {
+    let is_free = |drive: &Drive, zone: u32| drive.zone_state(zone) == ZoneState::Empty;
+    let free =
+        |drive: &Drive| (METADATA_ZONES..drive.geometry().zone_count).filter(|&zone| is_free(drive, zone)).count();
+    world.drives.iter().map(free).min().expect("there are members")
+}
+
+#[test]
+fn a_nearly_full_volume_survives_crash_after_crash_in_use() {
+    for (seed, scheme) in (0..).zip(SCHEMES) {
+        for metadata_bytes in [64, 0] {
+            let mut world = full_world(config(scheme), metadata_bytes, seed);
+            for crash in 0..60 {
+                let _here = Here(scheme, metadata_bytes, crash);
+                go_on(&mut world, 20 + crash % 7 * 40);
+                world.crash();
+                world.mount_in_haste(0).unwrap_or_else(|violation| panic!("{violation}"));
+            }
+            expect_all(&mut world);
+            go_on(&mut world, 4000);
+            expect_all(&mut world);
+        }
+    }
+}
+
+#[test]
+fn a_nearly_full_volume_survives_crash_after_crash_at_any_moment_of_its_mounts() {
+    for (seed, scheme) in (0..).zip(SCHEMES) {
+        for metadata_bytes in [64, 0] {
+            let mut world = full_world(config(scheme), metadata_bytes, seed);
+            for writes in (4..140).step_by(5) {
+                let _here = Here(scheme, metadata_bytes, writes);
+                go_on(&mut world, 150 + writes);
+                world.crash();
+                for _ in 0..12 {
+                    world.mount_and_crash_in_writes(0, writes).unwrap_or_else(|violation| panic!("{violation}"));
+                }
+                world.mount_in_haste(0).unwrap_or_else(|violation| panic!("{violation}"));
+            }
+            expect_all(&mut world);
+            go_on(&mut world, 4000);
+            expect_all(&mut world);
+        }
+    }
+}
+
+#[test]
+fn a_nearly_full_volume_is_mounted_after_any_number_of_mounts_that_were_cut_short() {
+    for seed in 0..12 {
+        let scheme = SCHEMES[3];
+        // Many stripes in a segment: there is much that a crash can halve.
+        let large = StreamShape { unit_blocks: 1, group_stripes: if seed % 2 == 0 { 1 } else { 8 } };
+        let mut world = full_world(VolumeConfig { large, ..config(scheme) }, 64, seed);
+        let mut cuts = Prng::new(seed).fork("cuts");
+        for round in 0..4 {
+            let _here = Here(scheme, 64, round);
+            go_on(&mut world, 400);
+            world.crash();
+            for _ in 0..100 {
+                world.mount_and_crash_in_writes(0, cuts.below(240)).unwrap_or_else(|violation| panic!("{violation}"));
+                assert!(free_zones(&world) > 0, "seed {seed}: the next mount can write");
+            }
+            world.mount_in_haste(0).unwrap_or_else(|violation| panic!("{violation}"));
+        }
         expect_all(&mut world);
     }
 }

@@ -20,7 +20,7 @@ fn grouped(scheme: Scheme, group_stripes: u32) -> VolumeConfig {
 pub(super) fn long_zones(metadata_bytes: u16) -> Geometry {
     let blocks = Blocks(if metadata_bytes == 0 { 3200 } else { 1600 });
     let geometry = geometry(metadata_bytes);
-    Geometry { zone_size_blocks: blocks, zone_capacity_blocks: blocks, zone_count: 12, ..geometry }
+    Geometry { zone_size_blocks: blocks, zone_capacity_blocks: blocks, zone_count: 15, ..geometry }
 }
 
 fn rebuilt(member: u8) -> Event {
@@ -146,7 +146,7 @@ fn with_few_active_zones_hosts_and_a_rebuild_take_turns() {
 fn a_rebuild_keeps_to_its_rate_and_tells_how_far_it_is() {
     let mut config = config(Scheme::raid5(3));
     config.tuning.rebuild_blocks_per_second = Some(1000);
-    let mut bench = Bench::new(config, 64, 2);
+    let mut bench = Bench::on(config, Geometry { zone_count: 27, ..geometry(64) }, 2);
     bench.fill();
     bench.fail(1);
     bench.run_out();

@@ -50,6 +50,9 @@ fn describe_load(world: &VolumesWorld) -> String {
         "{} steps between crashes, a request in {} of them; reads {}, writes {}, trims {}, flushes {}",
         swarm.steps, swarm.calm, mix.reads, mix.writes, mix.trims, mix.flushes
     );
+    if swarm.is_loop {
+        text += "; every block is written first";
+    }
     if swarm.has_slow_members {
         text += "; some members may be slow";
     }
@@ -67,6 +70,9 @@ fn describe_events(world: &VolumesWorld) -> String {
             (false, false) => "crashes that are left out",
         };
         events.push(format!("{} {kinds}", swarm.crashes));
+        if swarm.has_power_losses {
+            events.push(format!("{} of 100 mounts cut short", swarm.cut_mounts_percent));
+        }
     }
     if swarm.blows_per_mille > 0 {
         let kinds = [

@@ -64,13 +64,14 @@ mod tests {
     fn what_can_be_in_a_world_is_in_some_and_not_in_others() {
         type IsThere = fn(&Swarm) -> bool;
         let worlds: Vec<Swarm> = (0..200).map(|seed| VolumesWorld::new(seed, &Options::default()).swarm).collect();
-        let parts: [(&str, IsThere); 10] = [
+        let parts: [(&str, IsThere); 11] = [
             ("faults", |swarm| swarm.has_faults),
             ("blows", |swarm| swarm.blows_per_mille > 0),
             ("losses of members", |swarm| swarm.is_rough),
             ("rebuilds", |swarm| swarm.heals),
             ("scrubs", |swarm| swarm.has_scrubs),
             ("crashes", |swarm| swarm.crashes > 0),
+            ("crash loops", |swarm| swarm.is_loop),
             ("deaths", |swarm| swarm.has_deaths),
             ("absences", |swarm| swarm.has_absences),
             ("volatile caches", |swarm| swarm.config.tuning.is_cache_volatile),

@@ -1,21 +1,27 @@
-//! Stripes out of what the zones of a segment hold, and the newest version of each block.
+//! Stripes out of what the zones of a segment hold.
 
 use zonda_zoned::ZoneState;
 
 use super::Volume;
+use super::versions::Standing;
 use super::zones::{BlockRead, Reading};
 use crate::MemberIndex;
 use crate::bug::SeededBug;
-use crate::format::{PADDING_LBA, RECORD_BYTES, Record, TOMBSTONE_LBA};
+use crate::format::{PADDING_LBA, RECORD_BYTES, Record};
 use crate::shape::bits;
-use crate::tables::{Address, Location, Physical, Segment, SegmentIndex, SegmentState};
+use crate::tables::{Physical, Segment, SegmentIndex, SegmentState};
 
 /// One stripe of which something was found.
-struct FoundStripe {
+pub(super) struct FoundStripe {
     number: u32,
     /// Members that have their chunk, as bits.
     present: u32,
-    is_torn: bool,
+    /// All members that are there have their chunks, and these are good.
+    pub(super) is_whole: bool,
+    /// It may never have been complete.
+    pub(super) is_torn: bool,
+    /// A member that is there was never given all of its chunk.
+    pub(super) is_cut: bool,
 }
 
 impl Volume {
@@ -75,7 +81,8 @@ impl Volume {
             self.segments.doubt(index);
         }
         for stripe in &stripes {
-            self.take_stripe(index, &reading, stripe);
+            let standing = self.standing(index, stripe, is_filled);
+            self.take_stripe(index, &reading, stripe, standing);
         }
         self.collector.look_at(index);
     }
@@ -143,7 +150,8 @@ impl Volume {
             }
             // What was complete counts, whatever became of it: a block that is lost is not an older one.
             let is_torn = !is_whole && !was_complete && !self.has(SeededBug::TornStripeKept);
-            stripes.push(FoundStripe { number, present: present[stripe], is_torn });
+            let is_cut = is_torn && (0..members).any(|at| is_cut(reading, at, number, &group));
+            stripes.push(FoundStripe { number, present: present[stripe], is_whole, is_torn, is_cut });
             for member in (0..members).filter(|member| present[stripe] >> member & 1 == 0) {
                 segment.slots.set_virtual(MemberIndex(member as u8), number);
             }
@@ -168,68 +176,16 @@ impl Volume {
         }
     }
 
-    /// Timestamps go on from the highest.
-    pub(super) fn saw_timestamp(&mut self, timestamp: u64) {
-        if !self.has(SeededBug::StaleTimestamps) {
-            self.next_timestamp = self.next_timestamp.max(timestamp + 1);
-        }
-    }
-
     /// The blocks of a stripe count, where they are the newest.
-    fn take_stripe(&mut self, index: SegmentIndex, reading: &Reading, stripe: &FoundStripe) {
+    fn take_stripe(&mut self, index: SegmentIndex, reading: &Reading, stripe: &FoundStripe, standing: Standing) {
         for chunk in 0..self.shape.data() {
             let member = self.shape.member_of(chunk, stripe.number);
             let Some(slot) = self.segments[index].slots.slot_of(member, stripe.number) else { continue };
             for row in 0..reading.layout.payload_blocks() {
                 let Some(record) = self.record_of(reading, index, stripe, chunk, row as usize) else { continue };
                 let offset = reading.layout.offset_of(slot, row);
-                self.take_block(Physical { segment: index, member, offset }, record, stripe.is_torn);
+                self.take_block(Physical { segment: index, member, offset }, record, stripe, standing);
             }
-        }
-    }
-
-    fn take_block(&mut self, place: Physical, record: Record, is_torn: bool) {
-        if record.lba == PADDING_LBA {
-            return;
-        }
-        self.saw_timestamp(record.timestamp);
-        if is_torn {
-            self.found().torn.insert(place);
-        }
-        if record.lba == TOMBSTONE_LBA {
-            if self.has(SeededBug::LostTombstones) && self.segments[place.segment].state == SegmentState::Sealed {
-                return;
-            }
-            self.segments[place.segment].tombstones.push(place);
-            self.found().tombstones.push(place);
-            return;
-        }
-        let Some(&stamp) = self.found().stamps.get(record.lba as usize) else { return };
-        let known = self.map[record.lba as usize].location();
-        // Of two copies of one version the one counts that lacks nothing, else the later one: the first may be about to go.
-        let is_known_whole = matches!(known, Location::Media(known) if !self.is_frail(known));
-        let is_better = stamp == record.timestamp && !(is_known_whole && self.is_frail(place));
-        if stamp < record.timestamp || is_better {
-            self.found().stamps[record.lba as usize] = record.timestamp;
-            if is_torn {
-                self.shadow(known);
-            }
-            self.point(record.lba, Address::media(place));
-        } else if matches!(known, Location::Media(known) if self.found().torn.contains(&known)) {
-            self.shadow(Location::Media(place));
-        }
-    }
-
-    /// Whether a block's stripe lacks a chunk.
-    fn is_frail(&mut self, place: Physical) -> bool {
-        self.segments[place.segment].lost != 0 || self.found().torn.contains(&place)
-    }
-
-    /// Until a version that was not complete is written anew, the one before it must stay: if the first is lost, that one counts.
-    pub(super) fn shadow(&mut self, older: Location) {
-        if let Location::Media(place) = older {
-            self.segments[place.segment].is_pinned = true;
-            self.found().shadowed.insert(place.segment);
         }
     }
 
@@ -251,7 +207,7 @@ impl Volume {
             let read = reading.zones[member.as_usize()].as_ref()?.slots[slot as usize].as_ref()?;
             Some(read.blocks[row])
         };
-        if let Some(BlockRead { meta: Some(meta), is_good }) = block(chunk) {
+        if let Some(BlockRead { meta: Some(meta), is_good, .. }) = block(chunk) {
             let own = Record::from_bytes(&meta.record);
             // A rebuild that could not compute a block wrote padding with a wrong checksum.
             if is_good || own.lba != PADDING_LBA {
@@ -268,5 +224,15 @@ impl Volume {
         let mut computed = [0; RECORD_BYTES];
         recovery.apply(&*self.engine, &sources, &mut [&mut computed]);
         Some(Record::from_bytes(&computed))
+    }
+}
+
+/// Whether a member has not all of its chunk because it was never written: what was written and cannot be read does not count.
+fn is_cut(reading: &Reading, at: usize, stripe: u32, group: &std::ops::Range<u32>) -> bool {
+    let Some(zone) = &reading.zones[at] else { return false };
+    let of_stripe = zone.slots[group.start as usize..group.end as usize].iter().flatten();
+    match of_stripe.into_iter().find(|read| read.stripe == stripe) {
+        Some(read) => read.blocks.iter().any(|block| block.is_blank),
+        None => !zone.has_noise(group),
     }
 }

@@ -4,36 +4,41 @@
 //! superblocks.rs  who the members are, and which of them can be believed
 //! headers.rs      which zones make which segments
 //! zones.rs        what each block of a segment is: from footers, or from the blocks themselves
-//! assemble.rs     stripes, and the newest version of each block
+//! assemble.rs     stripes
+//! versions.rs     the newest version of each block, and which of its copies counts
+//! torn.rs         blocks of stripes that were not complete are written anew
+//! room.rs         free segments are won back before hosts come
 //! ```
 //!
 //! A stripe that lacks a chunk on a member that took part was never acknowledged. If it can be decoded all the same, its blocks
 //! count, and are written anew before the volume is ready; if it cannot, they do not. Either way later mounts decide alike, since
 //! members only ever lose chunks.
+//!
+//! A mount that is cut short, however often, leaves the next one no less room than it had: see `room.rs`.
 
 mod assemble;
 mod headers;
+mod room;
 mod superblocks;
+mod torn;
+mod versions;
 mod zones;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bytes::Bytes;
 use zonda_zoned::{BlockBuffer, Geometry, Outcome, Payload, Status};
 
-use super::caches::Waiter;
 use super::start::{Kind, Start, StartStep, Step};
-use super::write::Ticket;
 use super::{Member, Phase, Volume};
 use crate::config::{Level, Scheme, StreamShape, Tuning, VolumeConfig};
-use crate::format::{ArrayId, Record, read_tombstones};
+use crate::format::ArrayId;
 use crate::limits::MOUNT_ATTEMPTS_MAX;
-use crate::shape::Stream;
-use crate::tables::{Address, Location, Physical, SegmentIndex, SegmentState};
+use crate::tables::{Physical, SegmentIndex, SegmentState};
 use crate::{MemberIndex, VolumeError};
 
 use headers::FoundSegment;
 use superblocks::Probe;
+use versions::Standing;
 use zones::Reading;
 
 /// What a mount has found out.
@@ -52,13 +57,19 @@ pub(super) struct Mount {
     current: Option<Reading>,
     /// The newest timestamp of each logical block.
     stamps: Vec<u64>,
-    tombstones: Vec<Physical>,
-    /// Blocks of stripes that were not complete, and tombstones in such.
+    /// Tombstones that have still to be read, by what their stripes lack.
+    tombstones: BTreeMap<Standing, Vec<Physical>>,
+    /// What those lack that are being read.
+    standing: Option<Standing>,
+    /// Blocks of stripes that are not all there, and tombstones in such.
+    unsound: BTreeSet<Physical>,
+    /// Those of them whose stripes may never have been complete.
     torn: BTreeSet<Physical>,
-    /// Segments that hold what such blocks replace; they stay until these are written anew.
-    shadowed: BTreeSet<SegmentIndex>,
-    /// Blocks that are being moved.
+    /// For each segment with torn blocks the segments that hold what these replace; they stay until the blocks are written anew.
+    shadowed: BTreeMap<SegmentIndex, BTreeSet<SegmentIndex>>,
+    /// Torn blocks that are being moved.
     moving: u64,
+    /// Whether the torn blocks of a segment are being read.
     is_asked: bool,
     /// How far what was moved is on its way out of the members' caches.
     flush: FlushAtMount,
@@ -169,14 +180,15 @@ impl Volume {
                 }
             }
             Step::ReadTombstones => {
-                let places = std::mem::take(&mut self.found().tombstones);
-                if places.is_empty() {
+                let next = self.found().tombstones.pop_first();
+                self.found().standing = next.as_ref().map(|(standing, _)| *standing);
+                let Some((_, places)) = next else {
                     self.found().stamps = Vec::new();
                     if self.members.iter().any(|member| member.recorded != Some(member.state)) {
                         self.begin_epoch();
                     }
                     return self.enter(Step::WriteSuperblocks);
-                }
+                };
                 for place in places {
                     self.start_mut().pending += 1;
                     self.fetch(place, 1, super::read::Purpose::Start);
@@ -186,6 +198,7 @@ impl Volume {
                 self.pump_superblocks();
                 if self.epochs.is_durable() {
                     self.enter(Step::CloseSegments);
+                    self.forget_superseded();
                     self.close_segments();
                 }
             }
@@ -194,9 +207,10 @@ impl Volume {
                 self.reset_empty();
                 let is_moving = |state| !matches!(state, SegmentState::Sealed);
                 if self.epochs.is_durable() && !self.segments.iter().any(|(_, segment)| is_moving(segment.state)) {
-                    self.enter(Step::MoveTorn);
+                    self.enter(Step::WinBack);
                 }
             }
+            Step::WinBack => self.win_back(),
             Step::MoveTorn => self.move_torn(),
             Step::Wipe => unreachable!("not a step of a mount"),
         }
@@ -239,54 +253,15 @@ impl Volume {
         }
     }
 
-    /// Blocks of stripes that were not complete are written anew.
-    fn move_torn(&mut self) {
-        self.pump_superblocks();
-        if !std::mem::replace(&mut self.found().is_asked, true) {
-            for place in std::mem::take(&mut self.found().torn) {
-                // Where nothing was needed the segment is gone.
-                let Some(segment) = self.segments.get(place.segment) else { continue };
-                if segment.is_live(place.member, place.offset) || segment.tombstones.contains(&place) {
-                    self.start_mut().pending += 1;
-                    self.fetch(place, 1, super::read::Purpose::Start);
-                }
-            }
-            if self.start_mut().pending > 0 {
-                return;
-            }
-        }
-        self.pad(Stream::Relocation);
-        self.pump_stream(Stream::Relocation);
-        if self.found().moving == 0 && self.epochs.is_durable() {
-            if self.found().has_failed {
-                return self.mount_again();
-            }
-            if self.found().flush == FlushAtMount::Wanted {
-                self.found().flush = FlushAtMount::UnderWay;
-                self.when_durable(Waiter::Mount);
-            }
-            if self.found().flush != FlushAtMount::Done {
-                return;
-            }
-            for index in std::mem::take(&mut self.found().shadowed) {
-                self.segments[index].is_pinned = false;
-                self.collector.look_at(index);
-            }
-            self.become_ready();
-            self.resume_rebuild();
-        }
-    }
-
-    /// What could be decoded a moment ago cannot be any more. Then the version before it counts, which a new mount finds; nothing is
-    /// under way, and nothing was reset that it needs.
-    fn mount_again(&mut self) {
+    /// What was found a moment ago is not so any more: a new mount finds what is. Nothing is under way, and nothing was reset that it
+    /// needs. `why` says what is wrong if that happens again and again, and what to do.
+    fn mount_again(&mut self, why: &str) {
         let attempts = self.found().attempts + 1;
         let members: Vec<Option<Member>> = self.members.iter().map(Member::again).collect();
         let begun = if attempts < MOUNT_ATTEMPTS_MAX {
             Volume::begin_mount(members, self.config.tuning.clone(), Some(self.array), attempts)
         } else {
-            let what = format!("the last stripes cannot be read, after {attempts} attempts: mount the volume again");
-            Err(VolumeError::Config(what))
+            Err(VolumeError::Config(format!("{why}, after {attempts} attempts")))
         };
         match begun {
             Ok(mut volume) => {
@@ -298,81 +273,6 @@ impl Volume {
                 *self = volume;
             }
             Err(error) => self.fail(error),
-        }
-    }
-
-    /// What the mount has written is durable.
-    pub(super) fn flushed_at_mount(&mut self) {
-        self.found().flush = FlushAtMount::Done;
-    }
-
-    pub(super) fn moved_at_start(&mut self) {
-        if matches!(self.phase, Phase::Starting(_)) {
-            self.found().moving -= 1;
-        }
-    }
-
-    /// A tombstone block, or a torn block, has been read.
-    pub(super) fn on_start_read(&mut self, place: Physical, mut found: Vec<Result<(Bytes, Record), Status>>) {
-        if !matches!(self.phase, Phase::Starting(_)) {
-            return;
-        }
-        self.start_mut().pending -= 1;
-        let is_moving = self.start_mut().step == Step::MoveTorn;
-        let Some(Ok((data, record))) = found.pop() else {
-            if is_moving {
-                self.found().has_failed = true;
-                return;
-            }
-            self.counters.lost_blocks += 1;
-            return;
-        };
-        if !is_moving {
-            self.apply_tombstones(place, &data);
-            return;
-        }
-        if record.lba == crate::format::TOMBSTONE_LBA {
-            if let Some(tombstones) = read_tombstones(&data) {
-                let moved = self.move_tombstones(place.segment, &tombstones, Ticket::Start);
-                self.found().moving += moved;
-            }
-        } else if self.move_block(place, record, data, Ticket::Start) {
-            self.found().moving += 1;
-        }
-    }
-
-    fn apply_tombstones(&mut self, place: Physical, data: &[u8]) {
-        let segment = place.segment;
-        let is_torn = self.found().torn.contains(&place);
-        let Some(tombstones) = read_tombstones(data) else {
-            self.counters.lost_blocks += 1;
-            return;
-        };
-        self.segments[segment].tombstone_ranges += tombstones.len() as u32;
-        for range in tombstones {
-            self.saw_timestamp(range.timestamp);
-            let end = range.lbas().end.min(self.map.len() as u64);
-            for lba in range.lba..end {
-                // Of two tombstones of one trim the later one counts: the first may be about to go.
-                if self.found().stamps[lba as usize] <= range.timestamp {
-                    self.found().stamps[lba as usize] = range.timestamp;
-                    if is_torn {
-                        self.shadow(self.map[lba as usize].location());
-                    }
-                    self.point(lba, Address::trimmed(segment));
-                }
-            }
-        }
-    }
-
-    /// The newest version so far of a block is here.
-    fn point(&mut self, lba: u64, address: Address) {
-        let old = std::mem::replace(&mut self.map[lba as usize], address);
-        if let Location::Media(place) = old.location() {
-            self.segments[place.segment].set_dead(place.member, place.offset);
-        }
-        if let Location::Media(place) = address.location() {
-            self.segments[place.segment].set_live(place.member, place.offset);
         }
     }
 }

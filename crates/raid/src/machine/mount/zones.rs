@@ -1,6 +1,9 @@
 //! What each block of a segment's zones is. Of a zone that was filled its footer says so; of others the blocks say it themselves,
 //! up to where nothing was written.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
 use zonda_zoned::{BlockBuffer, ZoneState};
 
 use super::headers::FoundSegment;
@@ -36,6 +39,8 @@ pub(super) struct ZoneReading {
     phase: ReadPhase,
     /// Entries of the footer so far.
     entries: Vec<BlockMeta>,
+    /// Slots that were written, or may have been, and do not say with what.
+    noise: BTreeSet<u32>,
     /// Slots in a row that hold nothing.
     blank: u32,
     /// Where single slots are read, because they could not be read together, until here.
@@ -59,6 +64,8 @@ pub(super) struct BlockRead {
     pub(super) meta: Option<BlockMeta>,
     /// Whether its contents are what the metadata says. A footer is believed.
     pub(super) is_good: bool,
+    /// Whether it was never written: it is zeros, and its metadata too.
+    pub(super) is_blank: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +81,15 @@ impl ZoneReading {
     /// Whether a footer was there and whole.
     pub(super) fn has_footer(&self, layout: &Layout) -> bool {
         self.entries.len() == layout.entries() as usize
+    }
+
+    /// Whether a slot of a group may hold any chunk.
+    pub(super) fn has_noise(&self, group: &Range<u32>) -> bool {
+        let says_another = |slot: u32| {
+            let read = self.slots[slot as usize].as_ref();
+            read.is_some_and(|read| !group.contains(&read.stripe))
+        };
+        self.noise.range(group.clone()).next().is_some() || group.clone().any(says_another)
     }
 }
 
@@ -120,6 +136,7 @@ impl Volume {
                 slots: vec![None; layout.stripes as usize],
                 phase: if descriptor.state.is_active() { ReadPhase::Slots(0) } else { ReadPhase::Footer(0) },
                 entries: Vec::new(),
+                noise: BTreeSet::new(),
                 blank: 0,
                 single_until: 0,
                 failures: 0,
@@ -191,6 +208,7 @@ impl Volume {
                         zone.failures += 1;
                         if zone.failures == READ_ATTEMPTS_MAX {
                             zone.failures = 0;
+                            zone.noise.insert(next);
                             zone.phase = ReadPhase::Slots(next + 1);
                         }
                     }
@@ -205,7 +223,14 @@ impl Volume {
                             } else {
                                 slot_out_of_band(seed, &buffer, at, &layout, block_bytes, metadata_bytes)
                             };
-                            zone.blank = if metas.is_some() { 0 } else { zone.blank + 1 };
+                            if metas.is_some() {
+                                zone.blank = 0;
+                            } else if is_slot_blank(&buffer, at, &layout, block_bytes, metadata_bytes) {
+                                zone.blank += 1;
+                            } else {
+                                zone.blank = 0;
+                                zone.noise.insert(next + at);
+                            }
                             zone.slots[(next + at) as usize] = metas;
                         }
                         zone.phase = ReadPhase::Slots(next + count.max(1));
@@ -227,7 +252,8 @@ impl ZoneReading {
         for (slot, metas) in self.slots.iter_mut().zip(self.entries.chunks(payload)) {
             let stripe = metas[0].stripe;
             let is_whole = stripe != u32::MAX && metas.iter().all(|meta| meta.stripe == stripe);
-            let blocks = metas.iter().map(|&meta| BlockRead { meta: Some(meta), is_good: true });
+            let good = |&meta| BlockRead { meta: Some(meta), is_good: true, is_blank: false };
+            let blocks = metas.iter().map(good);
             *slot = is_whole.then(|| SlotRead { stripe, blocks: blocks.collect() });
         }
         ReadPhase::Done
@@ -272,17 +298,31 @@ fn slot_out_of_band(
     let read = |block: usize| {
         let bytes = buffer.metadata.get(block * metadata_bytes..(block + 1) * metadata_bytes);
         let meta = bytes.and_then(|bytes| BlockMeta::read_oob(seed, bytes));
-        let sum = block_of(buffer, block, block_bytes).map(crc);
-        BlockRead { meta, is_good: meta.is_some_and(|meta| sum == Some(meta.block_crc)) }
+        let data = block_of(buffer, block, block_bytes);
+        let is_good = meta.is_some_and(|meta| data.map(crc) == Some(meta.block_crc));
+        BlockRead { meta, is_good, is_blank: !is_good && is_zeros(data) && is_zeros(bytes) }
     };
     let mut blocks: Box<[BlockRead]> = (first..first + layout.unit_blocks as usize).map(read).collect();
     let stripe = blocks.iter().find_map(|block| block.meta)?.stripe;
     for block in &mut blocks {
         if block.meta.is_some_and(|meta| meta.stripe != stripe) {
-            *block = BlockRead { meta: None, is_good: false };
+            *block = BlockRead { meta: None, is_good: false, is_blank: false };
         }
     }
     Some(SlotRead { stripe, blocks })
+}
+
+/// Whether nothing was written to a slot.
+fn is_slot_blank(buffer: &BlockBuffer, at: u32, layout: &Layout, block_bytes: usize, metadata_bytes: usize) -> bool {
+    let blocks = (at * layout.unit_blocks) as usize..((at + 1) * layout.unit_blocks) as usize;
+    let metadata = buffer.metadata.get(blocks.start * metadata_bytes..blocks.end * metadata_bytes);
+    is_zeros(buffer.data.get(blocks.start * block_bytes..blocks.end * block_bytes)) && is_zeros(metadata)
+}
+
+/// Whether these bytes, as far as there are any, are zeros: drives that bring back something else for what was not written are not
+/// taken to have written nothing.
+fn is_zeros(bytes: Option<&[u8]>) -> bool {
+    bytes.is_none_or(|bytes| bytes.iter().all(|&byte| byte == 0))
 }
 
 fn slot_in_band(place: &Place, buffer: &BlockBuffer, at: u32, layout: &Layout, block_bytes: usize) -> Option<SlotRead> {
@@ -292,9 +332,10 @@ fn slot_in_band(place: &Place, buffer: &BlockBuffer, at: u32, layout: &Layout, b
         return None;
     }
     let read = |(block, (record, block_crc)): (usize, ([u8; RECORD_BYTES], u32))| {
-        let sum = block_of(buffer, first + 1 + block, block_bytes).map(crc);
+        let data = block_of(buffer, first + 1 + block, block_bytes);
         let meta = BlockMeta { record, block_crc, stripe: chunk.stripe };
-        BlockRead { meta: Some(meta), is_good: sum == Some(block_crc) }
+        let is_good = data.map(crc) == Some(block_crc);
+        BlockRead { meta: Some(meta), is_good, is_blank: !is_good && is_zeros(data) }
     };
     let blocks = chunk.entries.into_iter().enumerate().map(read).collect();
     Some(SlotRead { stripe: chunk.stripe, blocks })

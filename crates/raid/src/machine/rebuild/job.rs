@@ -131,7 +131,8 @@ impl Volume {
         // Collection must always have a zone to write to, as far as the other members have any.
         let others = self.present().filter(|&other| other != member);
         let spare = others.map(|other| self.members[other.as_usize()].free_zones.len()).min().unwrap_or(0);
-        entry.may_activate(waiting) && entry.free_zones.len() > spare.min(RELOCATION_SEGMENTS as usize)
+        entry.may_activate(waiting)
+            && entry.free_zones.len() > spare.min((RELOCATION_SEGMENTS + self.mount_segments()) as usize)
     }
 
     /// Where all zones that may be active are those of segments that nobody writes to, one of these takes no more.

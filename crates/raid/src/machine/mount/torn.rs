@@ -1,0 +1,150 @@
+//! Blocks of stripes that were not complete are written anew, those of one segment after those of another: what they replace stays
+//! until then, and can be collected from then on.
+
+use bytes::Bytes;
+use zonda_zoned::Status;
+
+use super::{FlushAtMount, Volume};
+use crate::MemberIndex;
+use crate::format::{Record, TOMBSTONE_LBA, read_tombstones};
+use crate::machine::Phase;
+use crate::machine::caches::Waiter;
+use crate::machine::read::Purpose;
+use crate::machine::start::Step;
+use crate::machine::write::Ticket;
+use crate::tables::{Physical, SegmentIndex};
+
+impl Volume {
+    /// Torn blocks of a segment.
+    pub(super) fn torn_in(&mut self, segment: SegmentIndex) -> impl Iterator<Item = Physical> {
+        self.found().torn_in(segment)
+    }
+
+    /// All versions are known: of torn blocks those that are not the newest are forgotten, and what was kept for their sake.
+    pub(super) fn forget_superseded(&mut self) {
+        let mut torn = std::mem::take(&mut self.found().torn);
+        torn.retain(|place| {
+            let segment = &self.segments[place.segment];
+            segment.is_live(place.member, place.offset) || segment.tombstones.contains(place)
+        });
+        self.found().torn = torn;
+        self.found().unsound.clear();
+        let without: Vec<SegmentIndex> = self.found().shadowed.keys().copied().collect();
+        for segment in without {
+            if self.torn_in(segment).next().is_none() {
+                self.release_shadowed(segment);
+            }
+        }
+    }
+
+    /// What the torn blocks of a segment replace is not needed any more.
+    fn release_shadowed(&mut self, torn: SegmentIndex) {
+        let shadowed = self.found().shadowed.remove(&torn);
+        for index in shadowed.into_iter().flatten() {
+            if !self.found().shadowed.values().any(|others| others.contains(&index)) {
+                self.segments[index].is_pinned = false;
+                self.collector.look_at(index);
+            }
+        }
+    }
+
+    /// The torn blocks of one segment are written anew.
+    pub(super) fn move_torn(&mut self) {
+        self.pump_superblocks();
+        let segment = self.found().torn.first().expect("there are torn blocks").segment;
+        if !std::mem::replace(&mut self.found().is_asked, true) {
+            self.found().flush = FlushAtMount::Wanted;
+            let torn: Vec<Physical> = self.torn_in(segment).collect();
+            for place in torn {
+                self.start_mut().pending += 1;
+                self.fetch(place, 1, Purpose::Start);
+            }
+            if self.start_mut().pending > 0 {
+                return;
+            }
+        }
+        self.pad(Self::MOVED_TO);
+        self.pump_stream(Self::MOVED_TO);
+        if self.found().moving > 0 {
+            return self.fail_if_stuck();
+        }
+        if !self.epochs.is_durable() {
+            return;
+        }
+        if self.found().has_failed {
+            if self.is_at_rest() {
+                self.mount_again("the last stripes cannot be read: mount the volume again");
+            }
+            return;
+        }
+        if !self.is_flushed_at_mount() {
+            return;
+        }
+        self.found().torn.retain(|place| place.segment != segment);
+        self.found().is_asked = false;
+        self.release_shadowed(segment);
+        self.collector.look_at(segment);
+        self.enter(Step::WinBack);
+    }
+
+    /// Whether what the mount has written is durable; sees to it if not.
+    pub(super) fn is_flushed_at_mount(&mut self) -> bool {
+        if self.found().flush == FlushAtMount::Wanted {
+            self.found().flush = FlushAtMount::UnderWay;
+            self.when_durable(Waiter::Mount);
+        }
+        self.found().flush == FlushAtMount::Done
+    }
+
+    /// What the mount has written is durable.
+    pub(in crate::machine) fn flushed_at_mount(&mut self) {
+        self.found().flush = FlushAtMount::Done;
+    }
+
+    pub(in crate::machine) fn moved_at_start(&mut self) {
+        if matches!(self.phase, Phase::Starting(_)) {
+            self.found().moving -= 1;
+        }
+    }
+
+    /// A tombstone block, or a torn block, has been read.
+    pub(in crate::machine) fn on_start_read(
+        &mut self,
+        place: Physical,
+        mut found: Vec<Result<(Bytes, Record), Status>>,
+    ) {
+        if !matches!(self.phase, Phase::Starting(_)) {
+            return;
+        }
+        self.start_mut().pending -= 1;
+        let is_moving = self.start_mut().step == Step::MoveTorn;
+        let Some(Ok((data, record))) = found.pop() else {
+            if is_moving {
+                self.found().has_failed = true;
+                return;
+            }
+            self.counters.lost_blocks += 1;
+            return;
+        };
+        if !is_moving {
+            self.apply_tombstones(place, &data);
+            return;
+        }
+        if record.lba == TOMBSTONE_LBA {
+            if let Some(tombstones) = read_tombstones(&data) {
+                let moved = self.move_tombstones(place.segment, &tombstones, Ticket::Start);
+                self.found().moving += moved;
+            }
+        } else if self.move_block(place, record, data, Ticket::Start) {
+            self.found().moving += 1;
+        }
+    }
+}
+
+impl super::Mount {
+    /// Torn blocks of a segment.
+    pub(super) fn torn_in(&self, segment: SegmentIndex) -> impl Iterator<Item = Physical> + '_ {
+        let first = Physical { segment, member: MemberIndex(0), offset: 0 };
+        self.torn.range(first..).copied().take_while(move |place| place.segment == segment)
+    }
+}

@@ -1,0 +1,192 @@
+//! The newest version of each block, and which of its copies counts.
+//!
+//! A block that is moved keeps its timestamp, so that a crash may leave it twice. The later copy counts, since what it was moved from
+//! may be about to go; but for three cases:
+//!
+//! - The earlier one lacks nothing, and the later one does.
+//! - The later one is in a segment of moved blocks that was never filled, and the earlier one lacks nothing: then the move is undone.
+//!   Of what a crash cuts short nothing is left that way, and its segment is free again, unless all of another segment has come there.
+//! - The write of the later one was cut short. It never counted, so what it was moved from is there.
+
+use super::Volume;
+use super::assemble::FoundStripe;
+use crate::bug::SeededBug;
+use crate::format::{MemberState, PADDING_LBA, Record, TOMBSTONE_LBA, read_tombstones};
+use crate::shape::{Stream, bits};
+use crate::tables::{Address, Location, Physical, SegmentIndex, SegmentState};
+
+/// What can be said of a copy; what stands before comes before in the order in which tombstones are applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// Nothing is missing.
+    Whole,
+    /// Nothing is missing; but its segment takes moved blocks, and was not filled.
+    Unfinished,
+    /// Something is missing, or was.
+    Frail,
+    /// The write of a moved block was cut short.
+    Cut,
+}
+
+impl Volume {
+    /// What can be said of the copies in a stripe.
+    pub(super) fn standing(&self, index: SegmentIndex, stripe: &FoundStripe, is_filled: bool) -> Standing {
+        let is_relocation = self.segments[index].stream == Stream::Relocation;
+        if is_relocation && stripe.is_cut {
+            Standing::Cut
+        } else if !stripe.is_whole || self.lacks_zones(index) {
+            Standing::Frail
+        } else if is_relocation && !is_filled {
+            Standing::Unfinished
+        } else {
+            Standing::Whole
+        }
+    }
+
+    /// Whether a segment lacks a zone on a member that has all others. It may be about to go.
+    fn lacks_zones(&self, index: SegmentIndex) -> bool {
+        let active = (0..self.members.len()).filter(|&at| self.members[at].state == MemberState::Active);
+        self.segments[index].lost & bits(active) != 0
+    }
+
+    /// Timestamps go on from the highest.
+    pub(super) fn saw_timestamp(&mut self, timestamp: u64) {
+        if !self.has(SeededBug::StaleTimestamps) {
+            self.next_timestamp = self.next_timestamp.max(timestamp + 1);
+        }
+    }
+
+    pub(super) fn take_block(&mut self, place: Physical, record: Record, stripe: &FoundStripe, standing: Standing) {
+        if record.lba == PADDING_LBA {
+            return;
+        }
+        self.saw_timestamp(record.timestamp);
+        if stripe.is_torn {
+            self.found().torn.insert(place);
+        }
+        if !stripe.is_whole {
+            self.found().unsound.insert(place);
+        }
+        if record.lba == TOMBSTONE_LBA {
+            if self.has(SeededBug::LostTombstones) && self.segments[place.segment].state == SegmentState::Sealed {
+                return;
+            }
+            self.segments[place.segment].tombstones.push(place);
+            self.found().tombstones.entry(standing).or_default().push(place);
+            return;
+        }
+        let Some(&stamp) = self.found().stamps.get(record.lba as usize) else { return };
+        let known = self.map[record.lba as usize].location();
+        if stamp < record.timestamp || stamp == record.timestamp && self.is_better(known, place, standing) {
+            self.found().stamps[record.lba as usize] = record.timestamp;
+            if stripe.is_torn {
+                self.shadow(place.segment, known);
+            }
+            self.point(record.lba, Address::media(place));
+        } else if stamp > record.timestamp {
+            self.shadow_behind(known, Location::Media(place));
+        }
+    }
+
+    /// Whether a copy counts in the place of one that was found before.
+    fn is_better(&mut self, known: Location, place: Physical, standing: Standing) -> bool {
+        let Location::Media(known) = known else { return true };
+        let is_sound = !self.lacks_zones(known.segment) && !self.found().unsound.contains(&known);
+        match standing {
+            Standing::Cut => false,
+            Standing::Unfinished if is_sound => false,
+            _ => self.is_frail(known) || !self.is_frail(place),
+        }
+    }
+
+    /// Whether a block's stripe lacks a chunk.
+    fn is_frail(&mut self, place: Physical) -> bool {
+        self.segments[place.segment].lost != 0 || self.found().torn.contains(&place)
+    }
+
+    /// Until a version that was not complete, in the segment `torn`, is written anew, the one before it must stay: if the first is
+    /// lost, that one counts.
+    fn shadow(&mut self, torn: SegmentIndex, older: Location) {
+        let segment = match older {
+            Location::Media(place) => place.segment,
+            Location::Trimmed { segment } => segment,
+            Location::Nowhere | Location::Buffered { .. } => return,
+        };
+        self.segments[segment].is_pinned = true;
+        let is_torn = self.is_torn(older);
+        let found = self.found();
+        // It may be lost as well.
+        let before = if is_torn { found.shadowed.get(&segment).cloned() } else { None };
+        let shadowed = found.shadowed.entry(torn).or_default();
+        shadowed.insert(segment);
+        shadowed.extend(before.into_iter().flatten());
+    }
+
+    /// An older version was found than the one that counts.
+    fn shadow_behind(&mut self, newest: Location, older: Location) {
+        match newest {
+            Location::Media(Physical { segment, .. }) | Location::Trimmed { segment } if self.is_torn(newest) => {
+                self.shadow(segment, older);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a version may never have been complete. Of a tombstone only its segment is known.
+    fn is_torn(&mut self, version: Location) -> bool {
+        match version {
+            Location::Media(place) => self.found().torn.contains(&place),
+            Location::Trimmed { segment } => self.torn_in(segment).next().is_some(),
+            Location::Nowhere | Location::Buffered { .. } => false,
+        }
+    }
+
+    /// A tombstone block was read. Those of one standing are, before those of the next.
+    pub(super) fn apply_tombstones(&mut self, place: Physical, data: &[u8]) {
+        let segment = place.segment;
+        let is_torn = self.found().torn.contains(&place);
+        let standing = self.found().standing.expect("tombstones are read by what they lack");
+        let Some(tombstones) = read_tombstones(data) else {
+            self.counters.lost_blocks += 1;
+            return;
+        };
+        let mut is_needed = matches!(standing, Standing::Whole | Standing::Frail);
+        for range in &tombstones {
+            self.saw_timestamp(range.timestamp);
+            let end = range.lbas().end.min(self.map.len() as u64);
+            for lba in range.lba..end {
+                let (stamp, known) = (self.found().stamps[lba as usize], self.map[lba as usize].location());
+                // Of two tombstones of one trim that lack nothing the later one counts: the first may be about to go.
+                if stamp < range.timestamp || stamp == range.timestamp && standing == Standing::Whole {
+                    self.found().stamps[lba as usize] = range.timestamp;
+                    if is_torn {
+                        self.shadow(segment, known);
+                    }
+                    self.point(lba, Address::trimmed(segment));
+                    is_needed = true;
+                } else if stamp > range.timestamp {
+                    self.shadow_behind(known, Location::Trimmed { segment });
+                    is_needed |= self.is_torn(known);
+                }
+            }
+        }
+        if is_needed {
+            self.segments[segment].tombstone_ranges += tombstones.len() as u32;
+        } else {
+            // Others say all of it.
+            self.segments[segment].tombstones.retain(|other| *other != place);
+            self.found().torn.remove(&place);
+        }
+    }
+
+    /// The newest version so far of a block is here.
+    fn point(&mut self, lba: u64, address: Address) {
+        let old = std::mem::replace(&mut self.map[lba as usize], address);
+        if let Location::Media(place) = old.location() {
+            self.segments[place.segment].set_dead(place.member, place.offset);
+        }
+        if let Location::Media(place) = address.location() {
+            self.segments[place.segment].set_live(place.member, place.offset);
+        }
+    }
+}
