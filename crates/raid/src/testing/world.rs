@@ -9,7 +9,7 @@ use crate::bug::SeededBug;
 use crate::{ArrayId, Event, MemberIndex, Volume, VolumeConfig, VolumeError};
 
 /// Steps after which a world that does not come to rest is said to hang.
-const STEPS_TO_REST_MAX: u64 = 100_000;
+const STEPS_TO_REST_MAX: u64 = 400_000;
 /// Blocks of a request of those that write every block.
 const BLOCKS_OF_FILLING: u64 = 8;
 /// The volume's invariants are looked at every so many completions.
