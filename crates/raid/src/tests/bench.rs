@@ -361,6 +361,12 @@ impl Bench {
 
     /// The power goes and comes back.
     pub(super) fn remount(&mut self) {
+        self.begin_remount();
+        self.run_until_ready();
+    }
+
+    /// The same, but for what comes of it.
+    pub(super) fn begin_remount(&mut self) {
         // In the meantime there is one that nobody asks anything.
         let geometries = vec![Some(self.geometry.clone())];
         let nobody = Volume::mount(geometries, crate::Tuning::default(), None).expect("a mount begins");
@@ -378,7 +384,6 @@ impl Bench {
         self.volume = VolumeOn::new(volume, members);
         self.expected.clear();
         self.under_way = 0;
-        self.run_until_ready();
     }
 
     fn run_until_ready(&mut self) {

@@ -381,3 +381,32 @@ fn without_contents_the_same_is_written() {
     let live = bench.volume.volume().status().live_blocks;
     assert!(bench.device(1).written.0 > live / 3);
 }
+
+#[test]
+fn a_mount_tells_all_members_who_has_failed_before_anybody_writes_without_it() {
+    let mut bench = Bench::new(config(Scheme::raid5(3)), 64, 77);
+    bench.fill();
+    // The power goes when one member alone knows.
+    for member in [2, 3] {
+        bench.device(member).is_silent = true;
+    }
+    bench.volume.volume_mut().fail_member(bench.now, MemberIndex(1));
+    bench.steps(2);
+    for member in [2, 3] {
+        bench.device(member).is_silent = false;
+    }
+    bench.remount();
+    assert_eq!(bench.state(1), MemberState::Failed, "one member is enough to know it");
+    bench.churn(50);
+    bench.run_out();
+    // Now that member is gone, and the one that failed is back.
+    bench.events.clear();
+    bench.volume.replace(MemberIndex(0), None);
+    bench.begin_remount();
+    while !bench.events.iter().any(|event| matches!(event, Event::Ready | Event::Failed(_))) {
+        assert!(bench.step(), "a mount ends");
+    }
+    let missing = vec![MemberIndex(0), MemberIndex(1)];
+    let error = VolumeError::TooManyMissing { tolerates: 1, missing };
+    assert!(bench.events.contains(&Event::Failed(error)), "{:?}", bench.events);
+}

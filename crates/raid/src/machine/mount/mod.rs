@@ -45,6 +45,8 @@ use zones::Reading;
 #[derive(Debug, Default)]
 pub(super) struct Mount {
     expected: Option<ArrayId>,
+    /// Members that are believed do not all know the newest epoch.
+    is_behind: bool,
     /// For each member, its two logs.
     probes: Vec<Vec<Probe>>,
     /// Zones whose headers have still to be read, for each member.
@@ -184,7 +186,8 @@ impl Volume {
                 self.found().standing = next.as_ref().map(|(standing, _)| *standing);
                 let Some((_, places)) = next else {
                     self.found().stamps = Vec::new();
-                    if self.members.iter().any(|member| member.recorded != Some(member.state)) {
+                    let is_behind = self.found().is_behind;
+                    if is_behind || self.members.iter().any(|member| member.recorded != Some(member.state)) {
                         self.begin_epoch();
                     }
                     return self.enter(Step::WriteSuperblocks);

@@ -138,7 +138,10 @@ impl Volume {
                 known => known,
             };
             if is_there {
-                let (_, log) = entry.expect("what is believed was read");
+                let (own, log) = entry.expect("what is believed was read");
+                // The mount before was cut short: the next one may not be able to read the newest.
+                self.found().is_behind |= own.epoch < best.epoch;
+                let entry_state = &mut self.members[member.as_usize()];
                 entry_state.metadata = log;
                 entry_state.active_zones = 1;
             } else if known.state != MemberState::Failed {
