@@ -68,3 +68,12 @@ fn worlds_of_files_are_run_and_told_and_the_former_name_of_all_worlds_is_underst
     assert_eq!((&all["seeds"], &all["good"]), (&8.into(), &8.into()));
     assert_eq!(all, batch("both"));
 }
+
+#[test]
+fn worlds_of_volumes_are_run_and_told() {
+    let story = output_of(&["sim", "6", "--world", "volumes"]);
+    assert!(story.contains("\n  members ") && story.contains("the volume is mounted"), "{story}");
+    assert!(story.contains("\nGood: "), "{story}");
+    let batch = json_of(&["sim", "--world", "volumes", "--seeds", "8", "--json", "--quiet"]);
+    assert_eq!((&batch["seeds"], &batch["good"]), (&8.into(), &8.into()));
+}
