@@ -248,10 +248,10 @@ fn one_drive_without_parity_is_a_conventional_drive() {
     let bench = Bench::with(&["a"]);
     let mut volume = bench.create(&["a"], &[]);
     // Over itself, more often than the drive has room.
-    for salt in 0..4 {
-        bench.write(&mut volume, 300, salt);
+    for salt in 0..5 {
+        bench.write(&mut volume, 250, salt);
     }
-    bench.check(&mut volume, 300, 3);
+    bench.check(&mut volume, 250, 4);
     assert_eq!(volume.report().scheme, "RAID 0 (1+0)");
-    assert!(volume.report().volume_bytes >= 300 * 65_536);
+    assert!(volume.report().volume_bytes >= 250 * 65_536);
 }

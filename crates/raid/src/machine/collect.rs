@@ -203,11 +203,13 @@ impl Volume {
         let worth = |segment: &Segment| self.worth(segment);
         let mut candidates: Vec<_> =
             self.segments.iter().filter(|(_, segment)| may(segment) && worth(segment) > 0).collect();
-        // Less than a segment in all: moving blocks to and fro would win nothing. But what has been begun is brought to an end where
-        // hosts wait for it.
+        // Less than a segment in all: moving blocks to and fro would win nothing. But where hosts wait, what has been begun is brought to
+        // an end, and the room that is left where moved blocks go counts as well.
         let blocks = self.shape.data_blocks(self.shape.layout(Stream::Relocation));
-        let must = !self.collector.is_idle() && self.free_segments() <= RELOCATION_SEGMENTS;
-        if candidates.iter().map(|(_, segment)| worth(segment)).sum::<u64>() < blocks {
+        let won = candidates.iter().map(|(_, segment)| worth(segment)).sum::<u64>();
+        if won < blocks {
+            let do_wait = self.free_segments() <= RELOCATION_SEGMENTS;
+            let must = do_wait && (!self.collector.is_idle() || won + self.room_for_moves() >= blocks);
             if !must {
                 return None;
             }

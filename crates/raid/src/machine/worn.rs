@@ -98,7 +98,7 @@ impl Volume {
                 worth += self.worth(segment);
             }
         }
-        is_held && worth >= self.shape.data_blocks(self.shape.layout(Self::MOVED_TO))
+        is_held && worth + self.room_for_moves() >= self.shape.data_blocks(self.shape.layout(Self::MOVED_TO))
     }
 
     /// A member that has lost zones, without which there would be room, and which the volume can do without.

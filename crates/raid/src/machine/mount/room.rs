@@ -100,7 +100,7 @@ impl Volume {
     }
 
     /// Blocks that still fit the segments that take moved blocks.
-    fn room_for_moves(&self) -> u64 {
+    pub(in crate::machine) fn room_for_moves(&self) -> u64 {
         let stream = self.stream(Self::MOVED_TO);
         let left = |segment: &Segment| if segment.is_broken { 0 } else { segment.layout.stripes - segment.next_stripe };
         let stripes: u32 = stream.open.iter().map(|&index| left(&self.segments[index])).sum();
