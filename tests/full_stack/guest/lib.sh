@@ -6,6 +6,9 @@ set -E
 
 PREFIX=nqn.2026-01.io.zonda:
 modprobe nvme-tcp
+# While a connection is broken and the host has not noticed, it sends a request anew at once, so many times at most, and then fails it.
+# Five times are over before it notices.
+echo 255 >/sys/module/nvme_core/parameters/max_retries
 
 # step WORDS...: what comes next, with the time since the boot.
 step() {
