@@ -96,6 +96,11 @@ impl Slots {
         self.open_group(self.open.len());
     }
 
+    /// Whether all groups were complete.
+    pub(crate) fn are_all_packed(&self) -> bool {
+        self.packed_until == self.layout.stripes
+    }
+
     fn pack(&mut self, member: usize, slot: u32, value: u32) {
         if self.bits == 0 {
             return;

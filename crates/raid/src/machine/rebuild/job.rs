@@ -23,7 +23,8 @@ pub(super) struct Job {
     /// The slot that the next run begins with, and the one behind the last that holds anything.
     pub(super) next_slot: u32,
     pub(super) end_slot: u32,
-    /// Every slot holds a chunk: the zone gets a footer.
+    /// Every group was complete: the zone gets a footer, which says so. That every slot holds a chunk is not enough: the last stripes may
+    /// never have been complete.
     pub(super) is_complete: bool,
     /// Parts of the zone, in their order: those that are there, and pieces on their way.
     pub(super) parts: VecDeque<Part>,
@@ -96,7 +97,6 @@ impl Volume {
         let segment = &self.segments[index];
         let holds = |&slot: &u32| segment.slots.stripe_at(member, slot).is_some();
         let end_slot = (0..segment.layout.stripes).rev().find(holds).map_or(0, |slot| slot + 1);
-        let is_complete = end_slot == segment.layout.stripes && (0..end_slot).all(|slot| holds(&slot));
         let mut zones = segment.zones.clone();
         zones[member.as_usize()] = Some(zone);
         // Its epoch is later than that of the headers that opened the segment, which name the zones that it began with.
@@ -110,7 +110,7 @@ impl Volume {
             stage: Stage::Filling,
             next_slot: 0,
             end_slot,
-            is_complete,
+            is_complete: segment.slots.are_all_packed(),
             parts: VecDeque::from([Part::Ready(header)]),
             part_written: 0,
             written: 0,
