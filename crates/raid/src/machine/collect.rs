@@ -168,7 +168,8 @@ impl Volume {
         }
     }
 
-    fn is_low(&self) -> bool {
+    /// Whether so little is free that segments are collected for it.
+    pub(super) fn is_low(&self) -> bool {
         self.free_segments() < self.low_segments()
     }
 

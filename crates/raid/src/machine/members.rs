@@ -362,7 +362,15 @@ impl Volume {
 
     /// Whether stripes can be read without the members that are gone: with a mirror it matters which.
     pub(super) fn can_do_without(&self) -> bool {
-        let present = self.present_bits();
+        self.are_enough(self.present_bits())
+    }
+
+    /// Whether the volume can do without a member that is there.
+    pub(super) fn can_spare(&self, member: MemberIndex) -> bool {
+        self.are_enough(self.present_bits() & !(1 << member.0))
+    }
+
+    fn are_enough(&self, present: u32) -> bool {
         if self.shape.scheme.is_rotated() {
             present.count_ones() as usize >= self.shape.data()
         } else {

@@ -249,8 +249,7 @@ impl Volume {
                 self.members[place.member.as_usize()].is_there() && self.segments[place.segment].has(place.member);
             // What a member lacks a rebuild or collection brings; what it has and should not have is written anew.
             if is_readable && is_damaged {
-                let has_room = self.free_segments() >= self.low_segments()
-                    && self.stream(Self::MOVED_TO).ready.len() < MENDED_STRIPES_MAX;
+                let has_room = !self.is_low() && self.stream(Self::MOVED_TO).ready.len() < MENDED_STRIPES_MAX;
                 if has_room {
                     self.move_block(target, *record, data.clone(), Ticket::Mend);
                 } else {

@@ -87,7 +87,7 @@ impl Volume {
                 && self.free_segments() > RELOCATION_SEGMENTS;
             return self.collector.is_fetching() || !(is_stopped || is_paced);
         }
-        if self.free_segments() >= self.low_segments() {
+        if !self.is_low() {
             return false;
         }
         let mut is_held = false;
@@ -231,15 +231,5 @@ impl Volume {
             ended.extend(flushes.into_iter().map(|request| (request, Status::Success)));
         }
         self.end_parts(ended);
-    }
-
-    /// Whether the volume can do without a member that is there.
-    pub(super) fn can_spare(&self, member: MemberIndex) -> bool {
-        let present = self.present_bits() & !(1 << member.0);
-        if self.shape.scheme.is_rotated() {
-            present.count_ones() as usize >= self.shape.data()
-        } else {
-            self.code.is_decodable(present)
-        }
     }
 }

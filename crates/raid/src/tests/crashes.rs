@@ -140,6 +140,18 @@ fn free_zones(world: &World) -> usize {
     world.drives.iter().map(free).min().expect("there are members")
 }
 
+/// The volume is mounted, and hosts come before it has come to rest.
+fn mount(world: &mut World) {
+    world.mount_in_haste(0).unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+/// Everything is there, and the volume can be used.
+fn expect_all_for_long(world: &mut World) {
+    expect_all(world);
+    go_on(world, 4000);
+    expect_all(world);
+}
+
 #[test]
 fn a_nearly_full_volume_survives_crash_after_crash_in_use() {
     for (seed, scheme) in (0..).zip(SCHEMES) {
@@ -149,11 +161,9 @@ fn a_nearly_full_volume_survives_crash_after_crash_in_use() {
                 let _here = Here(scheme, metadata_bytes, crash);
                 go_on(&mut world, 20 + crash % 7 * 40);
                 world.crash();
-                world.mount_in_haste(0).unwrap_or_else(|violation| panic!("{violation}"));
+                mount(&mut world);
             }
-            expect_all(&mut world);
-            go_on(&mut world, 4000);
-            expect_all(&mut world);
+            expect_all_for_long(&mut world);
         }
     }
 }
@@ -170,11 +180,9 @@ fn a_nearly_full_volume_survives_crash_after_crash_at_any_moment_of_its_mounts()
                 for _ in 0..12 {
                     world.mount_and_crash_in_writes(0, writes).unwrap_or_else(|violation| panic!("{violation}"));
                 }
-                world.mount_in_haste(0).unwrap_or_else(|violation| panic!("{violation}"));
+                mount(&mut world);
             }
-            expect_all(&mut world);
-            go_on(&mut world, 4000);
-            expect_all(&mut world);
+            expect_all_for_long(&mut world);
         }
     }
 }
@@ -195,7 +203,7 @@ fn a_nearly_full_volume_is_mounted_after_any_number_of_mounts_that_were_cut_shor
                 world.mount_and_crash_in_writes(0, cuts.below(240)).unwrap_or_else(|violation| panic!("{violation}"));
                 assert!(free_zones(&world) > 0, "seed {seed}: the next mount can write");
             }
-            world.mount_in_haste(0).unwrap_or_else(|violation| panic!("{violation}"));
+            mount(&mut world);
         }
         expect_all(&mut world);
     }

@@ -53,6 +53,12 @@ pub(super) fn expect_all(world: &mut World) {
     world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
 }
 
+/// The power goes, and the volume is mounted with all of its members.
+fn crash_and_mount(world: &mut World) {
+    world.crash();
+    world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
+}
+
 /// A world in which everything was written, some of it many times.
 fn written(scheme: Scheme, metadata_bytes: u16) -> World {
     let mut world = world(scheme, metadata_bytes, 1);
@@ -369,8 +375,7 @@ fn whatever_zones_wear_out_every_request_ends_and_what_was_acknowledged_can_be_r
 fn what_a_volume_that_is_worn_out_has_acknowledged_is_there_after_a_crash() {
     for (scheme, metadata_bytes) in [(RAID0, 64), (RAID0, 0), (RAID5, 64)] {
         let mut world = worn_out(scheme, metadata_bytes, 2);
-        world.crash();
-        world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
+        crash_and_mount(&mut world);
         expect_all(&mut world);
     }
 }
@@ -411,8 +416,7 @@ fn a_trim_makes_room_in_a_volume_that_is_worn_out() {
         }
         assert_eq!(world.model.refused(), refused, "{scheme:?}: and there is room for writes again");
         expect_all(&mut world);
-        world.crash();
-        world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
+        crash_and_mount(&mut world);
         expect_all(&mut world);
     }
 }
