@@ -13,6 +13,7 @@
 //! trim/        ranges that read as zeros
 //! extent.rs    which blocks hold something
 //! collect.rs   garbage collection
+//! victim.rs    which segment is next
 //! pace.rs      how fast it goes
 //! reuse.rs     memory that is used again
 //! worn.rs      no room left, and none to be won
@@ -46,6 +47,7 @@ mod start;
 mod status;
 mod superblocks;
 mod trim;
+mod victim;
 mod worn;
 mod write;
 
