@@ -1,15 +1,16 @@
 //! How fast zonda is on this machine, beside named baselines in the same run.
 //!
 //! `model`: requests that the SSD model simulates. `allocation`: how long it takes to allocate a zone. `erasure`: parity
-//! made and lost chunks brought back. `raid`: a redundant volume. `serve`: a drive over NVMe/TCP on loopback. All without an argument; `--json` for
-//! scripts. The figures and their reading are in `docs/performance.md`, those of `allocation` in
-//! `docs/internals/zone-allocation.md`.
+//! made and lost chunks brought back. `raid`: a redundant volume; `mount`: how long one takes to come back after a crash.
+//! `serve`: a drive over NVMe/TCP on loopback. All without an argument; `--json` for scripts. The figures and their reading are in
+//! `docs/performance.md`, those of `allocation` in `docs/internals/zone-allocation.md`.
 
 mod allocation;
 mod erasure;
 mod host;
 mod kept;
 mod model;
+mod mount;
 mod raid;
 mod serve;
 
@@ -35,6 +36,9 @@ fn main() {
     }
     if wants("raid") {
         raid::run_all(as_json);
+    }
+    if wants("mount") {
+        mount::run_all(as_json);
     }
     if wants("serve") {
         serve::run_all(as_json);

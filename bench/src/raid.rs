@@ -20,9 +20,9 @@ use crate::kept::Kept;
 const ROUNDS: usize = 7;
 /// Bytes that a round moves.
 const ROUND_BYTES: u64 = 64 << 20;
-const BLOCK_BYTES: u64 = 4096;
+pub(crate) const BLOCK_BYTES: u64 = 4096;
 const QUEUE_DEPTH: usize = 32;
-const MEMBERS: usize = 4;
+pub(crate) const MEMBERS: usize = 4;
 /// Of each member.
 const ZONES: u64 = 40;
 const ZONE_BLOCKS: u64 = 4096;
@@ -43,28 +43,25 @@ struct Figure {
 
 /// What is done again and again.
 #[derive(Clone, Copy)]
-struct Load {
-    what: &'static str,
-    request_blocks: u64,
-    writes: bool,
-    is_random: bool,
+pub(crate) struct Load {
+    pub(crate) what: &'static str,
+    pub(crate) request_blocks: u64,
+    pub(crate) writes: bool,
+    pub(crate) is_random: bool,
     /// With a member gone.
-    degraded: bool,
+    pub(crate) degraded: bool,
 }
+
+pub(crate) const SEQUENTIAL_WRITE: Load =
+    Load { what: "sequential write", request_blocks: 32, writes: true, is_random: false, degraded: false };
 
 const LOADS: [Load; 6] = [
     Load { what: "random write", request_blocks: 1, writes: true, is_random: true, degraded: false },
-    Load { what: "sequential write", request_blocks: 32, writes: true, is_random: false, degraded: false },
+    SEQUENTIAL_WRITE,
     Load { what: "random read", request_blocks: 1, writes: false, is_random: true, degraded: false },
     Load { what: "sequential read", request_blocks: 32, writes: false, is_random: false, degraded: false },
     Load { what: "random read, a member gone", request_blocks: 1, writes: false, is_random: true, degraded: true },
-    Load {
-        what: "sequential write, a member gone",
-        request_blocks: 32,
-        writes: true,
-        is_random: false,
-        degraded: true,
-    },
+    Load { what: "sequential write, a member gone", degraded: true, ..SEQUENTIAL_WRITE },
 ];
 
 /// A device that takes no time.
@@ -143,7 +140,7 @@ fn show(figure: &Figure) {
     );
 }
 
-fn member() -> Geometry {
+pub(crate) fn member() -> Geometry {
     Geometry {
         block_size_bytes: BLOCK_BYTES as u32,
         metadata_bytes: 64,
@@ -192,7 +189,6 @@ fn bare<D: Member>() -> D {
 fn measure<D: Member>(load: Load) -> Figure {
     let (mut volume, mut device) = (new_volume::<D>(), bare::<D>());
     let blocks = volume.volume().geometry().namespace_blocks().0.min(32 << 10);
-    let fill = Load { what: "", request_blocks: 32, writes: true, is_random: false, degraded: false };
     let mut prng = Prng::new(1);
     if load.writes {
         for member in (0..MEMBERS as u8).map(MemberIndex) {
@@ -201,8 +197,8 @@ fn measure<D: Member>(load: Load) -> Figure {
         device.forget();
     }
     // Every zone once, so that what is measured takes no memory that nobody has touched before.
-    run(&mut volume, fill, blocks, ZONES * ZONE_BLOCKS * (MEMBERS as u64 - 1), &mut prng);
-    run(&mut device, fill, blocks, blocks, &mut prng);
+    run(&mut volume, SEQUENTIAL_WRITE, blocks, ZONES * ZONE_BLOCKS * (MEMBERS as u64 - 1), &mut prng);
+    run(&mut device, SEQUENTIAL_WRITE, blocks, blocks, &mut prng);
     if load.degraded {
         volume.volume_mut().fail_member(Instant::ZERO, MemberIndex(1));
         volume.turn(Instant::ZERO);
@@ -227,7 +223,7 @@ fn measure<D: Member>(load: Load) -> Figure {
 }
 
 /// Runs a load over the first `blocks` of a device; nanoseconds of the processor for each request.
-fn run<D: ZonedDevice>(device: &mut D, load: Load, blocks: u64, round_blocks: u64, prng: &mut Prng) -> f64 {
+pub(crate) fn run<D: ZonedDevice>(device: &mut D, load: Load, blocks: u64, round_blocks: u64, prng: &mut Prng) -> f64 {
     let data = Bytes::from(vec![0xa5; (load.request_blocks * BLOCK_BYTES) as usize]);
     let requests = round_blocks / load.request_blocks;
     let places = blocks / load.request_blocks;
@@ -278,8 +274,7 @@ fn rebuild<D: Member>() -> Figure {
     for _ in 0..3 {
         let mut volume = new_volume::<D>();
         let blocks = volume.volume().geometry().namespace_blocks().0;
-        let fill = Load { what: "", request_blocks: 32, writes: true, is_random: false, degraded: false };
-        run(&mut volume, fill, blocks, blocks, &mut Prng::new(1));
+        run(&mut volume, SEQUENTIAL_WRITE, blocks, blocks, &mut Prng::new(1));
         moved = blocks / 3 * BLOCK_BYTES;
         volume.volume_mut().fail_member(Instant::ZERO, MemberIndex(2));
         volume.replace(MemberIndex(2), Some(D::make(member())));

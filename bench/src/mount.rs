@@ -1,0 +1,161 @@
+//! How long a volume takes to mount after a crash, by what it holds and by how many segments were open.
+//!
+//! A RAID 5 volume of 3+1 over members in memory is filled, goes on to write to all segments that it keeps open, and is dropped as a
+//! program that dies. What the mount reads is compared with a mount that would look at every block: footers describe the
+//! segments that were filled, and blocks are looked at only in those that were open.
+
+use serde::Serialize;
+use zonda_layers::Memory;
+use zonda_raid::{MemberIndex, Scheme, Tuning, Volume, VolumeConfig, VolumeOn};
+use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, Operation, Prng, QueueFull, ZonedDevice};
+
+use crate::host::{cpu_ns, median};
+use crate::raid::{BLOCK_BYTES, Load, MEMBERS, SEQUENTIAL_WRITE, member, run};
+
+const ROUNDS: u64 = 7;
+/// Contents of the volume, and how many segments are open for small requests and as many for large ones.
+const CASES: [(u64, u8); 5] = [(512, 1), (1024, 1), (2048, 1), (2048, 2), (2048, 4)];
+/// Zones of each member beyond those that contents fill.
+const SPARE_ZONES: u64 = 40;
+
+/// One figure.
+#[derive(Serialize)]
+struct Figure {
+    contents_mib: u64,
+    open_segments: u64,
+    /// Median of the rounds.
+    mount_ms: f64,
+    /// What mounts have read of all members, on average.
+    read_bytes: u64,
+    /// What had been written to them.
+    written_bytes: u64,
+}
+
+/// Counts the blocks that are read.
+struct Counted {
+    device: Memory,
+    read_blocks: u64,
+}
+
+impl ZonedDevice for Counted {
+    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+        self.device.geometry(namespace)
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        let blocks = if let Operation::Read { blocks, .. } = command.operation { blocks.0 } else { 0 };
+        self.device.submit(now, command)?;
+        self.read_blocks += blocks;
+        Ok(())
+    }
+
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        self.device.poll(now, completions);
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.device.next_wakeup()
+    }
+}
+
+/// Runs all cases, and tells.
+pub(crate) fn run_all(as_json: bool) {
+    if !as_json {
+        println!(
+            "{:<32} {:>14} {:>10} {:>10} {:>10}",
+            "mount of a raid 5, 3+1", "segments open", "ms", "reads MiB", "of all"
+        );
+    }
+    let figures: Vec<Figure> = CASES
+        .iter()
+        .map(|&(contents_mib, open)| {
+            let figure = measure(contents_mib, open);
+            if !as_json {
+                show(&figure);
+            }
+            figure
+        })
+        .collect();
+    if as_json {
+        println!("{}", serde_json::to_string_pretty(&figures).expect("figures are plain numbers"));
+    }
+}
+
+fn show(figure: &Figure) {
+    println!(
+        "{:<32} {:>14} {:>10.1} {:>10.1} {:>9.1}%",
+        format!("{} MiB of contents", figure.contents_mib),
+        figure.open_segments,
+        figure.mount_ms,
+        figure.read_bytes as f64 / f64::from(1 << 20),
+        100.0 * figure.read_bytes as f64 / figure.written_bytes as f64
+    );
+}
+
+/// Turns a volume until it takes commands.
+fn until_ready(volume: &mut VolumeOn<Counted>) {
+    let mut now = Instant::ZERO;
+    loop {
+        volume.turn(now);
+        if volume.volume().is_ready() {
+            return;
+        }
+        assert!(volume.volume().failure().is_none(), "memory does not fail");
+        now = volume.next_wakeup().expect("a mount goes on").max(now);
+    }
+}
+
+fn measure(contents_mib: u64, open: u8) -> Figure {
+    let contents = contents_mib * (1 << 20) / BLOCK_BYTES;
+    let zones = contents.div_ceil(segment_blocks()) + SPARE_ZONES;
+    let geometry = Geometry { zone_count: zones as u32, ..member() };
+    let tuning = Tuning { small_segments: open, large_segments: open, ..Tuning::default() };
+    let mut times = Vec::new();
+    let (mut read_blocks, mut written_blocks) = (0, 0);
+    for seed in 0..ROUNDS {
+        let (mut members, written) = crashed(&geometry, &tuning, contents, seed);
+        written_blocks += written;
+        members.iter_mut().flatten().for_each(|member| member.read_blocks = 0);
+        let before = cpu_ns();
+        let volume = Volume::mount(vec![Some(geometry.clone()); MEMBERS], tuning.clone(), None).expect("they suit");
+        let mut volume = VolumeOn::new(volume, members);
+        until_ready(&mut volume);
+        times.push((cpu_ns() - before) as f64 / 1e6);
+        let members = (0..MEMBERS as u8).map(MemberIndex);
+        read_blocks += members.map(|member| volume.member(member).expect("it is there").read_blocks).sum::<u64>();
+    }
+    Figure {
+        contents_mib,
+        open_segments: 2 * u64::from(open),
+        mount_ms: median(times),
+        read_bytes: read_blocks * BLOCK_BYTES / ROUNDS,
+        written_bytes: written_blocks * BLOCK_BYTES / ROUNDS,
+    }
+}
+
+fn segment_blocks() -> u64 {
+    member().zone_capacity_blocks.0 * (MEMBERS as u64 - 1)
+}
+
+/// The members of a volume whose program has died, and how many blocks it had written to them.
+fn crashed(geometry: &Geometry, tuning: &Tuning, contents: u64, seed: u64) -> (Vec<Option<Counted>>, u64) {
+    let mut config = VolumeConfig::new("bench", Scheme::raid5(3));
+    config.volume_blocks = Some(contents);
+    config.tuning = tuning.clone();
+    let ids: Vec<[u8; 16]> = (1..=MEMBERS as u8).map(|id| [id; 16]).collect();
+    let volume = Volume::create(config, vec![geometry.clone(); MEMBERS], [1; 16], &ids, true).expect("they suit");
+    let device = || Counted { device: Memory::new(geometry.clone(), u64::MAX), read_blocks: 0 };
+    let mut volume = VolumeOn::new(volume, (0..MEMBERS).map(|_| Some(device())).collect());
+    until_ready(&mut volume);
+    let mut prng = Prng::new(seed);
+    run(&mut volume, SEQUENTIAL_WRITE, contents, contents, &mut prng);
+    // Up to a segment for each that is open, of both kinds.
+    let most = u64::from(tuning.small_segments) * segment_blocks();
+    for load in [Load { request_blocks: 1, is_random: true, ..SEQUENTIAL_WRITE }, SEQUENTIAL_WRITE] {
+        let blocks = prng.below(most) / load.request_blocks * load.request_blocks;
+        run(&mut volume, load, contents, blocks, &mut prng);
+    }
+    let written = volume.volume().counters().member_blocks;
+    // Nothing is told to anybody.
+    (volume.into_parts().1, written)
+}
