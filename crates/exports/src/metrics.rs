@@ -163,9 +163,10 @@ fn volumes(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
     });
     gauge(to, "volume_member", "Members of volumes, with their states: always 1", None, members)?;
     type Figure = fn(&VolumeReport) -> Option<f64>;
-    let gauges: [(&str, &str, Option<&Unit>, Figure); 7] = [
+    let gauges: [(&str, &str, Option<&Unit>, Figure); 8] = [
         ("volume_can_lose", "Members that the volume can do without now", None, |v| Some(f64::from(v.can_lose))),
         ("volume_size", "What hosts see", Some(&Unit::Bytes), |v| Some(v.volume_bytes as f64)),
+        ("volume_room", "What the members have room for", Some(&Unit::Bytes), |v| Some(v.room_bytes as f64)),
         ("volume_live", "What holds contents", Some(&Unit::Bytes), |v| Some(v.live_bytes as f64)),
         ("volume_free_segments", "Segments that could be opened", None, |v| Some(f64::from(v.free_segments))),
         ("volume_degraded_segments", "Segments that lack a member", None, |v| Some(f64::from(v.degraded_segments))),

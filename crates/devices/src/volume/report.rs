@@ -49,6 +49,8 @@ pub struct VolumeReport {
     pub can_lose: u32,
     /// What hosts see.
     pub volume_bytes: u64,
+    /// What the members have room for: less than `volume_bytes` once too many of their zones are worn out.
+    pub room_bytes: u64,
     /// What holds contents.
     pub live_bytes: u64,
     /// In their order.
@@ -164,6 +166,7 @@ impl VolumeDrive {
             state,
             can_lose: self.can_lose() as u32,
             volume_bytes: bytes(status.volume_blocks),
+            room_bytes: bytes(status.room_blocks),
             live_bytes: bytes(status.live_blocks),
             members: members.collect(),
             spares: self.spares.iter().map(|spare| spare.place.at.clone()).collect(),

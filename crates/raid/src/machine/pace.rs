@@ -59,19 +59,33 @@ impl Volume {
 
     /// Free segments that are left to the next mount: fewer than it should have where members are too small, or have become so.
     pub(super) fn mount_segments(&self) -> u32 {
-        // Those of hosts, one that is being written to and those of relocation, and one that is being emptied.
-        let used = self.host_segments() + 1 + RELOCATION_SEGMENTS + 1;
-        if self.has_contents() { self.spare_segments().saturating_sub(used).min(MOUNT_SEGMENTS) } else { 0 }
+        let spare = self.spare_segments().saturating_sub(self.working_segments());
+        if self.has_contents() { spare.min(MOUNT_SEGMENTS) } else { 0 }
+    }
+
+    /// Blocks that the members have room for: those of the volume, or fewer once too many zones are worn out.
+    pub(super) fn room_blocks(&self) -> u64 {
+        let for_contents = self.all_segments().saturating_sub(self.working_segments());
+        (u64::from(for_contents) * self.shape.segment_blocks()).min(self.map.len() as u64)
     }
 
     /// Segments beside those that all blocks of hosts take.
     fn spare_segments(&self) -> u32 {
+        self.all_segments().saturating_sub(self.needed_segments())
+    }
+
+    /// As many segments as there can be at once.
+    fn all_segments(&self) -> u32 {
         let zones = |member: MemberIndex| {
             let member = &self.members[member.as_usize()];
             member.geometry.zone_count - member.retired_zones.len() as u32
         };
-        let total: u32 = self.present().map(zones).min().unwrap_or(0);
-        total.saturating_sub(self.needed_segments() + METADATA_ZONES)
+        self.present().map(zones).min().unwrap_or(0).saturating_sub(METADATA_ZONES)
+    }
+
+    /// Those of hosts, one that is being written to and those of relocation, and one that is being emptied.
+    fn working_segments(&self) -> u32 {
+        self.host_segments() + 1 + RELOCATION_SEGMENTS + 1
     }
 
     /// Segments that all blocks of hosts take, if none of them held anything else.

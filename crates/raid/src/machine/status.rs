@@ -12,6 +12,9 @@ pub struct VolumeStatus {
     pub members: Vec<MemberReport>,
     /// Blocks that hosts see.
     pub volume_blocks: u64,
+    /// Blocks that the members have room for: fewer than `volume_blocks` once too many zones are worn out. Then writes may end with
+    /// Zone Is Full when so many blocks hold contents.
+    pub room_blocks: u64,
     /// Blocks that hold contents.
     pub live_blocks: u64,
     /// Segments that could be opened.
@@ -63,6 +66,7 @@ impl Volume {
         let mut status = VolumeStatus {
             members: self.members.iter().map(member).collect(),
             volume_blocks: self.map.len() as u64,
+            room_blocks: self.room_blocks(),
             live_blocks: 0,
             free_segments: self.free_segments(),
             low_segments: self.low_segments(),

@@ -42,6 +42,8 @@ fn volume(scheme: Scheme, metadata_bytes: u16) -> VolumeOn<Memory> {
     let mut volume = VolumeOn::new(volume, devices);
     volume.turn(Instant::ZERO);
     assert_eq!(volume.volume_mut().poll_event(), Some(Event::Ready));
+    let status = volume.volume().status();
+    assert_eq!(status.room_blocks, status.volume_blocks, "{scheme:?}: a new volume has room for all its blocks");
     volume
 }
 

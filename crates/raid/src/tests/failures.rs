@@ -327,6 +327,8 @@ fn a_volume_that_is_worn_out_refuses_writes_and_can_be_read() {
                 world.rest().unwrap_or_else(|violation| panic!("{scheme:?}, {zones_left} left: {violation}"));
             }
             assert!(world.model.refused() > refused, "{scheme:?}, {zones_left} left");
+            let status = world.volume.status();
+            assert!(status.room_blocks < status.volume_blocks, "{scheme:?}, {zones_left} left: {status:?}");
             expect_all(&mut world);
             let expected = usize::from(scheme.parity);
             assert_eq!(given_up(&world).len(), expected, "{scheme:?}: nobody that is needed");

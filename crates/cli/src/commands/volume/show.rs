@@ -29,6 +29,15 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
         units::count(u64::from(report.free_segments)),
         units::counted(u64::from(report.free_segments + report.segments), "segment"),
     );
+    if report.room_bytes < report.volume_bytes && report.state != VolumeState::Lost {
+        let warning = format!(
+            "room for {} of {}: too many zones are worn out. When so much is in use writes end with \"zone is full\"; replace the \
+             members that have most retired zones",
+            units::bytes(report.room_bytes),
+            units::bytes(report.volume_bytes),
+        );
+        text += &(screen.styled("1;33", screen.paragraph(&warning, 2).trim_end()) + "\n");
+    }
     if report.host_write_bytes > 0 {
         let over_hosts = |bytes: u64| bytes as f64 / report.host_write_bytes as f64;
         text += &format!(
@@ -81,4 +90,49 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
         table.row(&["-".to_owned(), spare.clone(), "spare".to_owned(), String::new(), String::new(), String::new()]);
     }
     text + "\n" + &table.render(screen, 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use zonda_devices::MemberSummary;
+
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn report() -> VolumeReport {
+        VolumeReport {
+            name: "vol".to_owned(),
+            scheme: "RAID 0 (2)".to_owned(),
+            volume_bytes: 100 * GIB,
+            room_bytes: 100 * GIB,
+            live_bytes: 25 * GIB,
+            segments: 30,
+            free_segments: 70,
+            members: vec![MemberSummary {
+                at: "drives/a".to_owned(),
+                state: "active".to_owned(),
+                ..MemberSummary::default()
+            }],
+            ..VolumeReport::default()
+        }
+    }
+
+    #[test]
+    fn a_volume_whose_zones_are_worn_out_says_how_much_it_still_holds() {
+        let screen = Screen { width: 100, colour: false };
+        assert!(!text(&report(), screen).contains("worn out"));
+        let mut worn = report();
+        worn.room_bytes = 40 * GIB;
+        worn.members[0].retired_zones = 62;
+        let text = text(&worn, screen);
+        let expected = concat!(
+            "vol  RAID 0 (2), well, can lose no member\n",
+            "  space      25.0 GiB of 100 GiB in use (25.0%), 70 of 100 segments free\n",
+            "  room for 40.0 GiB of 100 GiB: too many zones are worn out. When so much is in use writes end with\n",
+            "  \"zone is full\"; replace the members that have most retired zones\n",
+            "  memory     0 B of tables\n",
+        );
+        assert!(text.starts_with(expected), "{text}");
+    }
 }
