@@ -33,24 +33,7 @@ struct Launch {
 /// If it cannot be found or built.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        if let Some(program) = std::env::var_os("ZONDA_PROGRAM") {
-            return PathBuf::from(program);
-        }
-        // <target folder>/release/deps/<this test>
-        let test = std::env::current_exe().expect("a test knows its own path");
-        let folder = test.ancestors().nth(2).expect("tests lie in target/release/deps").to_owned();
-        let target = folder.parent().expect("profiles have folders of their own");
-        if let Some(cargo) = std::env::var_os("CARGO") {
-            let mut build = Command::new(cargo);
-            build.args(["build", "--release", "--quiet", "--package", "zonda-cli", "--target-dir"]).arg(target);
-            let status = build.current_dir(crate::root()).status().expect("cargo starts");
-            assert!(status.success(), "zonda cannot be built");
-        }
-        let program = target.join("release/zonda");
-        assert!(program.exists(), "no {}: cargo build --release --package zonda-cli", program.display());
-        program
-    })
+    PROGRAM.get_or_init(|| zonda_kill::program(None).unwrap_or_else(|trouble| panic!("no zonda to test: {trouble:?}")))
 }
 
 /// Runs `zonda` to its end.
