@@ -8,7 +8,6 @@ use bytes::Bytes;
 use zonda_zoned::Status;
 
 use super::Volume;
-use super::commit::is_special;
 use super::pace::Pace;
 use super::read::Purpose;
 use super::write::{Block, Source, Ticket};
@@ -230,26 +229,24 @@ impl Volume {
         current.fetching_blocks -= blocks.len() as u32;
         for (at, block) in blocks.into_iter().enumerate() {
             let from = Physical { offset: place.offset + at as u32, ..place };
-            match block {
-                Ok((data, record)) => {
-                    if !self.move_block(from, record, data, Ticket::Collector) {
-                        self.collector.pace.moved_one();
-                    }
+            if !self.segments[from.segment].is_live(from.member, from.offset) {
+                if block.is_ok() {
+                    self.collector.pace.moved_one();
                 }
-                Err(_) => {
-                    if self.segments[from.segment].is_live(from.member, from.offset) {
-                        self.counters.lost_blocks += 1;
-                        self.collector.current.as_mut().expect("it is current").has_lost = true;
-                    }
-                }
+                continue;
+            }
+            let is_moved = block.is_ok_and(|(data, record)| self.move_block(from, record, data, Ticket::Collector));
+            if !is_moved {
+                self.counters.lost_blocks += 1;
+                self.collector.current.as_mut().expect("it is current").has_lost = true;
             }
         }
     }
 
-    /// Writes a block to where moved ones go, if it is still needed; says whether it is.
+    /// Writes a block to where moved ones go, if it is still needed, and is what the map takes it for; says whether it is.
     pub(super) fn move_block(&mut self, from: Physical, record: Record, data: Bytes, ticket: Ticket) -> bool {
         let address = Address::media(from);
-        if is_special(record.lba) || !self.segments[from.segment].is_live(from.member, from.offset) {
+        if !self.segments[from.segment].is_live(from.member, from.offset) || !self.refers_to(record.lba, address) {
             return false;
         }
         let sequence = self.segments[from.segment].sequence;

@@ -115,6 +115,11 @@ impl Volume {
         assert!(self.replace(lba, me, address), "a version that was not superseded is in the chain of its block");
     }
 
+    /// Whether a place is that of a version of this block, as far as is known.
+    pub(super) fn refers_to(&mut self, lba: u64, place: Address) -> bool {
+        lba < self.map.len() as u64 && self.replace(lba, place, place)
+    }
+
     /// Puts `address` in the place of `me` in the chain of a block's versions, if it is there.
     fn replace(&mut self, lba: u64, me: Address, address: Address) -> bool {
         let mut entry = self.map[lba as usize];
@@ -265,11 +270,6 @@ impl Volume {
         }
         self.close_if_done(index);
     }
-}
-
-/// Not a block of a host.
-pub(super) fn is_special(lba: u64) -> bool {
-    lba == PADDING_LBA || lba == TOMBSTONE_LBA
 }
 
 impl Block {

@@ -389,6 +389,12 @@ fn volume_geometry(
             config.tuning.reserve_percent
         )));
     }
+    let most_of_all = u64::from(zones) * u64::from(shape.zone_capacity_blocks) * shape.data() as u64;
+    if wanted > most_of_all {
+        return Err(VolumeError::Config(format!(
+            "the superblock says {wanted} blocks, and the members hold at most {most_of_all}: it is not of these members, or damaged"
+        )));
+    }
     // One zone for hosts, or many of a size that divides: conventional zones have no capacity of their own.
     const ZONE_BLOCKS: u64 = 65_536;
     let (zone_blocks, zone_count) =
