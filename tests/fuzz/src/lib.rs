@@ -25,6 +25,7 @@ mod pages;
 mod pdu;
 mod shapes;
 mod target;
+mod volume;
 
 /// An input to begin with, and what it is called.
 pub type Seed = (String, Vec<u8>);
@@ -59,6 +60,7 @@ pub const BODIES: &[Body] = &[
     Body { name: "pdu_controller", run: pdu::run_controller, seeds: pdu::seeds_controller, input_bytes_max: 8192 },
     Body { name: "pdu_host", run: pdu::run_host, seeds: pdu::seeds_host, input_bytes_max: 8192 },
     Body { name: "target", run: target::run, seeds: target::seeds, input_bytes_max: 4096 },
+    Body { name: "volume", run: volume::run, seeds: volume::seeds, input_bytes_max: 1024 },
 ];
 
 /// Runs one input of the target of this name.

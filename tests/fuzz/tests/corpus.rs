@@ -71,6 +71,7 @@ replays!(
     pdu_controller,
     pdu_host,
     target,
+    volume,
 );
 
 #[test]

@@ -1,0 +1,160 @@
+//! The members of a volume, damaged in any way: a mount comes to a result, what it gives answers every command and can be mounted
+//! again, no read returns what was never written there, and what is written after the damage is kept.
+//!
+//! ```text
+//! 0 how: 0 damage as it is, 1 with checksums that fit again   1 which volume   2 members that are absent, as bits
+//! 3 the number of changes, then the changes: member, block (2 bytes), kind, place (2 bytes), value   then commands
+//! ```
+
+mod bases;
+mod host;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use zonda_nvme::tcp::crc32c;
+use zonda_raid::{Volume, VolumeOn};
+use zonda_zoned::reference::ReferenceDevice;
+use zonda_zoned::{
+    Blocks, Command, CommandId, Geometry, Lba, NamespaceId, Operation, Outcome, Payload, ZoneIndex, ZoneState,
+    ZonedDevice,
+};
+
+use crate::Seed;
+use crate::feed::Feed;
+use bases::{BASES, base};
+use host::Host;
+
+/// Changes of one input.
+const CHANGES_MAX: usize = 24;
+const COMMANDS_MAX: usize = 24;
+
+pub(crate) fn run(input: &[u8]) {
+    let mut feed = Feed::new(input);
+    let (fits, which, absent) = (feed.below(2) == 1, feed.below(BASES), feed.u8());
+    let base = base(which);
+    let mut members: Vec<Option<ReferenceDevice>> = base.members.iter().cloned().map(Some).collect();
+    for _ in 0..feed.below(CHANGES_MAX + 1) {
+        damage(&mut members, &mut feed, fits);
+    }
+    for (at, member) in members.iter_mut().enumerate() {
+        member.take_if(|_| absent >> at & 1 == 1);
+    }
+    let Some(mut host) = mounted(members) else { return };
+    let mut history = base.written.clone();
+    if !fits {
+        host.read_everything(&history, &BTreeMap::new());
+    }
+    let mut latest: BTreeMap<u64, Bytes> = BTreeMap::new();
+    for _ in 0..COMMANDS_MAX {
+        if feed.is_empty() {
+            break;
+        }
+        host.command(&mut feed, &mut history, &mut latest);
+    }
+    let is_kept = host.flush() && !fits;
+    let again = mounted(host.into_members());
+    if is_kept {
+        again.expect("what was mounted can be mounted again").read_everything(&history, &latest);
+    }
+}
+
+/// The volume on these members, if it comes to be one.
+fn mounted(members: Vec<Option<ReferenceDevice>>) -> Option<Host> {
+    let geometry = |member: &ReferenceDevice| member.geometry(NamespaceId::FIRST).clone();
+    let geometries = members.iter().map(|member| member.as_ref().map(geometry)).collect();
+    match Volume::mount(geometries, bases::tuning(), None) {
+        Ok(volume) => Host::until_ready(VolumeOn::new(volume, members)),
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            None
+        }
+    }
+}
+
+/// One change of one block, or of the state of its zone.
+fn damage(members: &mut [Option<ReferenceDevice>], feed: &mut Feed<'_>, fits: bool) {
+    let which = feed.below(members.len());
+    let (block, kind, place, value) = (feed.u16(), feed.u8(), usize::from(feed.u16()), feed.u8());
+    let Some(member) = &mut members[which] else { return };
+    let geometry = member.geometry(NamespaceId::FIRST).clone();
+    let lba = Lba(u64::from(block) % geometry.namespace_blocks().0);
+    let Some(zone) = geometry.zone_of(lba) else { return };
+    if kind % 16 > 13 {
+        let to = if kind % 16 == 14 { ZoneState::ReadOnly } else { ZoneState::Offline };
+        if !matches!(member.image(zone).state, ZoneState::Offline | ZoneState::ReadOnly) {
+            member.degrade(zone, to);
+        }
+        return;
+    }
+    let Some((mut data, mut metadata)) = contents(member, &geometry, lba, zone) else { return };
+    let bytes = data.len() + metadata.len();
+    let at = place % bytes;
+    let byte = |at: usize, data: &mut Vec<u8>, metadata: &mut Vec<u8>, change: &dyn Fn(u8) -> u8| {
+        let (of, at) = if at < data.len() {
+            (data, at)
+        } else {
+            let at = at - data.len();
+            (metadata, at)
+        };
+        of[at] = change(of[at]);
+    };
+    match kind % 16 {
+        0..=5 => byte(at, &mut data, &mut metadata, &|old| old ^ value),
+        6..=9 => byte(at, &mut data, &mut metadata, &|_| value),
+        10 => data.fill(0),
+        11 => (data.fill(0), metadata.fill(0)).1,
+        _ => {
+            // As if one block had been written at the place of another.
+            let from = Lba((lba.0 + 1 + u64::from(value)) % geometry.namespace_blocks().0);
+            let other = geometry.zone_of(from).and_then(|zone| contents(member, &geometry, from, zone));
+            let Some(other) = other else { return };
+            (data, metadata) = other;
+        }
+    }
+    if fits && data.starts_with(b"ZV") {
+        let sum = crc32c(&data[8..]);
+        data[4..8].copy_from_slice(&sum.to_le_bytes());
+    }
+    member.set_block_bytes(lba, &data, &metadata);
+}
+
+/// What a block holds, if it can be read.
+fn contents(
+    member: &mut ReferenceDevice,
+    geometry: &Geometry,
+    lba: Lba,
+    zone: ZoneIndex,
+) -> Option<(Vec<u8>, Vec<u8>)> {
+    if lba >= geometry.zone_start(zone) + geometry.zone_capacity_blocks {
+        return None;
+    }
+    let operation = Operation::Read { start: lba, blocks: Blocks(1) };
+    let read = member.execute(&Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation });
+    match read.outcome {
+        Outcome::Data(Payload::Bytes(buffer)) => Some((buffer.data.to_vec(), buffer.metadata.to_vec())),
+        _ => None,
+    }
+}
+
+pub(crate) fn seeds() -> Vec<Seed> {
+    let mut seeds = Vec::new();
+    let some_commands: Vec<u8> = (0..60u8).map(|byte| byte.wrapping_mul(37)).collect();
+    for which in 0..BASES as u8 {
+        seeds.push((format!("untouched-{which}"), [&[0, which, 0, 0], &some_commands[..]].concat()));
+        seeds.push((format!("absent-{which}"), [&[0, which, 1, 0], &some_commands[..]].concat()));
+        for how in [0, 1] {
+            for zone in [0u16, 2, 3, 4] {
+                // A superblock, or a header; a block of data; the last ones are footers.
+                for (block, place) in [(0u16, 40u16), (1, 9), (9, 530), (bases::ZONE_BLOCKS as u16 - 1, 20)] {
+                    let [a, b] = (zone * bases::ZONE_BLOCKS as u16 + block).to_le_bytes();
+                    let [c, d] = place.to_le_bytes();
+                    let change = [how, which, 0, 1, 1, a, b, 0, c, d, 0x41];
+                    let name = format!("zone-{zone}-block-{block}-{which}-{how}");
+                    seeds.push((name, [&change, &some_commands[..20]].concat()));
+                }
+            }
+        }
+    }
+    seeds
+}

@@ -1,0 +1,176 @@
+//! Somebody who uses a volume, one command at a time, and knows what blocks may hold.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use zonda_raid::VolumeOn;
+use zonda_zoned::reference::ReferenceDevice;
+use zonda_zoned::{
+    BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Instant, Lba, LbaRange, NamespaceId,
+    Operation, Outcome, Payload, Prng, Status, ZonedDevice,
+};
+
+use super::bases::History;
+use crate::feed::Feed;
+
+/// Turns of a volume for one command, or for a mount: many times what so little takes.
+const TURNS_MAX: u32 = 100_000;
+/// Blocks of one read.
+const READ_BLOCKS: u64 = 4;
+const BLOCK_BYTES: usize = 512;
+
+pub(super) struct Host {
+    volume: VolumeOn<ReferenceDevice>,
+    now: Instant,
+    next_id: u64,
+}
+
+impl Host {
+    /// A volume that takes commands; `None` when it says why it does not.
+    pub(super) fn until_ready(mut volume: VolumeOn<ReferenceDevice>) -> Option<Host> {
+        let mut now = Instant::ZERO;
+        for _ in 0..TURNS_MAX {
+            volume.turn(now);
+            if let Some(error) = volume.volume().failure() {
+                assert!(!error.to_string().is_empty());
+                return None;
+            }
+            if volume.volume().is_ready() {
+                return Some(Host { volume, now, next_id: 1 });
+            }
+            now = volume.next_wakeup().expect("a mount goes on, or ends").max(now);
+        }
+        panic!("a mount comes to no end");
+    }
+
+    pub(super) fn into_members(self) -> Vec<Option<ReferenceDevice>> {
+        self.volume.into_parts().1
+    }
+
+    fn blocks(&self) -> u64 {
+        self.volume.volume().geometry().namespace_blocks().0
+    }
+
+    /// Runs one command to its end.
+    fn run(&mut self, operation: Operation) -> Completion {
+        let id = CommandId(self.next_id);
+        self.next_id += 1;
+        let command = Command { id, namespace: NamespaceId::FIRST, operation };
+        self.volume.submit(self.now, command).expect("an idle volume takes a command");
+        let mut ended = CompletionQueue::new();
+        for _ in 0..TURNS_MAX {
+            self.volume.poll(self.now, &mut ended);
+            if let Some(completion) = ended.pop() {
+                assert_eq!(completion.id, id);
+                assert!(ended.pop().is_none(), "one command has one completion");
+                return completion;
+            }
+            self.now = self.volume.next_wakeup().expect("a command under way ends").max(self.now);
+        }
+        panic!("a command comes to no end");
+    }
+
+    /// Says whether all went to the members.
+    pub(super) fn flush(&mut self) -> bool {
+        self.run(Operation::Flush).status == Status::Success && self.volume.volume().failure().is_none()
+    }
+
+    pub(super) fn command(&mut self, feed: &mut Feed<'_>, history: &mut History, latest: &mut BTreeMap<u64, Bytes>) {
+        let (kind, start, count) = (feed.u8(), u64::from(feed.u16()), u64::from(feed.u8()));
+        self.one(kind, start, count, history, latest);
+    }
+
+    pub(super) fn random_command(&mut self, prng: &mut Prng, history: &mut History, latest: &mut BTreeMap<u64, Bytes>) {
+        let (kind, start, count) = (prng.below(256) as u8, prng.below(1 << 16), prng.below(256));
+        self.one(kind, start, count, history, latest);
+    }
+
+    fn one(&mut self, kind: u8, start: u64, count: u64, history: &mut History, latest: &mut BTreeMap<u64, Bytes>) {
+        let start = start % self.blocks();
+        let blocks = (1 + count % 8).min(self.blocks() - start);
+        let lbas = start..start + blocks;
+        let range = LbaRange { start: Lba(start), blocks: Blocks(blocks) };
+        match kind % 16 {
+            0..=10 => {
+                let data: Vec<Bytes> = lbas.clone().map(|lba| self.contents(lba)).collect();
+                for (lba, block) in lbas.clone().zip(&data) {
+                    history.entry(lba).or_default().insert(block.clone());
+                }
+                let buffer = BlockBuffer { data: data.concat().into(), metadata: Bytes::new() };
+                let payload = Payload::Bytes(Box::new(buffer));
+                let write = Operation::Write { start: Lba(start), blocks: Blocks(blocks), payload };
+                let is_written = self.run(write).status == Status::Success;
+                note(latest, lbas.zip(data), is_written);
+            }
+            11 | 12 => {
+                let is_trimmed = self.run(Operation::Deallocate { ranges: [range].into() }).status == Status::Success;
+                let zeros = Bytes::from(vec![0; BLOCK_BYTES]);
+                note(latest, lbas.map(|lba| (lba, zeros.clone())), is_trimmed);
+            }
+            13 => drop(self.run(Operation::Flush)),
+            _ => drop(self.run(Operation::Read { start: Lba(start), blocks: Blocks(blocks) })),
+        }
+    }
+
+    /// Contents that were never there before.
+    fn contents(&self, lba: u64) -> Bytes {
+        let mut block = vec![self.next_id as u8; BLOCK_BYTES];
+        block[..8].copy_from_slice(&lba.to_le_bytes());
+        block[8..16].copy_from_slice(&self.next_id.to_le_bytes());
+        block.into()
+    }
+
+    /// Reads every block: what it holds is the latest that is known, else something that was there once, or nothing.
+    pub(super) fn read_everything(&mut self, history: &History, latest: &BTreeMap<u64, Bytes>) {
+        let blocks = self.blocks();
+        for start in (0..blocks).step_by(READ_BLOCKS as usize) {
+            let count = READ_BLOCKS.min(blocks - start);
+            let read = self.run(Operation::Read { start: Lba(start), blocks: Blocks(count) });
+            if read.status != Status::Success {
+                // One of them is lost: the others are looked at alone.
+                (start..start + count).for_each(|lba| self.read_one(lba, history, latest));
+                continue;
+            }
+            let data = data_of(read.outcome);
+            for (lba, at) in (start..start + count).zip((0..data.len()).step_by(BLOCK_BYTES)) {
+                check(lba, &data.slice(at..at + BLOCK_BYTES), history, latest);
+            }
+        }
+    }
+
+    fn read_one(&mut self, lba: u64, history: &History, latest: &BTreeMap<u64, Bytes>) {
+        let read = self.run(Operation::Read { start: Lba(lba), blocks: Blocks(1) });
+        if read.status == Status::Success {
+            check(lba, &data_of(read.outcome), history, latest);
+        } else {
+            assert!(!latest.contains_key(&lba), "block {lba} was written after the damage, and is lost");
+        }
+    }
+}
+
+fn data_of(outcome: Outcome) -> Bytes {
+    match outcome {
+        Outcome::Data(Payload::Bytes(buffer)) => buffer.data,
+        other => panic!("a read that succeeds brings data, not {other:?}"),
+    }
+}
+
+fn check(lba: u64, block: &Bytes, history: &History, latest: &BTreeMap<u64, Bytes>) {
+    if let Some(latest) = latest.get(&lba) {
+        assert_eq!(block, latest, "block {lba} is not what was written after the damage");
+        return;
+    }
+    let was_there = history.get(&lba).is_some_and(|known| known.contains(block));
+    assert!(was_there || block.iter().all(|&byte| byte == 0), "block {lba} holds what was never there");
+}
+
+/// What blocks hold from now on; nobody knows of those whose command failed.
+fn note(latest: &mut BTreeMap<u64, Bytes>, blocks: impl Iterator<Item = (u64, Bytes)>, is_done: bool) {
+    for (lba, block) in blocks {
+        if is_done {
+            latest.insert(lba, block);
+        } else {
+            latest.remove(&lba);
+        }
+    }
+}
