@@ -33,7 +33,7 @@ const LEVELS: &[(&str, u32, &[&str])] = &[
     ("zonda-capi", 4, &[]),
     ("zonda-conformance", 4, &[]),
     ("zonda-fuzz-bodies", 4, &[]),
-    ("zonda-full-stack", 4, &[]),
+    ("zonda-full-stack", 4, &["zonda-kill"]),
     ("zonda-kill", 4, &[]),
     ("zonda-cli", 4, &[]),
     ("zonda-bench", 4, &[]),
