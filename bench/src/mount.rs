@@ -10,7 +10,7 @@ use zonda_raid::{MemberIndex, Scheme, Tuning, Volume, VolumeConfig, VolumeOn};
 use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, Operation, Prng, QueueFull, ZonedDevice};
 
 use crate::host::{cpu_ns, median};
-use crate::raid::{BLOCK_BYTES, Load, MEMBERS, SEQUENTIAL_WRITE, member, run};
+use crate::raid::{BLOCK_BYTES, Load, MEMBERS, Member, SEQUENTIAL_WRITE, member, run, started, volume_of};
 
 const ROUNDS: u64 = 7;
 /// Contents of the volume, and how many segments are open for small requests and as many for large ones.
@@ -58,6 +58,14 @@ impl ZonedDevice for Counted {
     }
 }
 
+impl Member for Counted {
+    const BLOCKS_ARE: &'static str = Memory::BLOCKS_ARE;
+
+    fn make(geometry: Geometry) -> Counted {
+        Counted { device: Memory::make(geometry), read_blocks: 0 }
+    }
+}
+
 /// Runs all cases, and tells.
 pub(crate) fn run_all(as_json: bool) {
     if !as_json {
@@ -92,19 +100,6 @@ fn show(figure: &Figure) {
     );
 }
 
-/// Turns a volume until it takes commands.
-fn until_ready(volume: &mut VolumeOn<Counted>) {
-    let mut now = Instant::ZERO;
-    loop {
-        volume.turn(now);
-        if volume.volume().is_ready() {
-            return;
-        }
-        assert!(volume.volume().failure().is_none(), "memory does not fail");
-        now = volume.next_wakeup().expect("a mount goes on").max(now);
-    }
-}
-
 fn measure(contents_mib: u64, open: u8) -> Figure {
     let contents = contents_mib * (1 << 20) / BLOCK_BYTES;
     let zones = contents.div_ceil(segment_blocks()) + SPARE_ZONES;
@@ -118,8 +113,7 @@ fn measure(contents_mib: u64, open: u8) -> Figure {
         members.iter_mut().flatten().for_each(|member| member.read_blocks = 0);
         let before = cpu_ns();
         let volume = Volume::mount(vec![Some(geometry.clone()); MEMBERS], tuning.clone(), None).expect("they suit");
-        let mut volume = VolumeOn::new(volume, members);
-        until_ready(&mut volume);
+        let volume = started(volume, members);
         times.push((cpu_ns() - before) as f64 / 1e6);
         let members = (0..MEMBERS as u8).map(MemberIndex);
         read_blocks += members.map(|member| volume.member(member).expect("it is there").read_blocks).sum::<u64>();
@@ -142,11 +136,7 @@ fn crashed(geometry: &Geometry, tuning: &Tuning, contents: u64, seed: u64) -> (V
     let mut config = VolumeConfig::new("bench", Scheme::raid5(3));
     config.volume_blocks = Some(contents);
     config.tuning = tuning.clone();
-    let ids: Vec<[u8; 16]> = (1..=MEMBERS as u8).map(|id| [id; 16]).collect();
-    let volume = Volume::create(config, vec![geometry.clone(); MEMBERS], [1; 16], &ids, true).expect("they suit");
-    let device = || Counted { device: Memory::new(geometry.clone(), u64::MAX), read_blocks: 0 };
-    let mut volume = VolumeOn::new(volume, (0..MEMBERS).map(|_| Some(device())).collect());
-    until_ready(&mut volume);
+    let mut volume: VolumeOn<Counted> = volume_of(config, geometry);
     let mut prng = Prng::new(seed);
     run(&mut volume, SEQUENTIAL_WRITE, contents, contents, &mut prng);
     // Up to a segment for each that is open, of both kinds.

@@ -65,7 +65,7 @@ const LOADS: [Load; 6] = [
 ];
 
 /// A device that takes no time.
-trait Member: ZonedDevice + Sized {
+pub(crate) trait Member: ZonedDevice + Sized {
     const BLOCKS_ARE: &'static str;
 
     fn make(geometry: Geometry) -> Self;
@@ -159,15 +159,24 @@ pub(crate) fn member() -> Geometry {
 }
 
 fn new_volume<D: Member>() -> VolumeOn<D> {
-    let ids: Vec<[u8; 16]> = (1..=MEMBERS as u8).map(|id| [id; 16]).collect();
     let mut config = VolumeConfig::new("bench", Scheme::raid5(3));
     config.tuning.reserve_percent = 30;
-    let mut volume = Volume::create(config, vec![member(); MEMBERS], [1; 16], &ids, true).expect("they suit");
+    volume_of(config, &member())
+}
+
+/// A volume of empty members.
+pub(crate) fn volume_of<D: Member>(config: VolumeConfig, geometry: &Geometry) -> VolumeOn<D> {
+    let ids: Vec<[u8; 16]> = (1..=MEMBERS as u8).map(|id| [id; 16]).collect();
+    let mut volume = Volume::create(config, vec![geometry.clone(); MEMBERS], [1; 16], &ids, true).expect("they suit");
     // As a volume that is served.
     if let Some(isal) = Isal::new() {
         volume.set_engine(Box::new(isal));
     }
-    let members = (0..MEMBERS).map(|_| Some(D::make(member()))).collect();
+    started(volume, (0..MEMBERS).map(|_| Some(D::make(geometry.clone()))).collect())
+}
+
+/// A volume that takes commands.
+pub(crate) fn started<D: ZonedDevice>(volume: Volume, members: Vec<Option<D>>) -> VolumeOn<D> {
     let mut volume = VolumeOn::new(volume, members);
     volume.turn(Instant::ZERO);
     assert!(volume.volume().is_ready(), "devices in memory answer at once");
