@@ -117,25 +117,28 @@ impl Volume {
 
     /// Whether a place is that of a version of this block, as far as is known.
     pub(super) fn refers_to(&mut self, lba: u64, place: Address) -> bool {
-        lba < self.map.len() as u64 && self.replace(lba, place, place)
+        lba < self.map.len() as u64 && self.reference_to(lba, place).is_some()
     }
 
     /// Puts `address` in the place of `me` in the chain of a block's versions, if it is there.
     fn replace(&mut self, lba: u64, me: Address, address: Address) -> bool {
+        self.reference_to(lba, me).map(|reference| *reference = address).is_some()
+    }
+
+    /// Where `me` stands in the chain of a block's versions, if it is there.
+    fn reference_to(&mut self, lba: u64, me: Address) -> Option<&mut Address> {
         let mut entry = self.map[lba as usize];
         if entry == me {
-            self.map[lba as usize] = address;
-            return true;
+            return Some(&mut self.map[lba as usize]);
         }
         while matches!(entry.location(), Location::Buffered { .. }) {
-            let old = self.old_of(lba, entry);
-            if *old == me {
-                *old = address;
-                return true;
+            let old = *self.old_of(lba, entry);
+            if old == me {
+                return Some(self.old_of(lba, entry));
             }
-            entry = *old;
+            entry = old;
         }
-        false
+        None
     }
 
     /// What a version on its way replaces.

@@ -144,6 +144,11 @@ impl Member {
         self.state != MemberState::Failed
     }
 
+    /// Zones that are not for superblocks, and not worn out.
+    pub(super) fn zones_for_segments(&self) -> u32 {
+        self.geometry.zone_count.saturating_sub(self.retired_zones.len() as u32 + METADATA_ZONES)
+    }
+
     /// Whether another zone may become active beside those that others wait for.
     pub(super) fn may_activate(&self, waiting: u32) -> bool {
         self.geometry.max_active_zones.is_none_or(|max| self.active_zones + waiting < max)

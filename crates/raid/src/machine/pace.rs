@@ -7,8 +7,7 @@
 use zonda_zoned::{Duration, Instant};
 
 use super::Volume;
-use crate::MemberIndex;
-use crate::limits::{HOST_LEAD_STRIPES, METADATA_ZONES, MOUNT_SEGMENTS, MOVES_PER_BLOCK_MAX, RELOCATION_SEGMENTS};
+use crate::limits::{HOST_LEAD_STRIPES, MOUNT_SEGMENTS, MOVES_PER_BLOCK_MAX, RELOCATION_SEGMENTS};
 use crate::shape::Stream;
 
 /// What hosts and collection owe each other.
@@ -76,11 +75,7 @@ impl Volume {
 
     /// As many segments as there can be at once.
     fn all_segments(&self) -> u32 {
-        let zones = |member: MemberIndex| {
-            let member = &self.members[member.as_usize()];
-            member.geometry.zone_count - member.retired_zones.len() as u32
-        };
-        self.present().map(zones).min().unwrap_or(0).saturating_sub(METADATA_ZONES)
+        self.present().map(|member| self.members[member.as_usize()].zones_for_segments()).min().unwrap_or(0)
     }
 
     /// Those of hosts, one that is being written to and those of relocation, and one that is being emptied.

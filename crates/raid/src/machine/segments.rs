@@ -9,7 +9,7 @@ use super::members::Work;
 use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::event::FailReason;
-use crate::limits::{MEMBER_FAILURES_MAX, METADATA_ZONES, RELOCATION_SEGMENTS, WRITE_ATTEMPTS_MAX};
+use crate::limits::{MEMBER_FAILURES_MAX, RELOCATION_SEGMENTS, WRITE_ATTEMPTS_MAX};
 use crate::shape::Stream;
 use crate::tables::{Segment, SegmentIndex, SegmentState};
 
@@ -311,10 +311,9 @@ impl Volume {
     /// A member with too few zones left holds up all others, where the volume can do without it.
     pub(super) fn give_up_if_worn(&mut self, member: MemberIndex) {
         let entry = &self.members[member.as_usize()];
-        let usable = entry.geometry.zone_count.saturating_sub(entry.retired_zones.len() as u32 + METADATA_ZONES);
         let needed = self.needed_segments() + RELOCATION_SEGMENTS + 1;
         let missing = self.missing().len();
-        let is_worn = usable < needed || !entry.has_active_to_spare();
+        let is_worn = entry.zones_for_segments() < needed || !entry.has_active_to_spare();
         if is_worn && missing < self.code.tolerates() {
             self.give_up(member, FailReason::Errors);
         }

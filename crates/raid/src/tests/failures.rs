@@ -54,7 +54,7 @@ pub(super) fn expect_all(world: &mut World) {
 }
 
 /// The power goes, and the volume is mounted with all of its members.
-fn crash_and_mount(world: &mut World) {
+pub(super) fn crash_and_mount(world: &mut World) {
     world.crash();
     world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
 }

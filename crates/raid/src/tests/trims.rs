@@ -5,7 +5,7 @@ use zonda_zoned::{
     Status,
 };
 
-use super::failures::{config, expect_all, geometry, go_on};
+use super::failures::{config, crash_and_mount, expect_all, geometry, go_on};
 use crate::testing::{Drive, Mix, Request, World};
 use crate::{Event, MemberIndex, Scheme, Volume};
 
@@ -47,8 +47,7 @@ fn blocks_read_as_zeros_from_the_moment_a_trim_is_taken_and_writes_after_it_stay
         assert!(world.ask(&Request::Write { start: 45, blocks: 10 }).unwrap());
         world.volume.check_invariants();
         world.read_all().unwrap();
-        world.crash();
-        world.mount(0).unwrap();
+        crash_and_mount(&mut world);
         world.read_all().unwrap();
     }
 }
@@ -62,8 +61,7 @@ fn a_loss_of_power_in_the_middle_leaves_each_block_trimmed_or_not() {
         // No other requests, then some.
         world.drawn_max = if steps % 2 == 0 { 0 } else { u64::MAX };
         go_on(&mut world, steps * 8);
-        world.crash();
-        world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
+        crash_and_mount(&mut world);
         world.drawn_max = u64::MAX;
         expect_all(&mut world);
         go_on(&mut world, 200);
@@ -87,8 +85,7 @@ fn long_trims_one_over_the_other_with_writes_between_them_keep_what_was_promised
                 world.volume.check_invariants();
             }
             if prng.chance(1, 2) {
-                world.crash();
-                world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
+                crash_and_mount(&mut world);
             }
             expect_all(&mut world);
         }
