@@ -16,6 +16,7 @@ mod commands;
 mod config_job;
 mod config_server;
 mod feed;
+mod history;
 mod image;
 mod initiator;
 mod names;

@@ -16,8 +16,7 @@ use zonda_nvme::tcp::crc32c;
 use zonda_raid::{Volume, VolumeOn};
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{
-    Blocks, Command, CommandId, Geometry, Lba, NamespaceId, Operation, Outcome, Payload, ZoneIndex, ZoneState,
-    ZonedDevice,
+    Blocks, Command, CommandId, Geometry, Lba, NamespaceId, Operation, Outcome, Payload, ZoneState, ZonedDevice,
 };
 
 use crate::Seed;
@@ -87,52 +86,39 @@ fn damage(members: &mut [Option<ReferenceDevice>], feed: &mut Feed<'_>, fits: bo
         }
         return;
     }
-    let Some((mut data, mut metadata)) = contents(member, &geometry, lba, zone) else { return };
-    let bytes = data.len() + metadata.len();
-    let at = place % bytes;
-    let byte = |at: usize, data: &mut Vec<u8>, metadata: &mut Vec<u8>, change: &dyn Fn(u8) -> u8| {
-        let (of, at) = if at < data.len() {
-            (data, at)
-        } else {
-            let at = at - data.len();
-            (metadata, at)
-        };
-        of[at] = change(of[at]);
-    };
+    let Some(mut bytes) = contents(member, &geometry, lba) else { return };
+    let at = place % bytes.len();
+    let data_bytes = geometry.block_size_bytes as usize;
     match kind % 16 {
-        0..=5 => byte(at, &mut data, &mut metadata, &|old| old ^ value),
-        6..=9 => byte(at, &mut data, &mut metadata, &|_| value),
-        10 => data.fill(0),
-        11 => (data.fill(0), metadata.fill(0)).1,
+        0..=5 => bytes[at] ^= value,
+        6..=9 => bytes[at] = value,
+        10 => bytes[..data_bytes].fill(0),
+        11 => bytes.fill(0),
         _ => {
             // As if one block had been written at the place of another.
             let from = Lba((lba.0 + 1 + u64::from(value)) % geometry.namespace_blocks().0);
-            let other = geometry.zone_of(from).and_then(|zone| contents(member, &geometry, from, zone));
-            let Some(other) = other else { return };
-            (data, metadata) = other;
+            let Some(other) = contents(member, &geometry, from) else { return };
+            bytes = other;
         }
     }
+    let (data, metadata) = bytes.split_at_mut(data_bytes);
     if fits && data.starts_with(b"ZV") {
         let sum = crc32c(&data[8..]);
         data[4..8].copy_from_slice(&sum.to_le_bytes());
     }
-    member.set_block_bytes(lba, &data, &metadata);
+    member.set_block_bytes(lba, data, metadata);
 }
 
-/// What a block holds, if it can be read.
-fn contents(
-    member: &mut ReferenceDevice,
-    geometry: &Geometry,
-    lba: Lba,
-    zone: ZoneIndex,
-) -> Option<(Vec<u8>, Vec<u8>)> {
+/// What a block holds, its data and then its metadata, if it can be read.
+fn contents(member: &mut ReferenceDevice, geometry: &Geometry, lba: Lba) -> Option<Vec<u8>> {
+    let zone = geometry.zone_of(lba)?;
     if lba >= geometry.zone_start(zone) + geometry.zone_capacity_blocks {
         return None;
     }
     let operation = Operation::Read { start: lba, blocks: Blocks(1) };
     let read = member.execute(&Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation });
     match read.outcome {
-        Outcome::Data(Payload::Bytes(buffer)) => Some((buffer.data.to_vec(), buffer.metadata.to_vec())),
+        Outcome::Data(Payload::Bytes(buffer)) => Some([&buffer.data[..], &buffer.metadata[..]].concat()),
         _ => None,
     }
 }

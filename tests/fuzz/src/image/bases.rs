@@ -1,23 +1,19 @@
 //! Images to be damaged, made once: of every kind of namespace, shut down in order and not.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use bytes::Bytes;
 use zonda_image::{ImageSpec, MemoryFiles, create, open};
 use zonda_zoned::reference::{CommandSource, ReferenceDevice};
 use zonda_zoned::{Blocks, Geometry, Operation, Outcome, Payload, PayloadKind, Prng, Status, ZrwaGeometry};
 
 use super::commands;
+use crate::history::History;
 use crate::shapes;
 
 /// How many there are.
 pub(super) const BASES: usize = 7;
 const JOURNAL_BYTES: u64 = 24 << 10;
 const COMMANDS: usize = 120;
-
-/// Everything that was ever in each block.
-pub(super) type History = BTreeMap<u64, BTreeSet<Bytes>>;
 
 /// An image, and what was done to it.
 pub(super) struct Base {
@@ -69,7 +65,7 @@ fn make(geometry: Geometry, seed: u64, closed: bool) -> Base {
     let (mut image, _) = open(&mut files).expect("an image just made");
     let mut oracle = ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes);
     let mut source = CommandSource::new(&geometry, PayloadKind::Bytes, Prng::new(seed));
-    let mut written = History::new();
+    let mut written = History::default();
     for _ in 0..COMMANDS {
         let command = source.next(&oracle);
         let expected = oracle.execute(&command);
@@ -95,6 +91,6 @@ fn note(written: &mut History, operation: &Operation, outcome: &Outcome, geometr
     let Payload::Bytes(buffer) = payload else { return };
     let block = geometry.block_size_bytes as usize;
     for (lba, start) in (first..).zip((0..buffer.data.len()).step_by(block)) {
-        written.entry(lba).or_default().insert(buffer.data.slice(start..start + block));
+        written.note(lba, buffer.data.slice(start..start + block));
     }
 }

@@ -1,23 +1,20 @@
 //! Volumes to be damaged, made once: what their programs left behind when they died.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use bytes::Bytes;
 use zonda_raid::{Level, Scheme, StreamShape, Tuning, Volume, VolumeConfig, VolumeOn};
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{Blocks, Geometry, PayloadKind, Prng};
 
 use super::host::Host;
+use crate::history::History;
 
 /// How many there are.
 pub(super) const BASES: usize = 5;
 pub(super) const ZONE_BLOCKS: u64 = 32;
 const ZONES: u32 = 20;
 const COMMANDS: usize = 160;
-
-/// Everything that was ever in each block.
-pub(super) type History = BTreeMap<u64, BTreeSet<Bytes>>;
 
 /// A volume's members, and what was done to it.
 pub(super) struct Base {
@@ -70,7 +67,7 @@ fn make(scheme: Scheme, metadata_bytes: u16, seed: u64) -> Base {
     let device = || Some(ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes));
     let volume = VolumeOn::new(volume, (0..members).map(|_| device()).collect());
     let mut host = Host::until_ready(volume).expect("empty members make a volume");
-    let (mut history, mut latest) = (History::new(), BTreeMap::new());
+    let (mut history, mut latest) = (History::default(), BTreeMap::new());
     let mut prng = Prng::new(seed);
     for _ in 0..COMMANDS {
         host.random_command(&mut prng, &mut history, &mut latest);

@@ -10,8 +10,8 @@ use zonda_zoned::{
     Operation, Outcome, Payload, Prng, Status, ZonedDevice,
 };
 
-use super::bases::History;
 use crate::feed::Feed;
+use crate::history::History;
 
 /// Turns of a volume for one command, or for a mount: many times what so little takes.
 const TURNS_MAX: u32 = 100_000;
@@ -94,7 +94,7 @@ impl Host {
             0..=10 => {
                 let data: Vec<Bytes> = lbas.clone().map(|lba| self.contents(lba)).collect();
                 for (lba, block) in lbas.clone().zip(&data) {
-                    history.entry(lba).or_default().insert(block.clone());
+                    history.note(lba, block.clone());
                 }
                 let buffer = BlockBuffer { data: data.concat().into(), metadata: Bytes::new() };
                 let payload = Payload::Bytes(Box::new(buffer));
@@ -160,8 +160,7 @@ fn check(lba: u64, block: &Bytes, history: &History, latest: &BTreeMap<u64, Byte
         assert_eq!(block, latest, "block {lba} is not what was written after the damage");
         return;
     }
-    let was_there = history.get(&lba).is_some_and(|known| known.contains(block));
-    assert!(was_there || block.iter().all(|&byte| byte == 0), "block {lba} holds what was never there");
+    history.check(lba, block);
 }
 
 /// What blocks hold from now on; nobody knows of those whose command failed.
