@@ -161,6 +161,32 @@ fn a_short_lived_file_finds_a_zone_whoever_holds_the_others() {
 }
 
 #[test]
+fn all_zones_but_one_may_be_held_by_longer_lived_files_and_the_last_is_left_to_short_lived_ones() {
+    for active in [4, 5, 6] {
+        let mut desk = Desk::new(small(14, active), never_finishing());
+        desk.write_file("old log", Short, 600);
+        assert_eq!(desk.zones_written(), [2], "it is active, not held, and has room");
+        // One active zone is for metadata, and one is left.
+        let held = u64::from(active) - 2;
+        for number in 0..held {
+            let file = desk.create(&format!("level-{number}"), Long);
+            desk.append(file, &pattern(number, 600));
+            desk.sync(file);
+            assert_eq!(desk.zones_written(), [3 + number], "with {active} active zones {held} may be held");
+        }
+        let another = desk.create("another", Long);
+        desk.append(another, &pattern(9, 600));
+        let sync = desk.sync(another);
+        desk.expect(sync);
+        assert_eq!(desk.zones_written(), [3], "it takes over a zone rather than use the one left to short-lived files");
+        let log = desk.create("log", Short);
+        desk.append(log, &pattern(10, 600));
+        desk.sync(log);
+        assert_eq!(desk.zones_written(), [2]);
+    }
+}
+
+#[test]
 fn while_the_others_write_a_file_waits_for_a_zone() {
     let mut world = World::format(small(12, 3), never_finishing(), Prng::new(5));
     world.refuses = false;

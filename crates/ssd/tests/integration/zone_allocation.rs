@@ -418,6 +418,50 @@ fn a_set_of_luns_without_enough_elements_is_passed_by() {
     assert_eq!(allocator.facts().relaxed_allocations, 0);
 }
 
+#[test]
+fn round_robin_goes_on_behind_the_set_that_served_also_when_that_was_not_its_turn() {
+    // Three sets of two LUNs, with elements for three zones each.
+    let shape = Shape { luns: 6, slots: 2, rows: 1, zones: 9 };
+    let profile = profile_of(shape, "allocation = \"block\"\nplacement = \"round-robin\"");
+    let mut allocator = FlexibleAllocator::new(&profile);
+    let allocate = |allocator: &mut FlexibleAllocator, zone| first_dies(&allocator.allocate(ZoneIndex(zone)))[0] / 2;
+    for zone in 0..9 {
+        assert_eq!(u32::from(allocate(&mut allocator, zone)), zone % 3);
+    }
+    // Zones 0, 3 and 6 keep all of the first set. Each time its turn comes, the second set serves, and the third is next.
+    for zone in [1, 2, 4, 5, 7, 8] {
+        allocator.reset(ZoneIndex(zone));
+    }
+    let sets = [1, 2, 4, 5, 7, 8].map(|zone| allocate(&mut allocator, zone));
+    assert_eq!(sets, [1, 2, 1, 2, 1, 2]);
+    // Two sets are passed by: the third serves, and the first is next.
+    allocator.reset(ZoneIndex(8));
+    allocator.reset(ZoneIndex(0));
+    assert_eq!(allocate(&mut allocator, 0), 0);
+    assert_eq!(allocate(&mut allocator, 8), 2, "the second set has no elements left");
+    allocator.reset(ZoneIndex(0));
+    allocator.reset(ZoneIndex(1));
+    assert_eq!([0, 1].map(|zone| allocate(&mut allocator, zone)), [0, 1]);
+    assert_eq!(allocator.facts().relaxed_allocations, 0);
+    allocator.check_invariants();
+}
+
+#[test]
+fn the_turn_of_the_next_set_outlives_a_restart() {
+    let shape = Shape { luns: 6, slots: 2, rows: 1, zones: 9 };
+    let profile = profile_of(shape, "allocation = \"block\"\nplacement = \"round-robin\"");
+    for allocated in 0..6 {
+        let mut allocator = FlexibleAllocator::new(&profile);
+        for zone in 0..allocated {
+            allocator.allocate(ZoneIndex(zone));
+        }
+        let mut again = FlexibleAllocator::new(&profile);
+        again.restore(&allocator.elements()).expect("the table is this drive's");
+        let next = first_dies(&again.allocate(ZoneIndex(8)));
+        assert_eq!(u32::from(next[0]) / 2, allocated % 3);
+    }
+}
+
 // Restarts.
 
 /// A drive of pairs in the middle of its life.
