@@ -5,6 +5,8 @@ mod crashes;
 mod failures;
 mod rebuild;
 mod refusals;
+mod script;
 mod scrub;
 mod swarm;
+mod torn;
 mod trims;
