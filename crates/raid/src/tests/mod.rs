@@ -3,6 +3,7 @@ mod bench;
 mod caches;
 mod crashes;
 mod failures;
+mod moves;
 mod rebuild;
 mod refusals;
 mod script;
