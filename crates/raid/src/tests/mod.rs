@@ -1,5 +1,6 @@
 mod basics;
 mod bench;
+mod bounds;
 mod caches;
 mod crashes;
 mod failures;
