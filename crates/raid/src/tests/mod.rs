@@ -1,3 +1,4 @@
+mod attempts;
 mod basics;
 mod bench;
 mod bounds;

@@ -51,10 +51,14 @@ impl Sent {
     }
 }
 
-type Holds = Box<dyn Fn(&Sent) -> bool>;
+/// Says which commands are meant.
+type Meant = Box<dyn Fn(&Sent) -> bool>;
 
 /// Time that passes by itself: less than any timeout of a member.
 const SOON: Duration = Duration::from_secs(1);
+
+/// Commands to members without end.
+const COMMANDS_MAX: usize = 100_000;
 
 pub(super) struct Script {
     pub(super) volume: Volume,
@@ -66,7 +70,9 @@ pub(super) struct Script {
     pub(super) unreadable: BTreeSet<(usize, u64)>,
     devices: Vec<ReferenceDevice>,
     geometry: Geometry,
-    holds: Holds,
+    holds: Meant,
+    /// Commands for which this is true fail, and have no effect.
+    fails: Meant,
     held: Vec<(Sent, Command)>,
     /// The segment of each zone, by what its header says: sequence, stream, and the first block behind its stripes.
     segments: BTreeMap<(usize, u32), (u64, u8, u32)>,
@@ -105,6 +111,7 @@ impl Script {
             devices: vec![ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes); members],
             geometry,
             holds: Box::new(|_| false),
+            fails: Box::new(|_| false),
             held: Vec::new(),
             segments: BTreeMap::new(),
             unflushed: BTreeMap::new(),
@@ -121,6 +128,11 @@ impl Script {
     /// From now on commands for which this is true are held back.
     pub(super) fn hold(&mut self, holds: impl Fn(&Sent) -> bool + 'static) {
         self.holds = Box::new(holds);
+    }
+
+    /// From now on commands for which this is true fail.
+    pub(super) fn fail(&mut self, fails: impl Fn(&Sent) -> bool + 'static) {
+        self.fails = Box::new(fails);
     }
 
     /// Nothing is held back any more; what is, takes effect and ends.
@@ -146,8 +158,10 @@ impl Script {
     /// Everything happens that can, and time passes.
     pub(super) fn run(&mut self) {
         let from = self.now;
+        let most = self.sent.len() + COMMANDS_MAX;
         loop {
             let mut moves = false;
+            assert!(self.sent.len() < most, "the volume quiesces: {:?}", self.sent.last());
             for member in 0..self.devices.len() {
                 while let Some(command) = self.volume.poll_command(self.now, MemberIndex(member as u8)) {
                     moves = true;
@@ -191,7 +205,9 @@ impl Script {
             }
             _ => false,
         };
-        let completion = if is_unreadable {
+        let completion = if (self.fails)(sent) {
+            Completion::of(command.id, Status::WriteFault)
+        } else if is_unreadable {
             Completion::of(command.id, Status::UnrecoveredReadError)
         } else {
             self.devices[sent.member].execute(command)
@@ -277,6 +293,16 @@ impl Script {
 
     pub(super) fn read(&mut self, start: u64) -> CommandId {
         self.submit(Operation::Read { start: Lba(start), blocks: Blocks(1) })
+    }
+
+    /// Time passes, and nothing happens.
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    /// How a command has ended.
+    pub(super) fn status(&self, id: CommandId) -> Option<Status> {
+        self.answers.get(&id).map(|answer| answer.status)
     }
 
     /// Whether a command has ended; then it has succeeded.
