@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use zonda_zoned::{Blocks, CommandId, Geometry, Instant, Lba, LbaRange, Operation};
+use zonda_zoned::{Blocks, CommandId, Geometry, Instant, Lba, LbaRange, Operation, Status};
 
 use super::failures::geometry;
 use super::script::{Kind, Script, plain_config, write};
@@ -97,4 +97,18 @@ fn ranges_of_trims_beyond_the_limit_are_handed_back_and_all_others_end() {
     expect_full(&mut script, trim(TRIM_RANGES_MAX), "a trim of more ranges than the table holds");
     let taken = BTreeSet::from([script.try_submit(trim(TRIM_RANGES_MAX - 1)).expect("as many as the table holds")]);
     expect_all_to_end(script, &taken, trim(256));
+}
+
+#[test]
+fn a_request_of_one_block_too_many_is_refused_and_all_blocks_of_the_largest_one_are_counted() {
+    let mut script = Script::on(plain_config(ONE_MEMBER), many_zones());
+    let largest = script.write(0, REQUEST_BLOCKS_MAX, 1);
+    assert!(script.has_ended(largest));
+    assert_eq!(script.volume.counters().host_blocks, REQUEST_BLOCKS_MAX);
+    let blocks = Blocks(REQUEST_BLOCKS_MAX + 1);
+    for operation in [write(0, blocks.0, 2), Operation::Read { start: Lba(0), blocks }] {
+        let id = script.submit(operation);
+        assert_eq!(script.status(id), Some(Status::InvalidField));
+    }
+    assert_eq!(script.volume.counters().host_blocks, REQUEST_BLOCKS_MAX, "what is refused does not count");
 }

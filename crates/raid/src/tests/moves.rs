@@ -1,16 +1,22 @@
 //! What hosts read and write while garbage collection moves it.
 
+use zonda_zoned::Duration;
+
 use super::script::{Kind, Script, plain_config};
-use crate::{Level, Scheme};
+use crate::{Level, Scheme, Victim, VolumeConfig};
 
 /// A block that is written again and again, so that little else is left of each segment.
 const FILLER: u64 = 100;
 
 /// One member, blocks of which each stripe has one.
-fn one_member() -> Script {
+fn config() -> VolumeConfig {
     let mut config = plain_config(Scheme { level: Level::Raid0, data: 1, parity: 0 });
     config.volume_blocks = Some(132);
-    Script::create(config)
+    config
+}
+
+fn one_member() -> Script {
+    Script::create(config())
 }
 
 /// Writes the filler until the next block will be the first of a new segment.
@@ -76,6 +82,19 @@ fn a_moved_block_takes_the_place_of_the_version_before_a_write_that_is_in_flight
     script.hold(|_| false);
     script.mount(&[]);
     assert_eq!(script.version(0), 1, "the write was never acknowledged, and the moved block is there");
+}
+
+#[test]
+fn by_cost_and_benefit_an_old_segment_is_collected_before_a_new_one_of_which_less_is_needed() {
+    let mut config = config();
+    config.tuning.victim = Victim::CostBenefit;
+    let mut script = Script::create(config);
+    script.write(20, 3, 1);
+    fill_segment(&mut script);
+    script.pass(Duration::from_secs(1000));
+    until_collection(&mut script);
+    let first = script.sent.iter().find(|sent| sent.kind == Kind::Read).map(|sent| sent.segment);
+    assert_eq!(first, Some(1), "three blocks of the oldest segment are moved before one of the next");
 }
 
 #[test]
