@@ -201,6 +201,11 @@ impl Volume {
         };
         if is_there && self.replace(lba, from, Address::media(place)) {
             if let Location::Media(source) = from.location() {
+                // An index is used again, and then the address may be that of a newer version of the same block.
+                assert_eq!(
+                    self.segments[source.segment].sequence, sequence,
+                    "a moved block replaces the version that was read, and no newer one"
+                );
                 self.segments[source.segment].set_dead(source.member, source.offset);
                 self.collector.look_at(source.segment);
             }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Volume;
+use super::write::{Source, Ticket};
 use crate::MemberIndex;
 use crate::format::{MemberState, Tombstone};
 use crate::tables::{Location, SegmentIndex, SegmentState};
@@ -38,7 +39,7 @@ impl Volume {
                         let block = &self.stripes[stripe].blocks[block as usize];
                         assert!(!block.is_superseded, "block {lba}: what is superseded is in no chain");
                         entry = match &block.source {
-                            super::write::Source::Trim { tombstones, olds, .. } => {
+                            Source::Trim { tombstones, olds, .. } => {
                                 let lbas = tombstones.iter().flat_map(Tombstone::lbas);
                                 let at = lbas.into_iter().position(|other| other == lba as u64);
                                 olds[at.expect("a trim covers the blocks that refer to it")]
@@ -53,6 +54,7 @@ impl Volume {
             }
         }
         self.check_trims();
+        self.check_readers();
         let doubtful: BTreeSet<SegmentIndex> = self.segments.doubtful().map(|(index, _)| index).collect();
         for (index, segment) in self.segments.iter() {
             assert_eq!(segment.live_blocks, live[index.as_usize()], "live blocks of segment {}", segment.sequence);
@@ -86,6 +88,41 @@ impl Volume {
             assert!(
                 member.geometry.max_active_zones.is_none_or(|max| member.active_zones <= max),
                 "member {at} has no more active zones than it may have"
+            );
+        }
+    }
+    /// A segment is pinned by whoever works on the whole of it, and read by what is in flight; by nothing else, or it would never be
+    /// reset.
+    fn check_readers(&self) {
+        let mut readers = vec![0u32; self.segments.iter().map(|(index, _)| index.as_usize() + 1).max().unwrap_or(0)];
+        let fetches = self.fetches.iter().map(|(_, fetch)| fetch.place.segment);
+        let pieces = self.pieces.iter().map(|(_, piece)| piece.segment);
+        let inspections = self.members.iter().flat_map(super::Member::inspected);
+        let repaired =
+            self.stripes.iter().flat_map(|(_, stripe)| &stripe.blocks).filter_map(|block| match block.source {
+                Source::Moved { from, ticket: Ticket::Mend, .. } => match from.location() {
+                    Location::Media(place) => Some(place.segment),
+                    _ => None,
+                },
+                _ => None,
+            });
+        for index in fetches.chain(pieces).chain(inspections).chain(repaired) {
+            readers[index.as_usize()] += 1;
+        }
+        for (index, segment) in self.segments.iter() {
+            assert_eq!(
+                segment.readers,
+                readers[index.as_usize()],
+                "segment {} has as many readers as there are reads of it in flight",
+                segment.sequence
+            );
+            let is_worked_on = self.collector.has(index)
+                || self.scrubbed_segment() == Some(index)
+                || self.rebuilt_segment() == Some(index);
+            assert_eq!(
+                segment.is_pinned, is_worked_on,
+                "segment {} is pinned while it is collected, scrubbed or rebuilt, and only then",
+                segment.sequence
             );
         }
     }

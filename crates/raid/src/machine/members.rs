@@ -253,6 +253,14 @@ impl Member {
         self.given.drain(..).flatten().map(|given| given.work).collect()
     }
 
+    /// The segments of reports in flight on zones in which a command has failed.
+    pub(super) fn inspected(&self) -> impl Iterator<Item = SegmentIndex> {
+        self.given.iter().flatten().filter_map(|given| match given.work {
+            Work::Inspect { segment } => Some(segment),
+            _ => None,
+        })
+    }
+
     pub(super) fn answer_due(&self, timeout: Duration) -> Option<Instant> {
         let unanswered = self.clock.front().map(|&(since, _)| since);
         unanswered.into_iter().chain(self.refused_since).min().map(|since| since + timeout)

@@ -265,7 +265,7 @@ impl Volume {
         let entry = &mut self.members[member.as_usize()];
         if let (true, Some(zone)) = (entry.is_there(), zone) {
             if status.is_success() {
-                entry.failures = 0;
+                // Only a chunk clears the failures: a member of which every header fails can still reset the zone.
                 entry.free_zones.push_back(zone);
             } else {
                 entry.errors += 1;
