@@ -7,6 +7,7 @@ mod bench_target;
 mod drive;
 mod elements;
 mod examples;
+mod exit_codes;
 mod fit;
 mod images;
 mod lab;
