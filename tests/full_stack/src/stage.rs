@@ -232,9 +232,10 @@ impl Stage {
     fn disperse(&mut self) {
         let deadline = Instant::now() + CROWD_PATIENCE;
         while !self.crowd.is_empty() {
-            self.crowd.retain_mut(
-                |stream| matches!(stream.read(&mut [0; 1]), Err(error) if error.kind() == ErrorKind::WouldBlock),
-            );
+            self.crowd.retain_mut(|stream| {
+                let read = stream.read(&mut [0; 1]).map_err(|error| error.kind());
+                matches!(read, Err(ErrorKind::WouldBlock | ErrorKind::Interrupted))
+            });
             assert!(Instant::now() < deadline, "the server keeps {} of {CROWD} silent hosts", self.crowd.len());
             thread::sleep(Duration::from_millis(50));
         }

@@ -87,7 +87,8 @@ fn a_file_that_cannot_be_read_says_why() {
 #[test]
 fn a_file_without_permission_says_so() {
     use std::os::unix::fs::PermissionsExt;
-    let locked = file(&scratch("locked"), "locked.toml", DRIVE);
+    let directory = scratch("locked");
+    let locked = file(&directory, "locked.toml", DRIVE);
     std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o000)).unwrap();
     if std::fs::read(&locked).is_ok() {
         return; // The superuser may read everything.
@@ -121,7 +122,8 @@ fn a_profile_is_looked_for_beside_the_job_file() {
 
 #[test]
 fn a_directory_for_results_that_cannot_be_made_is_told_before_the_run() {
-    let occupied = file(&scratch("occupied"), "file", "");
+    let directory = scratch("occupied");
+    let occupied = file(&directory, "file", "");
     let message = refused(&["bench", "examples/append.toml", "--out", &occupied]);
     assert_says(&message, &["cannot be made", "a directory in which you may write"]);
 }

@@ -7,16 +7,19 @@ mod bench_target;
 mod drive;
 mod elements;
 mod examples;
+mod exit_codes;
 mod fit;
 mod images;
 mod lab;
 mod readme;
+mod restarts;
 mod serve;
 mod server;
 mod sim;
 mod volume;
 
 use std::io::Write;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -96,12 +99,28 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A directory for the files of one test, empty.
-fn scratch(test: &str) -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
-    let _ = std::fs::remove_dir_all(&directory);
-    std::fs::create_dir_all(&directory).expect("the scratch directory can be made");
-    directory
+/// A directory for the files of one test, removed when it is dropped.
+struct Scratch(tempfile::TempDir);
+
+impl Deref for Scratch {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl AsRef<Path> for Scratch {
+    fn as_ref(&self) -> &Path {
+        self
+    }
+}
+
+/// A directory for the files of one test, empty, and that of no other run of the tests.
+fn scratch(test: &str) -> Scratch {
+    let name = format!("{test}-");
+    let made = tempfile::Builder::new().prefix(&name).tempdir_in(env!("CARGO_TARGET_TMPDIR"));
+    Scratch(made.expect("the scratch directory can be made"))
 }
 
 /// Writes a file for one test, and returns its path.

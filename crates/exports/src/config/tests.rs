@@ -98,6 +98,22 @@ fn a_secret_that_is_wrong_is_not_repeated() {
 }
 
 #[test]
+fn a_name_that_any_earlier_subsystem_has_is_refused_at_the_later_place() {
+    let subsystem = |nqn: &str, image: &str| {
+        format!("[[subsystem]]\nnqn = \"{nqn}\"\n[[subsystem.namespace]]\nimage = \"{image}\"\n")
+    };
+    let (a, b) = ("nqn.2026-01.io.zonda:a", "nqn.2026-01.io.zonda:b");
+    let text = subsystem(a, "1") + &subsystem(b, "2") + &subsystem(a, "3");
+    let error = parse(&text).expect_err("the first name returns after another one");
+    assert!(error.message.contains("two subsystems have this name"), "{}", error.message);
+    let span = error.span.expect("a place");
+    let third = text.rfind(a).expect("it is written there");
+    assert!(span.contains(&third), "{span:?} is not the third subsystem's name at {third}");
+    assert_eq!(text[span].trim_matches('"'), a);
+    assert!(parse(&(subsystem(a, "1") + &subsystem(b, "2"))).is_ok(), "different names are served together");
+}
+
+#[test]
 fn each_mistake_is_shown_at_its_place() {
     let twice = format!("{ONE}{}", ONE.replace("image = \"a\"", "image = \"b\""));
     let same_image = format!("{ONE}[[subsystem.namespace]]\nimage = \"a\"\n");

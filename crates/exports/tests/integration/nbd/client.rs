@@ -73,7 +73,13 @@ impl Host {
     /// Takes what has come; zero at the end.
     pub(crate) fn receive(&mut self) -> io::Result<usize> {
         let mut bytes = vec![0; 1 << 20];
-        let count = self.stream.read(&mut bytes)?;
+        let count = loop {
+            match self.stream.read(&mut bytes) {
+                // A signal came first: nothing has been read.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => break result?,
+            }
+        };
         self.client.received(&bytes[..count]);
         Ok(count)
     }

@@ -6,6 +6,7 @@ mod holes;
 mod limits;
 mod sessions;
 mod tls;
+mod traffic;
 
 use std::net::SocketAddr;
 use std::path::Path;
