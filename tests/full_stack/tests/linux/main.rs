@@ -1,4 +1,4 @@
-//! Linux as a host of zonda: each test boots guests, which need some seconds of both cores.
+//! Linux as a host of zonda: a guest, booted once, runs the scripts of all tests one after the other. `soak_...` has all of each scene.
 
 mod btrfs;
 mod commands;
