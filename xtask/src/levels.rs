@@ -47,7 +47,7 @@ pub(crate) fn check(root: &Path) -> Vec<String> {
     }
 }
 
-fn metadata(root: &Path) -> Result<Value, String> {
+pub(crate) fn metadata(root: &Path) -> Result<Value, String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let output = Command::new(cargo)
         .args(["metadata", "--format-version=1", "--no-deps"])
