@@ -9,6 +9,7 @@ use serde_json::Value;
 const LEVELS: &[(&str, u32, &[&str])] = &[
     ("zonda-zoned", 0, &[]),
     ("zonda-config", 0, &[]),
+    ("zonda-profiles", 0, &[]),
     ("zonda-ssd", 1, &[]),
     ("zonda-layers", 1, &[]),
     ("zonda-files", 1, &[]),

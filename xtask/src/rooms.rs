@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 const PURE: &[&str] = &[
     "zoned",
     "config",
+    "profiles",
     "ssd",
     "layers",
     "files",
