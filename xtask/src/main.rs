@@ -1,6 +1,7 @@
 //! What the project does to itself: checks, tests, long campaigns.
 
 mod changed;
+mod edges;
 mod ledger;
 mod levels;
 mod rooms;
@@ -15,6 +16,7 @@ const USAGE: &str = "\
 usage: cargo xtask check             levels and sizes
        cargo xtask levels            no crate depends on one of its own level or above, but where the table says so
        cargo xtask rooms             pure crates are pure, front pages fit a screen, files have a size one can read
+       cargo xtask edges             a table: how much of the workspace an edit of each crate rebuilds
        cargo xtask changed [BASE]    format, lints, and the tests of the packages that differ from BASE (HEAD)
        cargo xtask test              everything that must hold before a change is shared, and a table of what ran
        cargo xtask soak HOURS        everything long, with fresh seeds, and one report (out/soak/report.md)";
@@ -27,6 +29,16 @@ fn main() -> ExitCode {
         ["check"] => findings("check", &[levels::check(root), rooms::check(root)].concat()),
         ["levels"] => findings("levels", &levels::check(root)),
         ["rooms"] => findings("rooms", &rooms::check(root)),
+        ["edges"] => match edges::table(root) {
+            Ok(table) => {
+                print!("{table}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("edges: cannot read the workspace: {error}");
+                ExitCode::FAILURE
+            }
+        },
         ["changed"] => changed::run(root, None),
         ["changed", base] => changed::run(root, Some(base)),
         ["test"] => test::run(root),

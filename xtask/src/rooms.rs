@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 const PURE: &[&str] = &[
     "zoned",
     "config",
+    "profiles",
     "ssd",
     "layers",
     "files",
@@ -69,7 +70,7 @@ fn check_size(root: &Path, file: &Path, findings: &mut Vec<String>) {
     }
 }
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut files = Vec::new();
     for path in entries.flatten().map(|entry| entry.path()) {

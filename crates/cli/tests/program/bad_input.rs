@@ -99,7 +99,7 @@ fn a_file_without_permission_says_so() {
 #[test]
 fn a_mistake_in_a_profile_of_ones_own_points_into_that_file() {
     let directory = scratch("own_profile");
-    let text = zonda_ssd::profile::builtin_text("tiny").unwrap();
+    let text = zonda_profiles::builtin_text("tiny").unwrap();
     file(&directory, "mine.toml", text.replace("zones = 16", "zoness = 16"));
     let job = file(&directory, "job.toml", "[drive]\nprofile = \"mine.toml\"\n[[job]]\noperation = \"read\"\n");
     let line = 1 + text.lines().position(|line| line == "zones = 16").unwrap();
@@ -114,7 +114,7 @@ fn a_mistake_in_a_profile_of_ones_own_points_into_that_file() {
 #[test]
 fn a_profile_is_looked_for_beside_the_job_file() {
     let directory = scratch("beside");
-    file(&directory, "mine.toml", zonda_ssd::profile::builtin_text("tiny").unwrap());
+    file(&directory, "mine.toml", zonda_profiles::builtin_text("tiny").unwrap());
     let job =
         file(&directory, "job.toml", "[drive]\nprofile = \"mine.toml\"\n[[job]]\noperation = \"read\"\nzones = 0\n");
     assert_eq!(zonda(&["bench", &job, "--quiet"]).code, Some(0));

@@ -7,17 +7,21 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 use zonda_config::ByteSize;
 use zonda_devices::{Connection, FileBacked, Location, NamespaceOptions, create_image, sized};
+use zonda_profiles::BUILTIN;
 use zonda_ring::{Ring, RingOptions};
-use zonda_stack::no_files;
+use zonda_ssd::description::Profiles;
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, CompletionQueue, Lba, NamespaceId, Operation, Outcome, Payload,
     ReportFilter, Status, ZoneAction, ZoneState, ZoneTarget,
 };
 
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+
 /// Eight zones of 1 MiB, in blocks of 4 KiB.
 fn make(path: &Path) {
-    let spec = sized("zn540", Some(8), Some(ByteSize(1 << 20)), &no_files).expect("a built-in profile");
-    let drive = spec.check(&no_files).expect("it can be so small");
+    let spec = sized("zn540", Some(8), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
+    let drive = spec.plan(&PROFILES).expect("it can be so small");
     create_image(path, &drive).expect("the directory is empty");
 }
 
@@ -118,11 +122,11 @@ fn an_image_is_not_made_where_something_is() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("drive");
     make(&path);
-    let spec = sized("zn540", Some(8), Some(ByteSize(1 << 20)), &no_files).unwrap();
-    let error = create_image(&path, &spec.check(&no_files).unwrap()).expect_err("there is one");
+    let spec = sized("zn540", Some(8), Some(ByteSize(1 << 20)), &PROFILES).unwrap();
+    let error = create_image(&path, &spec.plan(&PROFILES).unwrap()).expect_err("there is one");
     assert!(error.message.contains("holds an image already"), "{error}");
     std::fs::write(directory.path().join("letter.txt"), "dear").unwrap();
-    let error = create_image(directory.path(), &spec.check(&no_files).unwrap()).expect_err("a letter");
+    let error = create_image(directory.path(), &spec.plan(&PROFILES).unwrap()).expect_err("a letter");
     assert!(error.message.contains("is not empty"), "{error}");
 }
 

@@ -7,13 +7,17 @@ use zonda_config::ByteSize;
 use zonda_devices::{
     Drive, DriveError, Location, NewVolume, VolumeDrive, VolumeRates, VolumeRequest, VolumeState, create_image, sized,
 };
+use zonda_profiles::BUILTIN;
 use zonda_raid::Scheme;
 use zonda_ring::{Ring, RingOptions};
-use zonda_stack::no_files;
+use zonda_ssd::description::Profiles;
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Lba, NamespaceId, Operation, Outcome,
     Payload, Status, ZonedDevice,
 };
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
 /// A directory with drives of forty zones of 1 MiB, and a ring.
 struct Bench {
@@ -36,8 +40,8 @@ impl Bench {
     }
 
     fn make_drive(&self, name: &str) {
-        let spec = sized("zn540", Some(40), Some(ByteSize(1 << 20)), &no_files).expect("a built-in profile");
-        create_image(&self.at(name), &spec.check(&no_files).expect("it can be so small")).expect("there is room");
+        let spec = sized("zn540", Some(40), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
+        create_image(&self.at(name), &spec.plan(&PROFILES).expect("it can be so small")).expect("there is room");
     }
 
     fn new_volume(&self, members: &[&str], spares: &[&str]) -> NewVolume {

@@ -7,11 +7,15 @@ use std::time::Duration;
 use zonda_config::ByteSize;
 use zonda_devices::{Connection, Location, NamespaceOptions, NvmeTcpUrl, sized};
 use zonda_exports::{Running, ServerPlan, Source, start};
-use zonda_stack::no_files;
+use zonda_profiles::BUILTIN;
+use zonda_ssd::description::Profiles;
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Lba, NamespaceId, Operation, Outcome, Payload, Status, ZoneAction,
     ZoneTarget,
 };
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
 const NQN: &str = "nqn.2026-01.io.zonda:hostile";
 /// Connections that never say a word.
@@ -20,8 +24,8 @@ const SILENT: usize = 10_000;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn server() -> Running {
-    let spec = sized("zn540", Some(16), Some(ByteSize(1 << 20)), &no_files).expect("a built-in profile");
-    let drive = spec.check(&no_files).expect("it can be so small");
+    let spec = sized("zn540", Some(16), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
+    let drive = spec.plan(&PROFILES).expect("it can be so small");
     let plan = ServerPlan::on_loopback(NQN.parse().expect("a name"), Source::Memory(Box::new(drive)));
     start(plan, false).expect("it starts")
 }

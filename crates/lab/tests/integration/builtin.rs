@@ -3,13 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use zonda_lab::{KindSpec, LabExperiment, PAPERS, builtin, builtin_ids};
-use zonda_ssd::profile::{Profile, builtin_names, builtin_text};
+use zonda_profiles::{BUILTIN, builtin_names, builtin_text};
+use zonda_ssd::profile::Profile;
+use zonda_stack::Profiles;
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
 /// Published results about drives, paper by paper.
 const DEVICE_RESULTS: [(&str, usize); 5] = [("ezns", 37), ("study", 4), ("zapraid", 8), ("silent", 3), ("bae", 6)];
 
 fn all() -> Vec<LabExperiment> {
-    builtin_ids().map(|id| builtin(id).expect("it is in the list")).collect()
+    builtin_ids().map(|id| builtin(id, &PROFILES).expect("it is in the list")).collect()
 }
 
 #[test]

@@ -1,6 +1,11 @@
 //! What is wrong in the file of an experiment is told at its place, with a remedy.
 
 use zonda_lab::{LabError, LabExperiment};
+use zonda_profiles::BUILTIN;
+use zonda_stack::Profiles;
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
 const RIGHT: &str = r#"title = "Reads"
 
@@ -54,7 +59,7 @@ of = { metric = "rate", series = "small", at = 1 }
 fn refusal(change: &str, to: &str) -> (String, String, String) {
     assert!(RIGHT.contains(change), "{change}");
     let text = RIGHT.replacen(change, to, 1);
-    let (error, text) = match LabExperiment::parse("mine", &text, &zonda_stack::no_files) {
+    let (error, text) = match LabExperiment::parse("mine", &text, &PROFILES) {
         Ok(_) => panic!("{to} is taken"),
         Err(LabError::File(error)) => (error, text),
         Err(LabError::Point { error, .. }) => (error.error.error.clone(), error.text),
@@ -65,7 +70,7 @@ fn refusal(change: &str, to: &str) -> (String, String, String) {
 
 #[test]
 fn the_file_above_is_right() {
-    let experiment = LabExperiment::parse("mine", RIGHT, &zonda_stack::no_files).expect("it is");
+    let experiment = LabExperiment::parse("mine", RIGHT, &PROFILES).expect("it is");
     assert_eq!((experiment.points.len(), experiment.series.len(), experiment.seeds), (4, 2, 3));
 }
 
@@ -153,7 +158,7 @@ fn an_experiment_without_a_metric_or_a_drive_says_what_to_add() {
     let (message, _, help) = refusal("[drive]\nprofile = \"tiny\"\n", "");
     assert_eq!(message, "there is no table [drive]");
     assert!(help.contains("profile"), "{help}");
-    let error = LabExperiment::parse("mine", "", &zonda_stack::no_files).expect_err("there is nothing");
+    let error = LabExperiment::parse("mine", "", &PROFILES).expect_err("there is nothing");
     let LabError::File(error) = error else { panic!("it is about the file") };
     assert_eq!(error.message, "there is nothing in this file");
 }
@@ -162,7 +167,7 @@ fn an_experiment_without_a_metric_or_a_drive_says_what_to_add() {
 fn the_examples_of_the_guide_are_right() {
     let guide = include_str!("../../../../docs/guide/experiments.md");
     let whole = guide.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("it has an example");
-    let experiment = LabExperiment::parse("guide", whole, &zonda_stack::no_files);
+    let experiment = LabExperiment::parse("guide", whole, &PROFILES);
     assert_eq!(experiment.expect("the example is right").points.len(), 8);
 }
 

@@ -1,6 +1,11 @@
 //! From a file to numbers.
 
 use zonda_lab::{LabExperiment, Outcome, Row, csv};
+use zonda_profiles::BUILTIN;
+use zonda_stack::Profiles;
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
 const SWEEP: &str = r#"title = "Reads of a zone by queue depth"
 statistics = { seeds = 2 }
@@ -80,7 +85,7 @@ miss = "a hundred times is not to be had"
 "#;
 
 fn measured() -> (LabExperiment, Outcome) {
-    let experiment = LabExperiment::parse("sweep", SWEEP, &zonda_stack::no_files).expect("the file is right");
+    let experiment = LabExperiment::parse("sweep", SWEEP, &PROFILES).expect("the file is right");
     let measurements = experiment.points.iter().map(|point| point.measure(&experiment.metrics, experiment.seeds, None));
     let outcome = Outcome { measurements: measurements.collect() };
     (experiment, outcome)
@@ -138,7 +143,7 @@ fn what_completes_before_the_steady_state_is_left_out() {
 fn with_gaps() -> (LabExperiment, Outcome) {
     let text = SWEEP.replace("name = \"beside a writer\"\n", "name = \"beside a writer\"\nexcept = [2, 32]\n");
     let text = text.replace("published = 100\ntolerance = 0.1\n", "published = 100\ntolerance = 0.1\nat_most = true\n");
-    let experiment = LabExperiment::parse("sweep", &text, &zonda_stack::no_files).expect("the file is right");
+    let experiment = LabExperiment::parse("sweep", &text, &PROFILES).expect("the file is right");
     let measurements = experiment.points.iter().map(|point| point.measure(&experiment.metrics, experiment.seeds, None));
     let outcome = Outcome { measurements: measurements.collect() };
     (experiment, outcome)

@@ -7,6 +7,11 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use zonda_lab::{LabExperiment, Measurement, Outcome, PageFile, PlotPlan, builtin, builtin_ids, site};
+use zonda_profiles::BUILTIN;
+use zonda_stack::Profiles;
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
 const SMALL: &str = r#"title = "Reads & writes by <depth>"
 paper = "ezns"
@@ -86,7 +91,7 @@ other_needs = "A <faster> drive."
 
 /// The experiment above under this name, with made-up measurements: the last point was never steady.
 fn small(id: &str) -> (LabExperiment, Outcome) {
-    let experiment = LabExperiment::parse(id, SMALL, &zonda_stack::no_files).expect("it is right");
+    let experiment = LabExperiment::parse(id, SMALL, &PROFILES).expect("it is right");
     let rates = [[10.0, 11.0], [20.0, 21.5], [40.0, 42.0], [8.0, 8.0], [14.0, 14.5], [20.0, 20.4]];
     let measurement = |(place, rates): (usize, [f64; 2])| Measurement {
         values: vec![Some(rates.to_vec())],
@@ -103,7 +108,7 @@ fn small(id: &str) -> (LabExperiment, Outcome) {
 /// Every experiment that comes with zonda, with the measurements of nothing that was ever run, and two of a user's own.
 fn everything() -> Vec<(LabExperiment, Outcome)> {
     let made_up = |id: &str| {
-        let experiment = builtin(id).expect("it is in the list");
+        let experiment = builtin(id, &PROFILES).expect("it is in the list");
         let measurement = |place: usize| Measurement {
             values: (0..experiment.metrics.len())
                 .map(|metric| {

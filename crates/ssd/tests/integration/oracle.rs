@@ -4,8 +4,9 @@
 //! of a completion must be the oracle's, and now and then all zones and blocks are compared.
 
 use zonda_config::{ByteSize, TimeSpan};
+use zonda_profiles::builtin_text;
 use zonda_ssd::Ssd;
-use zonda_ssd::profile::{AllocationKind, Profile, builtin_text};
+use zonda_ssd::profile::{AllocationKind, Profile};
 use zonda_zoned::reference::{CommandSource, ReferenceDevice, random_geometry};
 use zonda_zoned::{
     Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation,

@@ -1,11 +1,15 @@
 //! Experiments from their files to their results.
 
-use zonda_ssd::profile::{Source, builtin_text};
-use zonda_stack::{Experiment, ExperimentResult, LayerResult, no_files};
+use zonda_profiles::{BUILTIN, builtin_text};
+use zonda_ssd::profile::Source;
+use zonda_stack::{Experiment, ExperimentResult, LayerResult, Profiles};
 use zonda_workload::RequestKind;
 
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+
 fn run(text: &str) -> ExperimentResult {
-    let experiment = Experiment::parse(text, &no_files).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let experiment = Experiment::parse(text, &PROFILES).unwrap_or_else(|error| panic!("{error}\n{text}"));
     experiment.run(&mut |_| {})
 }
 
@@ -16,7 +20,7 @@ fn tiny(drive: &str, job: &str) -> ExperimentResult {
 #[test]
 fn the_same_file_gives_the_same_result_and_another_seed_another() {
     let text = "[drive]\nprofile = \"tiny\"\n[[job]]\noperation = \"randread\"\noperations = 500\nqueue_depth = 4\n";
-    let experiment = Experiment::parse(text, &no_files).unwrap();
+    let experiment = Experiment::parse(text, &PROFILES).unwrap();
     let run = |seed| format!("{:?}", experiment.clone().with_seed(seed).run(&mut |_| {}));
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
@@ -35,7 +39,7 @@ fn a_number_that_is_set_changes_the_drive() {
 fn a_key_that_the_profile_leaves_out_can_be_set() {
     let job = "operation = \"randread\"\noperations = 10";
     let text = format!("[drive]\nprofile = \"zn540\"\nset = {{ \"write_buffer.cap\" = \"6 MiB\" }}\n[[job]]\n{job}\n");
-    let experiment = Experiment::parse(&text, &no_files).unwrap();
+    let experiment = Experiment::parse(&text, &PROFILES).unwrap();
     let profile = experiment.drive().profile();
     assert_eq!(profile.write_buffer.cap.map(|cap| cap.0), Some(6 << 20));
     assert_eq!(profile.sources.of("write_buffer.cap").map(Source::words), Some("set in the job file"));
@@ -50,7 +54,7 @@ fn a_list_that_is_set_loses_the_sources_of_its_old_parts() {
         "[drive]\nprofile = \"./mine.toml\"\n[drive.set]\n{set}[[job]]\noperation = \"randread\"\noperations = 10\n"
     );
     let read = |_: &str| Ok(mine.clone());
-    let experiment = Experiment::parse(&text, &read).unwrap();
+    let experiment = Experiment::parse(&text, &Profiles::new(BUILTIN, &read)).unwrap();
     let profile = experiment.drive().profile();
     let words = |key: &str| profile.sources.of(key).map(Source::words);
     assert_eq!(words("flash.read.0.time.base"), Some("set in the job file"));

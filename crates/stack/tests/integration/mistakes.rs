@@ -1,12 +1,16 @@
 //! Every mistake in an experiment is told at its place, with what to do about it.
 
 use proptest::prelude::*;
-use zonda_stack::{ErrorSource, Experiment, StackError, no_files};
+use zonda_profiles::BUILTIN;
+use zonda_stack::{ErrorSource, Experiment, Profiles, StackError};
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
 const JOB: &str = "[[job]]\noperation = \"append\"\nzones = \"0..2\"\noperations = 10\n";
 
 fn error_of(text: &str) -> StackError {
-    Experiment::parse(text, &no_files).expect_err(text)
+    Experiment::parse(text, &PROFILES).expect_err(text)
 }
 
 /// The mistake in a drive with these lines: its message, what it points at, and its help.
@@ -54,7 +58,7 @@ fn reads_can_be_verified_only_where_the_drive_keeps_bytes() {
         assert_eq!(error.span.map(|span| &text[span]), Some("true"));
         assert!(error.help.expect("a remedy").contains("payload = \"bytes\""));
     }
-    Experiment::parse(&file("bytes"), &no_files).expect("a drive that keeps bytes can be verified");
+    Experiment::parse(&file("bytes"), &PROFILES).expect("a drive that keeps bytes can be verified");
 }
 
 #[test]
@@ -178,7 +182,7 @@ fn zones_are_counted_as_the_layer_below_shows_them() {
     let delay = "[[drive.layer]]\nkind = \"delay\"\nfixed = \"1 us\"\nzones = \"3..5\"\n";
     assert_mistake(&format!("{slice}{delay}"), "there is no zone 4: there are 4 zones here", "\"3..5\"", "0..4");
     let text = format!("[drive]\nprofile = \"tiny\"\n{delay}{slice}{JOB}");
-    assert!(Experiment::parse(&text, &no_files).is_ok());
+    assert!(Experiment::parse(&text, &PROFILES).is_ok());
 }
 
 #[test]
@@ -188,12 +192,13 @@ fn a_mistake_in_a_profile_given_by_its_path_is_told_in_that_file() {
         assert_eq!(path, "./mine.toml");
         Ok("name = \"mine\"\ntitel = \"x\"\n".to_owned())
     };
-    let error = Experiment::parse(&text, &read).unwrap_err();
+    let error = Experiment::parse(&text, &Profiles::new(BUILTIN, &read)).unwrap_err();
     assert!(error.to_string().starts_with("./mine.toml: unknown key \"titel\": did you mean \"title\"?"), "{error}");
     let ErrorSource::Profile { path, text: profile } = &error.source else { panic!("not about the profile: {error}") };
     assert_eq!((path.as_str(), &profile[error.error.span.clone().unwrap()]), ("./mine.toml", "titel"));
 
-    let StackError { error, source } = Experiment::parse(&text, &|_| Err("no such file".to_owned())).unwrap_err();
+    let no_such_file = |_: &str| Err("no such file".to_owned());
+    let StackError { error, source } = Experiment::parse(&text, &Profiles::new(BUILTIN, &no_such_file)).unwrap_err();
     assert_eq!(error.message, "the profile \"./mine.toml\" cannot be read: no such file");
     assert_eq!((&text[error.span.unwrap()], source), ("\"./mine.toml\"", ErrorSource::JobFile));
 }
@@ -244,7 +249,7 @@ proptest! {
         value in "[0-9]{1,10}|\"[0-9]{1,4} (KiB|us)\"|true|\\[\\]|\\{ base = \"1 us\" \\}|-1|1\\.5",
     ) {
         let text = format!("[drive]\nprofile = \"tiny\"\n[drive.set]\n\"{group}.{name}\" = {value}\n{JOB}");
-        if let Err(StackError { error, .. }) = Experiment::parse(&text, &no_files) {
+        if let Err(StackError { error, .. }) = Experiment::parse(&text, &PROFILES) {
             let place = error.span.and_then(|span| text.get(span));
             prop_assert!(place.is_some() || error.message.contains("zone"), "{}\n{text}", error.message);
         }

@@ -1,9 +1,13 @@
 //! Volumes of simulated drives, from their files to their results.
 
-use zonda_stack::{Experiment, ExperimentResult, VolumeSummary, no_files};
+use zonda_profiles::BUILTIN;
+use zonda_stack::{Experiment, ExperimentResult, Profiles, VolumeSummary};
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
 fn run(text: &str) -> ExperimentResult {
-    let experiment = Experiment::parse(text, &no_files).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let experiment = Experiment::parse(text, &PROFILES).unwrap_or_else(|error| panic!("{error}\n{text}"));
     experiment.run(&mut |_| {})
 }
 
@@ -91,7 +95,7 @@ fn groups_let_stripes_overlap_and_a_slow_processor_lets_nothing_overlap() {
 fn mistakes_in_a_volume_are_told_at_their_place() {
     let error = |keys: &str, rest: &str| {
         let text = tiny("", keys, rest);
-        let error = Experiment::parse(&text, &no_files).expect_err("it is a mistake").error;
+        let error = Experiment::parse(&text, &PROFILES).expect_err("it is a mistake").error;
         let place = error.span.clone().map(|span| text[span].to_owned()).unwrap_or_default();
         (error.message, error.help.unwrap_or_default(), place)
     };

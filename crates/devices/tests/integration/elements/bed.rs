@@ -6,13 +6,17 @@ use tempfile::TempDir;
 use zonda_config::{ByteSize, unplaced};
 use zonda_devices::{Drive, FileBacked, FoundElements, create_image, sized};
 use zonda_image::Image;
+use zonda_profiles::BUILTIN;
 use zonda_ring::{Ring, RingOptions};
 use zonda_ssd::allocation::{ElementBook, ElementTable};
-use zonda_stack::no_files;
+use zonda_ssd::description::Profiles;
 use zonda_zoned::{
     Blocks, Command, CommandId, CompletionQueue, Duration, Instant, Lba, NamespaceId, Operation, Payload, Prng, Status,
     ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
 };
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
 pub(crate) const ZONES: u32 = 12;
 /// A zone: two segments of 64 KiB on each of four dies.
@@ -21,12 +25,12 @@ pub(crate) const SECOND: Duration = Duration(1_000_000_000);
 
 /// An image whose zones are built in this way.
 pub(crate) fn make(path: &Path, allocation: &str) {
-    let mut spec = sized("silent-custom", Some(ZONES), Some(ByteSize(512 << 10)), &no_files).expect("it is built in");
+    let mut spec = sized("silent-custom", Some(ZONES), Some(ByteSize(512 << 10)), &PROFILES).expect("it is built in");
     for (key, value) in [("flash.erase_unit", "64 KiB"), ("zones.allocation", allocation)] {
         spec.set.insert(unplaced(key.to_owned()), unplaced(value.into()));
     }
     spec.set.insert(unplaced("zones.parallelism".to_owned()), unplaced(4.into()));
-    create_image(path, &spec.check(&no_files).expect("such a drive can be")).expect("the directory is empty");
+    create_image(path, &spec.plan(&PROFILES).expect("such a drive can be")).expect("the directory is empty");
 }
 
 /// An image in a directory that goes with it.

@@ -8,19 +8,23 @@ use zonda_exports::Source;
 use zonda_nbd::Extent;
 use zonda_nbd::testing::Answer;
 use zonda_nbd::wire::transmission::{command, command_flags};
+use zonda_profiles::BUILTIN;
 use zonda_raid::Scheme;
 use zonda_ring::{Ring, RingOptions};
-use zonda_stack::no_files;
+use zonda_ssd::description::Profiles;
 
 use super::client::{Host, connect};
 use super::{BLOCK, SIZE, address, plan, plan_of, serve, stop};
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
 /// A volume of three drives of forty zones of 1 MiB.
 fn make_volume(folder: &Path) -> PathBuf {
     let members = ["a", "b", "c"].map(|name| folder.join(name));
     for member in &members {
-        let spec = sized("zn540", Some(40), Some(ByteSize(1 << 20)), &no_files).expect("a built-in profile");
-        create_image(member, &spec.check(&no_files).expect("it can be so small")).expect("there is room");
+        let spec = sized("zn540", Some(40), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
+        create_image(member, &spec.plan(&PROFILES).expect("it can be so small")).expect("there is room");
     }
     let new = NewVolume {
         members: members.into_iter().map(Location::Image).collect(),

@@ -14,8 +14,12 @@ use std::path::Path;
 use zonda_config::ByteSize;
 use zonda_devices::sized;
 use zonda_exports::{NbdPlan, Running, ServerPlan, Source, start};
+use zonda_profiles::BUILTIN;
 use zonda_ring::Address;
-use zonda_stack::{Drive, no_files};
+use zonda_ssd::description::{DrivePlan, Profiles};
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
 const NQN: &str = "nqn.2026-01.io.zonda:nbd";
 /// Bytes of the drives here.
@@ -23,9 +27,9 @@ const SIZE: u64 = 64 << 20;
 const BLOCK: u64 = 4096;
 
 /// A drive of 64 MiB, all of it conventional.
-fn drive() -> Drive {
-    let spec = sized("conventional", Some(16), Some(ByteSize(SIZE / 16)), &no_files).expect("a built-in profile");
-    spec.check(&no_files).expect("it can be so small")
+fn drive() -> DrivePlan {
+    let spec = sized("conventional", Some(16), Some(ByteSize(SIZE / 16)), &PROFILES).expect("a built-in profile");
+    spec.plan(&PROFILES).expect("it can be so small")
 }
 
 /// A plan of one drive in memory, exported as `memory` on a port that the system chooses.

@@ -10,12 +10,16 @@ use zonda_nbd::NbdError;
 use zonda_nbd::testing::{Answer, info_data};
 use zonda_nbd::wire::handshake::{info, option, reply};
 use zonda_nbd::wire::transmission::command;
+use zonda_profiles::BUILTIN;
 use zonda_ring::Address;
-use zonda_stack::no_files;
+use zonda_ssd::description::Profiles;
 use zonda_zoned::NamespaceId;
 
 use super::client::{connect, connect_unix, open};
 use super::{BLOCK, NQN, SIZE, address, drive, plan, plan_on, serve, stop};
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
 fn export(name: Option<&str>, namespace: u32) -> NbdExportPlan {
     NbdExportPlan {
@@ -34,8 +38,8 @@ fn add(plan: &mut ServerPlan, id: u32, source: Source) {
 }
 
 fn zoned() -> Source {
-    let spec = sized("zn540", Some(8), Some(ByteSize(1 << 20)), &no_files).expect("a built-in profile");
-    Source::Memory(Box::new(spec.check(&no_files).expect("it can be so small")))
+    let spec = sized("zn540", Some(8), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
+    Source::Memory(Box::new(spec.plan(&PROFILES).expect("it can be so small")))
 }
 
 fn refusal(plan: ServerPlan) -> ServeError {

@@ -1,7 +1,8 @@
 //! Small drives with flexible zone allocation, and what an allocation must come to, found slowly.
 
+use zonda_profiles::builtin_text;
 use zonda_ssd::allocation::{AllocationKind, ElementTable};
-use zonda_ssd::profile::{Profile, builtin_text};
+use zonda_ssd::profile::Profile;
 
 /// Erase unit of the drives here, which is also their program unit: 48 KiB.
 pub const UNIT_KIB: u64 = 48;

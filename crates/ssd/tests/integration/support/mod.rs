@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use zonda_config::{ByteSize, TimeSpan};
+use zonda_profiles::builtin_text;
 use zonda_ssd::Ssd;
-use zonda_ssd::profile::{Bandwidth, Profile, builtin_text};
+use zonda_ssd::profile::{Bandwidth, Profile};
 use zonda_ssd::service_time::{BySize, ServiceTimeSpec};
 use zonda_zoned::{
     Blocks, Command, CommandId, Completion, CompletionQueue, Instant, Lba, LbaRange, NamespaceId, Operation, Outcome,

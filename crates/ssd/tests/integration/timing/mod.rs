@@ -8,9 +8,8 @@ mod reads;
 mod writes;
 
 use crate::support::{CAPACITY, KIB, PAGE, Rig, UNIT, always, drive_of_constants, kib, tiny, us, wide_drive};
-use zonda_ssd::profile::{
-    Admission, AllocationKind, Bandwidth, CapScope, Placement, Profile, builtin_names, builtin_text,
-};
+use zonda_profiles::{builtin_names, builtin_text};
+use zonda_ssd::profile::{Admission, AllocationKind, Bandwidth, CapScope, Placement, Profile};
 use zonda_zoned::{
     Instant, Lba, Operation, PayloadKind, Prng, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
 };

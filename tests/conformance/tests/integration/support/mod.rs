@@ -5,8 +5,9 @@
 pub mod real;
 
 use zonda_config::{ByteSize, TimeSpan};
+use zonda_profiles::builtin_text;
 use zonda_ssd::Ssd;
-use zonda_ssd::profile::{Profile, builtin_text};
+use zonda_ssd::profile::Profile;
 use zonda_zoned::{Geometry, PayloadKind, Prng};
 
 /// An SSD, and its profile.

@@ -6,11 +6,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::limits::KEY_NAMES_MAX;
+use crate::profile::Profile;
 use toml::{Table, Value};
 use zonda_config::{ConfigError, Spanned, did_you_mean};
-use zonda_ssd::profile::Profile;
-
-use crate::limits::KEY_NAMES_MAX;
 
 /// Where a changed number comes from.
 const SOURCE: &str = "set in the job file";
@@ -29,7 +28,7 @@ struct Setting {
 }
 
 /// The profile that `text` says, with these changes, and the text that says it. `profile` is what `text` says without them.
-pub(crate) fn apply(
+pub(super) fn apply(
     text: &str,
     profile: Profile,
     set: &BTreeMap<Spanned<String>, Spanned<Value>>,
@@ -50,7 +49,7 @@ pub(crate) fn apply(
 }
 
 /// Where the value stands that a key is set to, if it is.
-pub(crate) fn place_of(key: &str, set: &BTreeMap<Spanned<String>, Spanned<Value>>) -> Option<Range<usize>> {
+pub(super) fn place_of(key: &str, set: &BTreeMap<Spanned<String>, Spanned<Value>>) -> Option<Range<usize>> {
     let settings = flatten(set).ok()?;
     settings.into_iter().find(|setting| setting.key == key).map(|setting| setting.value_span)
 }

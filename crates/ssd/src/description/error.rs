@@ -4,9 +4,9 @@ use std::fmt;
 
 use zonda_config::ConfigError;
 
-/// What is wrong with an experiment, and in which of its files.
+/// What is wrong with a description, and in which of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StackError {
+pub struct SpecError {
     /// What is wrong, where in the file, and what to do.
     pub error: ConfigError,
     /// Which file.
@@ -27,13 +27,13 @@ pub enum ErrorSource {
     },
 }
 
-impl From<ConfigError> for StackError {
-    fn from(error: ConfigError) -> StackError {
-        StackError { error, source: ErrorSource::JobFile }
+impl From<ConfigError> for SpecError {
+    fn from(error: ConfigError) -> SpecError {
+        SpecError { error, source: ErrorSource::JobFile }
     }
 }
 
-impl fmt::Display for StackError {
+impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
             ErrorSource::JobFile => write!(f, "{}", self.error),
@@ -42,4 +42,4 @@ impl fmt::Display for StackError {
     }
 }
 
-impl std::error::Error for StackError {}
+impl std::error::Error for SpecError {}
