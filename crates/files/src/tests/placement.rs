@@ -37,6 +37,24 @@ fn of_the_zones_that_live_longer_the_nearest_is_taken() {
 }
 
 #[test]
+fn of_zones_that_fit_equally_well_the_fullest_is_taken() {
+    for (blocks, fullest) in [([2, 5, 4], 3), ([7, 5, 4], 2), ([2, 3, 4], 4)] {
+        let mut desk = Desk::new(small(12, 6), never_finishing());
+        let files = ["a", "b", "c"].map(|name| desk.create(name, Long));
+        for (file, blocks) in files.into_iter().zip(blocks) {
+            desk.append(file, &pattern(1, blocks * 512));
+            desk.sync(file);
+        }
+        assert_eq!(desk.zones_written(), [2, 3, 4]);
+        for file in files {
+            desk.close(file);
+        }
+        desk.write_file("log", Short, 700);
+        assert_eq!(desk.zones_written(), [fullest], "{blocks:?} blocks are written");
+    }
+}
+
+#[test]
 fn equally_lived_data_get_a_zone_of_their_own_while_there_is_one() {
     let mut desk = Desk::new(small(12, 4), never_finishing());
     desk.write_file("a", Long, 600);
