@@ -144,6 +144,8 @@ fn without_numbers(text: &str) -> String {
             }
             match shape.as_str() {
                 "ns" | "us" | "ms" | "s" => "t".to_owned(),
+                // With a comma behind it.
+                "ns#" | "us#" | "ms#" | "s#" => "t#".to_owned(),
                 "KiB" | "MiB" | "GiB" => "B".to_owned(),
                 _ => shape,
             }
