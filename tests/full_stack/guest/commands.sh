@@ -2,7 +2,7 @@
 # 48 MiB in zones of 64 MiB; namespace 2 is conventional.
 
 # Bytes that fio writes, and of each file on ext4.
-if in_soak; then fio_size=24m file_size=1048576; else fio_size=4m file_size=262144; fi
+if in_soak; then fio_size=24m file_size=1048576; else fio_size=2m file_size=262144; fi
 
 step discover
 section discover nvme discover -t tcp -a "$ADDRESS" -s "$PORT" --hostnqn "$HOST_NQN" --hostid "$HOST_ID" -o json

@@ -1,4 +1,4 @@
-# fio on zones, with verification; then zonefs. Subsystem `small`: one namespace of 8 MiB zones.
+# fio on zones, with verification; then zonefs. Subsystem `small`: one namespace of small zones.
 
 step connect
 attach small 1
@@ -10,7 +10,7 @@ echo mq-deadline >/sys/block/${disk#/dev/}/queue/scheduler
 if in_soak; then
     write_zones=4z spread_zones=6z spread_size=24m read_size=2m mixed_zones=2z mixed_size=16m first=64 second=16
 else
-    write_zones=1z spread_zones=2z spread_size=2m read_size=256k mixed_zones=1z mixed_size=2m first=8 second=2
+    write_zones=1z spread_zones=2z spread_size=2m read_size=256k mixed_zones=1z mixed_size=1m first=8 second=2
 fi
 
 zoned="--filename=$disk --zonemode=zbd --direct=1 --ioengine=libaio --group_reporting --verify_fatal=1"

@@ -1,5 +1,5 @@
-# A server that is crowded, stopped in order, and killed, with a host that stays. Subsystem `a`: namespace 1 has zones of
-# 8 MiB, namespace 2 is conventional.
+# A server that is crowded, stopped in order, and killed, with a host that stays. Subsystem `a`: namespace 1 has small zones,
+# namespace 2 is conventional.
 
 step connect
 attach a 2
@@ -7,7 +7,7 @@ attach a 2
 verified="--direct=1 --ioengine=libaio --verify=crc32c --do_verify=1 --verify_fatal=1"
 zones="--filename=$disk --zonemode=zbd --rw=write --bs=64k --iodepth=8 --max_open_zones=6"
 
-if in_soak; then crowded_zones=2z random_size=4m stopped_zones=5z stops=3; else crowded_zones=1z random_size=512k stopped_zones=1z stops=1; fi
+if in_soak; then crowded_zones=2z random_size=4m stopped_zones=5z stops=3; else crowded_zones=1z random_size=512k stopped_zones=3z stops=1; fi
 
 step "500 connections that say nothing"
 ask crowd

@@ -5,7 +5,7 @@ step connect
 attach v 1
 
 # What fio writes to the disk; to a file, and how often.
-if in_soak; then bare_size=16m file_size=2m loops=3; else bare_size=1m file_size=2m loops=1; fi
+if in_soak; then bare_size=16m file_size=2m loops=3; else bare_size=512k file_size=1m loops=1; fi
 
 step "random writes to the bare disk, verified"
 quietly fio --name=bare --filename=$disk --direct=1 --ioengine=libaio --rw=randwrite --bsrange=4k-64k --iodepth=8 --size=$bare_size \

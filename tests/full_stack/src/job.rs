@@ -14,6 +14,12 @@ pub enum Extent {
 }
 
 impl Extent {
+    /// Capacity of small zones, in MiB: a smoke fills them with little data.
+    #[must_use]
+    pub fn small_zone_mib(self) -> u32 {
+        if self.is_soak() { 8 } else { 2 }
+    }
+
     /// Whether everything runs.
     #[must_use]
     pub fn is_soak(self) -> bool {

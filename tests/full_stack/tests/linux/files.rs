@@ -16,8 +16,9 @@ fn soak_fio_verifies_what_it_wrote_and_zonefs_keeps_files() {
 }
 
 fn files(extent: Extent) {
-    let scene =
-        Scene::new("files", extent).subsystem(Subsystem::named("small").namespace(Namespace::zoned(64, 8))).on_epoll();
+    let scene = Scene::new("files", extent)
+        .subsystem(Subsystem::named("small").namespace(Namespace::zoned(64, extent.small_zone_mib())))
+        .on_epoll();
     let Some(mut stage) = scene.open_or_skip() else { return };
     let console = stage.run("files.sh");
 

@@ -6,8 +6,8 @@ use zonda_full_stack::{Extent, Namespace, Scene, Stage, Subsystem};
 const FIRST_ZONES: [u64; 2] = [0, 16];
 /// Options of `nvme connect`: digests for host 1.
 const DIGESTS: [&str; 2] = ["--hdr-digest --data-digest", ""];
-/// Sectors of 512 bytes from one zone to the next.
-const ZONE_SECTORS: u64 = 16384;
+/// Sectors of 512 bytes in a MiB.
+const MIB_SECTORS: u64 = 2048;
 
 /// In one guest, which connects with two names.
 #[test]
@@ -16,7 +16,10 @@ fn two_hosts_share_a_server_and_a_namespace() {
     let console = stage.run_with("two_hosts.sh", &[("DIGESTS", DIGESTS[0])]);
     for first_zone in FIRST_ZONES {
         let zones = console.zones_of_blkzone(&format!("blkzone-{first_zone}"));
-        assert_eq!((zones.len(), zones[0].start), (1, first_zone * ZONE_SECTORS));
+        assert_eq!(
+            (zones.len(), zones[0].start),
+            (1, first_zone * MIB_SECTORS * u64::from(Extent::Smoke.small_zone_mib()))
+        );
         assert_eq!(zones[0].state, "fu", "fio filled its zone: {zones:?}");
     }
     assert_eq!(console.section("hosts").lines().count(), 2, "two host NQNs");
@@ -39,14 +42,15 @@ fn soak_two_hosts_share_a_server_and_a_namespace() {
     for (console, first_zone) in stage.run_both([&jobs[0], &jobs[1]]).iter().zip(FIRST_ZONES) {
         let zones = console.zones_of_blkzone("blkzone");
         assert!(zones.iter().all(|zone| zone.state == "fu"), "fio filled its zones: {zones:?}");
-        assert_eq!(zones[0].start, first_zone * ZONE_SECTORS);
+        assert_eq!(zones[0].start, first_zone * MIB_SECTORS * u64::from(Extent::Soak.small_zone_mib()));
     }
 }
 
 fn stage(extent: Extent) -> Option<Stage> {
+    let zones = || Namespace::zoned(32, extent.small_zone_mib());
     let scene = Scene::new("hosts", extent)
-        .subsystem(Subsystem::named("own-1").namespace(Namespace::zoned(32, 8)))
-        .subsystem(Subsystem::named("own-2").namespace(Namespace::zoned(32, 8)))
-        .subsystem(Subsystem::named("shared").namespace(Namespace::zoned(32, 8).timed()));
+        .subsystem(Subsystem::named("own-1").namespace(zones()))
+        .subsystem(Subsystem::named("own-2").namespace(zones()))
+        .subsystem(Subsystem::named("shared").namespace(zones().timed()));
     scene.open_or_skip()
 }

@@ -16,7 +16,9 @@ fn soak_a_host_outlasts_crowds_stops_and_kills_of_its_server() {
 }
 
 fn restarts(extent: Extent) {
-    let subsystem = Subsystem::named("a").namespace(Namespace::zoned(32, 8)).namespace(Namespace::conventional(2, 48));
+    let subsystem = Subsystem::named("a")
+        .namespace(Namespace::zoned(32, extent.small_zone_mib()))
+        .namespace(Namespace::conventional(2, 48));
     let Some(mut stage) = Scene::new("restarts", extent).subsystem(subsystem).open_or_skip() else { return };
     let console = stage.run("restarts.sh");
     let zones = console.zones_of_blkzone("blkzone");
@@ -29,7 +31,8 @@ fn restarts(extent: Extent) {
         assert_eq!(sessions.len(), 1, "the session before the reset is gone: {status}");
         assert_eq!((&sessions[0]["io_queues"], &sessions[0]["authenticated"]), (&2.into(), &false.into()), "{status}");
         let written_bytes = subsystem["namespaces"][0]["written_bytes"].as_u64();
-        assert!(written_bytes >= Some(zones_written << 23), "{zones_written} zones are full: {status}");
+        let full_zones = zones_written * (u64::from(extent.small_zone_mib()) << 20);
+        assert!(written_bytes >= Some(full_zones), "{zones_written} zones are full: {status}");
         assert!(status["traffic"]["connections_accepted"].as_u64() >= Some(500), "{status}");
     }
     if let Some(sheet) = stage.stop_and_show("a", 1) {
