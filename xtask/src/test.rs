@@ -29,7 +29,7 @@ const GUEST: &str = "full_stack/linux";
 /// Executables that take longest start first, so that none is left alone at the end.
 const LONGEST_FIRST: &[&str] = &["cli/program", "raid", "sim/sim", "full_stack/nbd", "lab/integration"];
 /// Seeds of the simulation, where nothing else is said.
-const SIMULATED_SEEDS: u64 = 1500;
+const SIMULATED_SEEDS: u64 = 3000;
 
 /// Runs everything. `ZONDA_SIM_SEEDS` is another number of seeds.
 pub(crate) fn run(root: &Path) -> ExitCode {

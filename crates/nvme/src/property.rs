@@ -251,7 +251,7 @@ mod tests {
                 configuration.completion_entry_size(),
             ]
         };
-        assert_eq!(fields(0b1010_0110_10_010_0101_110_0000), [0, 0b110, 0b0101, 0b010, 0b10, 0b0110, 0b1010]);
+        assert_eq!(fields(0b1010_0110_1001_0010_1110_0000), [0, 0b110, 0b0101, 0b010, 0b10, 0b0110, 0b1010]);
         assert_eq!(fields(Configuration::enabled(Configuration::CSS_NVM).0), [1, 0, 0, 0, 0, 6, 4]);
         let read = |value| {
             let status = ControllerStatus(value);

@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_wrong_name_and_a_wrong_secret_have_their_own_remedies() {
         let name = ConnectArgs { host_nqn: Some("me".to_owned()), ..ConnectArgs::default() };
-        let name = shown(name.options().err().expect("it is no name"));
+        let name = shown(name.options().expect_err("it is no name"));
         assert!(
             name.contains("\"me\"") && name.contains("/etc/nvme/hostnqn") && !name.contains("zonda secret"),
             "{name}"
@@ -205,7 +205,7 @@ mod tests {
                 false => ConnectArgs { secret_file: file, ..ConnectArgs::default() },
                 true => ConnectArgs { controller_secret_file: file, ..ConnectArgs::default() },
             };
-            let secret = shown(secret.options().err().expect("it holds no secret"));
+            let secret = shown(secret.options().expect_err("it holds no secret"));
             assert!(secret.contains("zonda secret makes one") && !secret.contains("hostnqn"), "{secret}");
         }
     }

@@ -165,15 +165,15 @@ fn a_drive_in_memory_that_cannot_be_is_shown_at_its_place() {
             "the profile has no key \"flash.dyes\"",
             "\"flash.dyes\"",
         ),
-        (
-            "{ profile = \"tiny\", set = { \"zones.parallelism\" = 3 } }",
-            "zones.parallelism must divide the number of dies (4)",
-            "3",
-        ),
         ("{ profile = \"tiny\", layers = [] }", "unknown key \"layers\"", "layers"),
     ] {
         assert_eq!(mistake(&memory(table)), (message.to_owned(), place.to_owned()), "{table}");
     }
+    // A value that the profile cannot have says itself what it must be.
+    let text = memory("{ profile = \"tiny\", set = { \"zones.parallelism\" = 3 } }");
+    let error = parse(&text).expect_err("three of four dies");
+    assert_eq!(error.message, "zones.parallelism must divide the number of dies (4)");
+    assert_eq!(&text[error.span.expect("a place")], "3");
 }
 
 #[test]

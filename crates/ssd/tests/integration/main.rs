@@ -2,6 +2,7 @@
 
 mod conventional;
 mod element_book;
+mod element_tables;
 mod oracle;
 mod power;
 mod support;
