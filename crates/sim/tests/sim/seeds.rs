@@ -1,39 +1,50 @@
-//! The simulator over many seeds: a drive without bugs is good, and every planted bug is found.
+//! The simulator over many seeds: a drive without bugs is good, and every seeded bug is found.
 
 use zonda_sim::{Mode, Options, run};
 use zonda_ssd::SeededBug;
 
+use crate::common::{assert_found, assert_good};
+
 /// Seeds within which every seeded bug must be found.
 const SEEDS: u64 = 500;
 
-fn assert_good(options: &Options, seeds: std::ops::Range<u64>) {
-    for seed in seeds {
-        let outcome = run(seed, options);
-        assert!(outcome.is_good(), "{}", outcome.verdict(options));
-    }
+#[test]
+fn lite_worlds_are_good() {
+    assert_good(&Options::of(Mode::Lite), 0..100);
 }
 
 #[test]
-fn lite_worlds_are_good() {
+#[ignore = "soak"]
+fn soak_lite_worlds_are_good() {
     assert_good(&Options::of(Mode::Lite), 0..500);
 }
 
 #[test]
 fn swarm_worlds_are_good() {
+    assert_good(&Options::default(), 0..100);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_swarm_worlds_are_good() {
     assert_good(&Options::default(), 0..500);
 }
 
 #[test]
 fn performance_worlds_are_good() {
+    assert_good(&Options { commands_max: Some(10_000), ..Options::of(Mode::Performance) }, 0..1);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_performance_worlds_are_good() {
     assert_good(&Options { commands_max: Some(10_000), ..Options::of(Mode::Performance) }, 0..5);
 }
 
 #[test]
-fn every_seeded_bug_is_found() {
-    for (name, bug) in SeededBug::ALL {
-        let options = Options::default().with_bug(bug);
-        assert!((0..SEEDS).any(|seed| !run(seed, &options).is_good()), "{name} is not found within {SEEDS} seeds");
-    }
+#[ignore = "soak"]
+fn soak_every_seeded_bug_is_found() {
+    assert_found(SeededBug::ALL.map(|(name, bug)| (name, bug.into())), SEEDS);
 }
 
 #[test]

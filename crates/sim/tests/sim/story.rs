@@ -12,7 +12,7 @@ fn told() -> String {
 }
 
 fn file() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/story.txt")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/sim/story.txt")
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn the_story_of_a_torn_block_is_told_as_before() {
     assert_eq!(told(), fs::read_to_string(file()).unwrap(), "see the_story_is_written_again");
 }
 
-/// `cargo test --release -p zonda-sim --test story -- --ignored`, and read what has changed.
+/// `cargo test --release -p zonda-sim --test sim -- --ignored the_story_is_written`, and read what has changed.
 #[test]
 #[ignore = "writes a file"]
 fn the_story_is_written_again() {

@@ -1,47 +1,61 @@
-//! Worlds with a network over many seeds: without bugs they are good, and every planted bug is found.
+//! Networks over many seeds: without bugs they are good, and every seeded bug is found.
 
-mod common;
-
-use common::made_small_and_kept_and_told;
 use zonda_sim::{NetworkBug, Options, Part, WorldKind, run};
 
-/// Seeds within which every planted bug must be found.
+use crate::common::{assert_found, assert_good, made_small_and_kept_and_told};
+
+/// Seeds within which every seeded bug must be found.
 const SEEDS: u64 = 500;
 
-#[test]
-fn networks_are_good() {
+/// So many networks are good, and every hundred of them meet this much.
+fn many_networks_are_good(seeds: u64) {
     let options = Options::of_world(WorldKind::Network);
     let (mut commands, mut faults, mut deaths) = (0, 0, 0);
-    for seed in 0..300 {
-        let outcome = run(seed, &options);
-        assert!(outcome.is_good(), "{}", outcome.verdict(&options));
+    for outcome in assert_good(&options, 0..seeds) {
         assert_eq!(outcome.world, WorldKind::Network);
         commands += outcome.commands;
         faults += outcome.faults;
         deaths += outcome.power_losses;
     }
-    assert!(commands > 30_000, "{commands} commands");
-    assert!(faults > 1_500 && deaths > 150, "{faults} faults, {deaths} deaths of servers");
+    assert!(commands > 100 * seeds, "{commands} commands");
+    assert!(faults > 5 * seeds && deaths > seeds / 2, "{faults} faults, {deaths} deaths of servers");
 }
 
 #[test]
-fn every_bug_of_a_network_is_found() {
-    for (name, bug) in NetworkBug::ALL {
-        let options = Options::default().with_bug(bug);
-        assert!((0..SEEDS).any(|seed| !run(seed, &options).is_good()), "{name} is not found within {SEEDS} seeds");
+fn networks_are_good() {
+    many_networks_are_good(60);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_networks_are_good() {
+    many_networks_are_good(300);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_every_bug_of_a_network_is_found() {
+    assert_found(NetworkBug::ALL.map(|(name, bug)| (name, bug.into())), SEEDS);
+}
+
+fn undisturbed_networks_are_good(seeds: u64) {
+    let without = [Part::Cuts, Part::Blackholes, Part::Deaths, Part::Stalls, Part::Crashes, Part::Strangers];
+    let without = without.into_iter().chain([Part::PowerLoss, Part::Faults]).collect();
+    let options = Options { without, ..Options::of_world(WorldKind::Network) };
+    for outcome in assert_good(&options, 0..seeds) {
+        assert_eq!((outcome.faults, outcome.power_losses), (0, 0));
     }
 }
 
 #[test]
 fn a_network_without_disturbances_is_good_and_has_none() {
-    let without = [Part::Cuts, Part::Blackholes, Part::Deaths, Part::Stalls, Part::Crashes, Part::Strangers];
-    let without = without.into_iter().chain([Part::PowerLoss, Part::Faults]).collect();
-    let options = Options { without, ..Options::of_world(WorldKind::Network) };
-    for seed in 0..60 {
-        let outcome = run(seed, &options);
-        assert!(outcome.is_good(), "{}", outcome.verdict(&options));
-        assert_eq!((outcome.faults, outcome.power_losses), (0, 0));
-    }
+    undisturbed_networks_are_good(20);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_networks_without_disturbances_are_good_and_have_none() {
+    undisturbed_networks_are_good(60);
 }
 
 #[test]
