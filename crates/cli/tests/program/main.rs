@@ -155,13 +155,20 @@ fn without_numbers(text: &str) -> String {
     text.lines().map(|line| words(line) + "\n").collect()
 }
 
-/// Holds a text against `tests/golden/NAME`, or writes it there if `ZONDA_UPDATE_GOLDEN` is set.
+/// The golden file of this name; empty where there is none.
+fn golden(name: &str) -> String {
+    std::fs::read_to_string(golden_path(name)).unwrap_or_default()
+}
+
+fn golden_path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+/// Compares a text with `tests/golden/NAME`, or writes it there if `ZONDA_UPDATE_GOLDEN` is set.
 fn assert_golden(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("ZONDA_UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, text).expect("the golden file can be written");
+        std::fs::write(golden_path(name), text).expect("the golden file can be written");
         return;
     }
-    let golden = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(text, golden, "{name} differs; ZONDA_UPDATE_GOLDEN=1 writes it anew");
+    assert_eq!(text, golden(name), "{name} differs; ZONDA_UPDATE_GOLDEN=1 writes it anew");
 }
