@@ -21,7 +21,7 @@ fn run(seed: u64) -> Outcome {
     here.0.outcome()
 }
 
-/// So many runs keep every promise, and every hundred of them meet 20 of each event.
+/// So many runs keep every promise. Blows are rare: fewer than a hundred runs meet too few of them.
 fn survives(seeds: u64) {
     let mut sum = Outcome::default();
     for seed in 0..seeds {
@@ -37,18 +37,18 @@ fn survives(seeds: u64) {
     }
     // What never happens is not tested.
     let met = [sum.mounts, sum.healed, sum.given_up, sum.blows, sum.failed_commands, sum.collected, sum.reconstructed];
-    assert!(met.iter().all(|&times| times > seeds / 5), "{sum:?}");
+    assert!(met.iter().all(|&times| times > 20), "{sum:?}");
 }
 
 #[test]
 fn whatever_happens_within_the_promise_is_survived() {
-    survives(30);
+    survives(100);
 }
 
 #[test]
 #[ignore = "soak"]
 fn soak_whatever_happens_within_the_promise_is_survived() {
-    survives(100);
+    survives(1_000);
 }
 
 fn repeats(seeds: u64) {
