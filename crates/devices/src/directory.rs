@@ -213,7 +213,7 @@ mod tests {
     fn an_image_has_one_owner_at_a_time() {
         let image = image();
         let first = ImageDirectory::lock(image.path()).expect("it is free");
-        let error = ImageDirectory::lock(image.path()).err().expect("the first owner lives");
+        let error = ImageDirectory::lock(image.path()).expect_err("the first owner lives");
         assert!(error.is_in_use && error.message.contains("in use by another program"), "{error}");
         ImageDirectory::look(image.path()).expect("to look needs no lock");
         drop(first);

@@ -27,9 +27,9 @@ fn read(start: u64) -> Operation {
 }
 
 /// The volume takes no more: it hands this command back as it was.
-fn expect_full(script: &mut Script, operation: Operation, what: &str) {
+fn expect_full(script: &mut Script, operation: &Operation, what: &str) {
     let Err(full) = script.try_submit(operation.clone()) else { panic!("the volume takes {what}") };
-    assert_eq!(full.0.operation, operation, "the command is handed back as it was");
+    assert_eq!(full.0.operation, *operation, "the command is handed back as it was");
 }
 
 /// All that was taken ends; then the volume takes this command, and it ends too.
@@ -49,7 +49,7 @@ fn the_request_beyond_the_limit_is_handed_back_and_all_others_end() {
         })
         .collect();
     for operation in [write(0, 1, 7), read(0), Operation::Flush, read(200)] {
-        expect_full(&mut script, operation, "a request beyond the limit");
+        expect_full(&mut script, &operation, "a request beyond the limit");
     }
     expect_all_to_end(script, &taken, write(0, 1, 7));
 }
@@ -62,9 +62,9 @@ fn the_block_beyond_the_buffer_is_handed_back_and_all_others_are_written() {
         .map(|version| script.try_submit(write(0, blocks, version)).expect("blocks within the limit are taken"))
         .collect();
     taken.insert(script.try_submit(write(0, blocks - 1, 70)).expect("there is room for one block less"));
-    expect_full(&mut script, write(0, 2, 71), "a block beyond the limit");
+    expect_full(&mut script, &write(0, 2, 71), "a block beyond the limit");
     taken.insert(script.try_submit(write(0, 1, 72)).expect("the last block fits"));
-    expect_full(&mut script, write(0, 1, 73), "a block beyond the limit");
+    expect_full(&mut script, &write(0, 1, 73), "a block beyond the limit");
     // Reads need no room there.
     taken.insert(script.try_submit(read(0)).expect("a read is taken"));
     expect_all_to_end(script, &taken, write(0, blocks, 74));
@@ -94,7 +94,7 @@ fn ranges_of_trims_beyond_the_limit_are_handed_back_and_all_others_end() {
         .map(|number| LbaRange { start: Lba(number % 100 * 2), blocks: Blocks(1) })
         .collect();
     let trim = |count: usize| Operation::Deallocate { ranges: ranges[..count].into() };
-    expect_full(&mut script, trim(TRIM_RANGES_MAX), "a trim of more ranges than the table holds");
+    expect_full(&mut script, &trim(TRIM_RANGES_MAX), "a trim of more ranges than the table holds");
     let taken = BTreeSet::from([script.try_submit(trim(TRIM_RANGES_MAX - 1)).expect("as many as the table holds")]);
     expect_all_to_end(script, &taken, trim(256));
 }

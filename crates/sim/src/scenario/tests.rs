@@ -69,9 +69,9 @@ fn soak_stored_scenarios_run_byte_for_byte_as_from_their_seeds() {
 #[test]
 fn a_store_whose_mounts_vary_keeps_those_that_a_run_can_reach_and_runs_the_same() {
     let options = Options::of_world(WorldKind::Files);
-    let varying = (0..40).filter_map(|seed| match AnyWorld::new(seed, &options) {
-        AnyWorld::Files(world) if !world.mounts.is_empty() && world.death_every.is_some() => Some(seed),
-        _ => None,
+    let varying = (0..40).filter(|&seed| match AnyWorld::new(seed, &options) {
+        AnyWorld::Files(world) => !world.mounts.is_empty() && world.death_every.is_some(),
+        _ => false,
     });
     for seed in varying.take(3) {
         let whole = run(seed, &options);

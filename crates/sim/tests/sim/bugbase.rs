@@ -15,10 +15,13 @@ fn folder() -> PathBuf {
 
 /// Every entry, with its file.
 fn entries() -> Vec<(PathBuf, BugbaseEntry)> {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> = fs::read_dir(folder())
+        .expect("the bug base exists")
+        .map(|entry| entry.expect("it can be listed").path())
+        .collect();
     files.sort();
     let read = |file: PathBuf| {
-        let text = fs::read_to_string(&file).unwrap();
+        let text = fs::read_to_string(&file).expect("it was just listed");
         let entry = BugbaseEntry::parse(&text).unwrap_or_else(|error| panic!("{}: {error:?}", file.display()));
         (file, entry)
     };
