@@ -16,12 +16,12 @@ use crate::{levels, rooms};
 pub(crate) const BUDGETS_S: &[(&str, u64)] = &[
     ("format", 10),
     ("levels and sizes", 5),
-    ("build", 340),
-    ("lints", 180),
-    ("documentation", 120),
-    ("examples in documentation", 60),
+    ("build", 320),
+    ("lints", 240),
+    ("documentation", 100),
+    ("examples in documentation", 40),
     ("tests in a Linux guest", 100),
-    ("other tests", 270),
+    ("other tests", 370),
     ("simulation", 60),
 ];
 /// Tests with a Linux guest.
