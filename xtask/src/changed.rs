@@ -8,8 +8,7 @@ use std::time::Instant;
 
 use crate::ledger::{Ledger, Tests};
 use crate::suite::{self, How};
-use crate::test::{of_command, report, timed};
-use crate::{levels, rooms};
+use crate::test::{LINTS, levels_and_sizes, of_command, report, timed};
 
 /// Executables whose tests start a guest: they stay with `cargo xtask test`.
 const TOO_LONG: &[&str] = &["full_stack/linux"];
@@ -30,13 +29,8 @@ pub(crate) fn run(root: &Path, base: Option<&str>) -> ExitCode {
     println!("== {} files changed, in {}", files.len(), shown(&packages));
     let mut ledger = Ledger::default();
     ledger.push(of_command("format", root, &["fmt", "--all", "--check"], false));
-    ledger.push(timed("levels and sizes", || {
-        let findings = [levels::check(root), rooms::check(root)].concat();
-        findings.iter().for_each(|finding| println!("{finding}"));
-        (findings.is_empty(), Tests::default())
-    }));
-    let lints = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"];
-    ledger.push(of_command("lints", root, &lints, false));
+    ledger.push(levels_and_sizes(root));
+    ledger.push(of_command("lints", root, &LINTS, false));
     // Nothing is gained from tests of code that does not compile.
     if ledger.is_good() && !packages.is_empty() {
         let selection: Vec<String> = packages.iter().flat_map(|name| ["--package".to_owned(), name.clone()]).collect();

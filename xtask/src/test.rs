@@ -24,6 +24,8 @@ pub(crate) const BUDGETS_S: &[(&str, u64)] = &[
     ("other tests", 370),
     ("simulation", 60),
 ];
+/// The call of cargo that lints everything.
+pub(crate) const LINTS: [&str; 7] = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"];
 /// Tests with a Linux guest.
 const GUEST: &str = "full_stack/linux";
 /// Executables that take longest start first, so that none is left alone at the end.
@@ -36,11 +38,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     let start = Instant::now();
     let mut ledger = Ledger::default();
     ledger.push(of_command("format", root, &["fmt", "--all", "--check"], false));
-    ledger.push(timed("levels and sizes", || {
-        let findings = [levels::check(root), rooms::check(root)].concat();
-        findings.iter().for_each(|finding| println!("{finding}"));
-        (findings.is_empty(), Tests::default())
-    }));
+    ledger.push(levels_and_sizes(root));
     let mut built = None;
     ledger.push(timed("build", || match suite::build(root, &["--workspace".to_owned()]) {
         Ok(result) => {
@@ -71,6 +69,15 @@ pub(crate) fn report(ledger: &Ledger, whole: Duration) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// The checks of this program itself.
+pub(crate) fn levels_and_sizes(root: &Path) -> Step {
+    timed("levels and sizes", || {
+        let findings = [levels::check(root), rooms::check(root)].concat();
+        findings.iter().for_each(|finding| println!("{finding}"));
+        (findings.is_empty(), Tests::default())
+    })
+}
+
 /// Lints, documentation and tests side by side.
 fn lanes(root: &Path, built: &Built) -> Vec<Step> {
     let (guest, others): (Vec<&TestExecutable>, Vec<&TestExecutable>) =
@@ -80,11 +87,10 @@ fn lanes(root: &Path, built: &Built) -> Vec<Step> {
     thread::scope(|scope| {
         let guest = scope.spawn(|| group("tests in a Linux guest", &guest, &how));
         let others = scope.spawn(|| group("other tests", &others, &nice));
-        let lints = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"];
         let documentation = ["doc", "--workspace", "--no-deps", "--quiet"];
         let examples = ["test", "--workspace", "--doc", "--quiet"];
         let mut steps = vec![
-            of_command("lints", root, &lints, true),
+            of_command("lints", root, &LINTS, true),
             of_command("documentation", root, &documentation, true),
             of_command("examples in documentation", root, &examples, true),
         ];
