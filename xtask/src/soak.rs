@@ -43,7 +43,7 @@ struct Soak<'a> {
     out: PathBuf,
     start: Instant,
     hours: f64,
-    /// The first of the seeds that nobody has used yet.
+    /// The first seed that is not used yet.
     next_seed: u64,
     entries: Vec<Entry>,
 }
