@@ -1,6 +1,7 @@
 //! The experiments that come with zonda, as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 use zonda_lab::{KindSpec, LabExperiment, PAPERS, builtin, builtin_ids};
 use zonda_profiles::{BUILTIN, builtin_names, builtin_text};
@@ -13,8 +14,10 @@ const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 /// Published results about drives, paper by paper.
 const DEVICE_RESULTS: [(&str, usize); 5] = [("ezns", 37), ("study", 4), ("zapraid", 8), ("silent", 3), ("bae", 6)];
 
+/// Read once: checking all of them takes as long as some tests.
 fn all() -> Vec<LabExperiment> {
-    builtin_ids().map(|id| builtin(id, &PROFILES).expect("it is in the list")).collect()
+    static ALL: OnceLock<Vec<LabExperiment>> = OnceLock::new();
+    ALL.get_or_init(|| builtin_ids().map(|id| builtin(id, &PROFILES).expect("it is in the list")).collect()).clone()
 }
 
 #[test]
