@@ -40,14 +40,10 @@ pub(super) enum Waiter {
 }
 
 impl Volume {
-    pub(super) fn is_cache_volatile(&self) -> bool {
-        self.config.tuning.is_cache_volatile
-    }
-
     /// Whatever comes of it, comes when all that members have acknowledged so far is durable.
     pub(super) fn when_durable(&mut self, waiter: Waiter) {
-        let is_careless = matches!(waiter, Waiter::Barrier(..)) && self.has(SeededBug::UnflushedBarrier);
-        if self.is_cache_volatile() && !is_careless {
+        let is_careless = matches!(waiter, Waiter::Barrier(..)) && self.spec.has(SeededBug::UnflushedBarrier);
+        if self.spec.is_cache_volatile() && !is_careless {
             self.caches.waiting.push(waiter);
         } else {
             self.is_durable_for(waiter);
@@ -64,7 +60,7 @@ impl Volume {
 
     /// What a mount reads is to be there after the next crash, too.
     pub(super) fn flush_at_start(&mut self) {
-        if self.is_cache_volatile() {
+        if self.spec.is_cache_volatile() {
             for member in self.present() {
                 self.send_start(member, StartStep::Flush, Operation::Flush);
             }

@@ -12,7 +12,7 @@ use super::pace::Pace;
 use super::read::Purpose;
 use super::write::{Block, Source, Ticket};
 use crate::MemberIndex;
-use crate::format::{Record, Tombstone, read_tombstones, tombstones_per_block, write_tombstones};
+use crate::format::{Record, Tombstone, read_tombstones, tombstones_per_block};
 use crate::limits::RELOCATED_BLOCKS_MAX;
 use crate::shape::Stream;
 use crate::tables::{Address, Location, Physical, Segment, SegmentIndex, SegmentState};
@@ -115,10 +115,10 @@ impl Volume {
     fn begin_collecting(&mut self, victim: SegmentIndex, is_urgent: bool) {
         let segment = &mut self.segments[victim];
         segment.is_pinned = true;
-        self.collector.pace.begin(self.shape.data_blocks(&segment.layout), u64::from(segment.live_blocks));
+        self.collector.pace.begin(self.spec.shape.data_blocks(&segment.layout), u64::from(segment.live_blocks));
         self.collector.current = Some(Current {
             segment: victim,
-            entries: vec![0; self.members.len()],
+            entries: vec![0; self.spec.members()],
             is_read: false,
             tombstone: 0,
             tombstones: Vec::new(),
@@ -167,7 +167,7 @@ impl Volume {
     }
 
     fn move_blocks(&mut self) {
-        let most = RELOCATED_BLOCKS_MAX.max(3 * self.shape.stripe_blocks(Stream::Relocation)) as u32;
+        let most = RELOCATED_BLOCKS_MAX.max(3 * self.spec.shape.stripe_blocks(Stream::Relocation)) as u32;
         while let Some(current) = self.collector.current.as_ref().filter(|current| !current.is_read) {
             let under_way = self.collector.waiting_blocks + current.fetching_blocks;
             let may_move = under_way < most && (current.is_urgent || self.may_move(under_way));
@@ -305,26 +305,17 @@ impl Volume {
                 }
             }
         }
-        for tombstones in kept.chunks(tombstones_per_block(self.shape.block_bytes as u32)) {
+        for tombstones in kept.chunks(tombstones_per_block(self.spec.shape.block_bytes as u32)) {
             if ticket == Ticket::Collector {
                 self.collector.waiting_blocks += 1;
             }
-            let data = self.tombstone_block(tombstones);
+            let data = self.spec.tombstone_block(tombstones);
             let timestamp = tombstones.iter().map(|range| range.timestamp).max().unwrap_or(0);
             let source = Source::MovedTombstones { from, tombstones: tombstones.to_vec(), ticket };
             self.push_block(Self::MOVED_TO, Block::tombstones(source, timestamp), data);
             blocks += 1;
         }
         blocks
-    }
-
-    pub(super) fn tombstone_block(&self, tombstones: &[Tombstone]) -> Bytes {
-        if !self.has_contents() {
-            return Bytes::new();
-        }
-        let mut out = bytes::BytesMut::zeroed(self.shape.block_bytes);
-        write_tombstones(tombstones, &mut out);
-        out.freeze()
     }
 
     /// Says whether another segment may be chosen.

@@ -18,7 +18,7 @@ impl Volume {
         let stripe = &mut self.stripes[index];
         let number = stripe.number;
         let segment = &mut self.segments[segment_index];
-        for member in 0..self.members.len() {
+        for member in 0..self.spec.members() {
             if stripe.present >> member & 1 == 0 {
                 stripe.slots[member] = segment.slots.set_virtual(MemberIndex(member as u8), number);
             }
@@ -205,7 +205,7 @@ impl Volume {
                 self.collector.look_at(source.segment);
             }
             self.segments[place.segment].set_live(place.member, place.offset);
-        } else if self.has(SeededBug::StaleRelocation) {
+        } else if self.spec.has(SeededBug::StaleRelocation) {
             let newer = std::mem::replace(&mut self.map[lba as usize], Address::media(place));
             self.retire(lba, newer);
             self.segments[place.segment].set_live(place.member, place.offset);
@@ -231,8 +231,8 @@ impl Volume {
         let layout = segment.layout;
         let payload_blocks = layout.payload_blocks() as usize;
         if !segment.lbas.is_empty() {
-            for chunk in 0..self.code.data() {
-                let member = self.shape.member_of(chunk, stripe.number).as_usize();
+            for chunk in 0..self.spec.code.data() {
+                let member = self.spec.shape.member_of(chunk, stripe.number).as_usize();
                 let from = stripe.slots[member] as usize * payload_blocks;
                 for block in 0..payload_blocks {
                     let lba = stripe.blocks.get(chunk * payload_blocks + block).map_or(PADDING_LBA, |block| block.lba);
@@ -243,10 +243,10 @@ impl Volume {
         if stripe.metas.is_empty() {
             return;
         }
-        for member in 0..self.members.len() {
-            let chunk = self.shape.chunk_of(MemberIndex(member as u8), stripe.number);
+        for member in 0..self.spec.members() {
+            let chunk = self.spec.shape.chunk_of(MemberIndex(member as u8), stripe.number);
             let from = stripe.slots[member] as usize * payload_blocks;
-            let is_wrong = self.bug == Some(SeededBug::FooterWrongSlot);
+            let is_wrong = self.spec.bug == Some(SeededBug::FooterWrongSlot);
             let footer_from = if is_wrong { stripe.number as usize * payload_blocks } else { from };
             for block in 0..payload_blocks {
                 let meta = &stripe.metas[chunk * payload_blocks + block];

@@ -12,25 +12,25 @@ use crate::tables::Segment;
 impl Volume {
     /// The header of a member's zone of a segment, which is said to have these zones; empty without contents.
     pub(super) fn header(&self, segment: &Segment, member: MemberIndex, zones: Vec<Option<u32>>) -> Bytes {
-        if !self.has_contents() {
+        if !self.spec.has_contents() {
             return Bytes::new();
         }
         let header = SegmentHeader {
-            array: self.array,
+            array: self.spec.array,
             segment: segment.sequence,
             epoch: self.epochs.current,
             timestamp: self.next_timestamp,
             member: member.0,
             stream: segment.stream as u8,
-            is_in_band: self.shape.is_in_band,
+            is_in_band: self.spec.shape.is_in_band,
             unit_blocks: segment.layout.unit_blocks,
             group_stripes: segment.layout.group_stripes,
             stripes: segment.layout.stripes,
-            data: self.shape.scheme.data,
-            parity: self.shape.scheme.parity,
+            data: self.spec.shape.scheme.data,
+            parity: self.spec.shape.scheme.parity,
             zones,
         };
-        let mut block = BytesMut::zeroed(self.shape.block_bytes);
+        let mut block = BytesMut::zeroed(self.spec.shape.block_bytes);
         header.write(&mut block);
         block.freeze()
     }
@@ -44,21 +44,15 @@ impl Volume {
         first: u32,
         blocks: u32,
     ) -> Bytes {
-        let place = Place { array: self.array, segment: sequence, member: member.0 };
-        let per_block = footer_entries_per_block(self.shape.block_bytes as u32);
-        let mut out = BytesMut::zeroed(blocks as usize * self.shape.block_bytes);
-        for (at, block) in (first as usize..).zip(out.chunks_mut(self.shape.block_bytes)) {
+        let place = Place { array: self.spec.array, segment: sequence, member: member.0 };
+        let per_block = footer_entries_per_block(self.spec.shape.block_bytes as u32);
+        let mut out = BytesMut::zeroed(blocks as usize * self.spec.shape.block_bytes);
+        for (at, block) in (first as usize..).zip(out.chunks_mut(self.spec.shape.block_bytes)) {
             let from = at * per_block;
             let some = &entries[from..(from + per_block).min(entries.len())];
             write_footer_block(&place, from as u32, some, block);
         }
         out.freeze()
-    }
-
-    /// Metadata of blocks that have none of their own.
-    pub(super) fn no_metadata(&self, member: MemberIndex, blocks: u32) -> Bytes {
-        let each = usize::from(self.members[member.as_usize()].geometry.metadata_bytes);
-        vec![0; if self.has_contents() { blocks as usize * each } else { 0 }].into()
     }
 
     /// Writes blocks to a zone. Without contents there are no bytes.
@@ -71,8 +65,11 @@ impl Volume {
         (data, metadata): (Bytes, Bytes),
     ) {
         let start = self.members[member.as_usize()].lba(zone, offset);
-        let payload =
-            if self.has_contents() { Payload::Bytes(Box::new(BlockBuffer { data, metadata })) } else { Payload::None };
+        let payload = if self.spec.has_contents() {
+            Payload::Bytes(Box::new(BlockBuffer { data, metadata }))
+        } else {
+            Payload::None
+        };
         self.send(member, work, Operation::Write { start, blocks: Blocks(u64::from(blocks)), payload });
     }
 }

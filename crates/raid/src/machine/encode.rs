@@ -7,7 +7,6 @@ use super::Volume;
 use super::reuse::Use;
 use super::write::Stripe;
 use crate::MemberIndex;
-use crate::bug::SeededBug;
 use crate::format::{BlockMeta, PADDING_LBA, Place, RECORD_BYTES, Record, crc, write_chunk_meta};
 use crate::limits::MEMBERS_MAX;
 use crate::tables::SegmentIndex;
@@ -16,38 +15,38 @@ impl Volume {
     /// The contents of a stripe's chunk for each member; nothing at all without contents.
     pub(super) fn chunks(&mut self, index: u32, segment_index: SegmentIndex) -> [Payload; MEMBERS_MAX] {
         let mut payloads = [const { Payload::None }; MEMBERS_MAX];
-        if !self.has_contents() {
+        if !self.spec.has_contents() {
             return payloads;
         }
         let stream = self.stripes[index].stream;
         let payload_blocks = self.segments[segment_index].layout.payload_blocks() as usize;
-        let chunk_bytes = payload_blocks * self.shape.block_bytes;
-        let (data, parity) = (self.code.data(), self.code.parity());
+        let chunk_bytes = payload_blocks * self.spec.shape.block_bytes;
+        let (data, parity) = (self.spec.code.data(), self.spec.code.parity());
         let mut chunks = std::mem::take(&mut self.spare.chunks);
         let stripe = &self.stripes[index];
         chunks.extend((0..data).map(|chunk| {
             let first = (chunk * payload_blocks) as u32;
-            stripe.chunk(first, payload_blocks as u32, self.shape.block_bytes, &self.zeros)
+            stripe.chunk(first, payload_blocks as u32, self.spec.shape.block_bytes, &self.spec.zeros)
         }));
         if parity > 0 {
             let mut bytes = self.spare.buffer(stream, Use::Parity, parity * chunk_bytes);
-            self.encode(chunks.iter().map(|chunk| &chunk[..]), &mut bytes);
+            self.spec.encode(chunks.iter().map(|chunk| &chunk[..]), &mut bytes);
             let bytes = bytes.freeze();
             chunks.extend((0..parity).map(|at| bytes.slice(at * chunk_bytes..(at + 1) * chunk_bytes)));
             self.stripes[index].buffers[Use::Parity as usize] = bytes;
         }
         self.describe_chunks(index, payload_blocks, &chunks);
-        if self.shape.is_in_band {
+        if self.spec.shape.is_in_band {
             self.put_metadata_in_band(index, segment_index, &mut chunks);
         }
         let metadata = self.metadata_beside(index, segment_index);
         let number = self.stripes[index].number;
         let mut from = 0;
-        for (at, payload) in payloads.iter_mut().enumerate().take(self.members.len()) {
+        for (at, payload) in payloads.iter_mut().enumerate().take(self.spec.members()) {
             let member = MemberIndex(at as u8);
             let bytes = self.metadata_bytes(member, segment_index);
             let buffer = BlockBuffer {
-                data: std::mem::take(&mut chunks[self.shape.chunk_of(member, number)]),
+                data: std::mem::take(&mut chunks[self.spec.shape.chunk_of(member, number)]),
                 metadata: metadata.slice(from..from + bytes),
             };
             *payload = Payload::Bytes(Box::new(buffer));
@@ -59,22 +58,9 @@ impl Volume {
         payloads
     }
 
-    /// Computes parity into `outputs`, chunk by chunk.
-    fn encode<'a>(&self, chunks: impl Iterator<Item = &'a [u8]>, outputs: &mut [u8]) {
-        let (data, parity) = (self.code.data(), self.code.parity());
-        let mut inputs: [&[u8]; MEMBERS_MAX] = [&[]; MEMBERS_MAX];
-        inputs.iter_mut().zip(chunks).for_each(|(input, chunk)| *input = chunk);
-        if self.has(SeededBug::WrongParity) {
-            inputs[data - 1] = inputs[0];
-        }
-        let mut rest = outputs.chunks_exact_mut(inputs[0].len());
-        let mut outputs: [&mut [u8]; MEMBERS_MAX] = std::array::from_fn(|_| rest.next().unwrap_or_default());
-        self.code.encode(&*self.engine, &inputs[..data], &mut outputs[..parity]);
-    }
-
     /// What the metadata of all blocks of a stripe says.
     fn describe_chunks(&mut self, index: u32, payload_blocks: usize, chunks: &[Bytes]) {
-        let block_bytes = self.shape.block_bytes;
+        let block_bytes = self.spec.shape.block_bytes;
         let mut records = std::mem::take(&mut self.spare.records);
         records.resize(chunks.len() * payload_blocks * RECORD_BYTES, 0);
         let stripe = &mut self.stripes[index];
@@ -82,7 +68,7 @@ impl Volume {
         for block in chunks.iter().flat_map(|chunk| chunk.chunks_exact(block_bytes)) {
             stripe.metas.push(BlockMeta { block_crc: crc(block), stripe: stripe.number, ..BlockMeta::BLANK });
         }
-        let data_blocks = self.code.data() * payload_blocks;
+        let data_blocks = self.spec.code.data() * payload_blocks;
         for (at, bytes) in records.chunks_exact_mut(RECORD_BYTES).enumerate().take(data_blocks) {
             let data_crc = stripe.metas[at].block_crc;
             let record = match stripe.blocks.get(at) {
@@ -91,9 +77,9 @@ impl Volume {
             };
             bytes.copy_from_slice(&record.to_bytes());
         }
-        if self.code.parity() > 0 {
+        if self.spec.code.parity() > 0 {
             let (inputs, outputs) = records.split_at_mut(data_blocks * RECORD_BYTES);
-            self.encode(inputs.chunks_exact(payload_blocks * RECORD_BYTES), outputs);
+            self.spec.encode(inputs.chunks_exact(payload_blocks * RECORD_BYTES), outputs);
         }
         for (meta, record) in self.stripes[index].metas.iter_mut().zip(records.chunks_exact(RECORD_BYTES)) {
             meta.record.copy_from_slice(record);
@@ -104,13 +90,13 @@ impl Volume {
     /// Puts the block that describes a chunk before each of them.
     fn put_metadata_in_band(&mut self, index: u32, segment_index: SegmentIndex, chunks: &mut [Bytes]) {
         let (stripe, segment) = (&self.stripes[index], &self.segments[segment_index]);
-        let block_bytes = self.shape.block_bytes;
+        let block_bytes = self.spec.shape.block_bytes;
         let payload_blocks = segment.layout.payload_blocks() as usize;
         let slot_bytes = (1 + payload_blocks) * block_bytes;
         let mut whole = self.spare.buffer(stripe.stream, Use::Slots, chunks.len() * slot_bytes);
         for (at, slot) in whole.chunks_exact_mut(slot_bytes).enumerate() {
-            let member = self.shape.member_of(at, stripe.number).0;
-            let place = Place { array: self.array, segment: segment.sequence, member };
+            let member = self.spec.shape.member_of(at, stripe.number).0;
+            let place = Place { array: self.spec.array, segment: segment.sequence, member };
             let metas = &stripe.metas[at * payload_blocks..(at + 1) * payload_blocks];
             let entries: Vec<([u8; RECORD_BYTES], u32)> =
                 metas.iter().map(|meta| (meta.record, meta.block_crc)).collect();
@@ -128,10 +114,10 @@ impl Volume {
     /// The metadata bytes of all members' chunks, one behind the other. With metadata in band they are zeros.
     fn metadata_beside(&mut self, index: u32, segment_index: SegmentIndex) -> Bytes {
         let all: usize =
-            (0..self.members.len() as u8).map(|at| self.metadata_bytes(MemberIndex(at), segment_index)).sum();
+            (0..self.spec.members() as u8).map(|at| self.metadata_bytes(MemberIndex(at), segment_index)).sum();
         let Stripe { stream, number, .. } = self.stripes[index];
         let mut metadata = self.spare.buffer(stream, Use::Metadata, all);
-        if self.shape.is_in_band {
+        if self.spec.shape.is_in_band {
             return metadata.freeze();
         }
         let (stripe, segment) = (&self.stripes[index], &self.segments[segment_index]);
@@ -140,7 +126,7 @@ impl Volume {
         for (at, member) in self.members.iter().enumerate() {
             let bytes = usize::from(member.geometry.metadata_bytes);
             let (now, later) = rest.split_at_mut(bytes * payload_blocks);
-            let first = self.shape.chunk_of(MemberIndex(at as u8), number) * payload_blocks;
+            let first = self.spec.shape.chunk_of(MemberIndex(at as u8), number) * payload_blocks;
             for (meta, out) in stripe.metas[first..].iter().zip(now.chunks_exact_mut(bytes)) {
                 meta.write_oob(segment.seeds[at], out);
             }

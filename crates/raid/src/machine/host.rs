@@ -79,7 +79,7 @@ impl Volume {
             Phase::Failed(_) => return Admission::Refused(Status::InternalError),
         }
         let is_inside = |start: u64, blocks: u64| {
-            start.checked_add(blocks).is_some_and(|end| end <= self.geometry.namespace_blocks().0)
+            start.checked_add(blocks).is_some_and(|end| end <= self.spec.geometry.namespace_blocks().0)
         };
         let refusal = match operation {
             Operation::Read { start, blocks } | Operation::Write { start, blocks, .. } => {
@@ -126,7 +126,7 @@ impl Volume {
 
     fn payload_fits(&self, operation: &Operation) -> bool {
         let Operation::Write { blocks, payload, .. } = operation else { return true };
-        !matches!(payload, Payload::Fingerprints(_)) && payload.fits(blocks.0, self.geometry.block_size_bytes, 0)
+        !matches!(payload, Payload::Fingerprints(_)) && payload.fits(blocks.0, self.spec.geometry.block_size_bytes, 0)
     }
 
     fn accept_flush(&mut self, id: CommandId) {
@@ -154,7 +154,7 @@ impl Volume {
             return;
         }
         let is_flush = matches!(entry.answer, Answer::Flush);
-        if is_flush && self.is_cache_volatile() && self.is_ready() && !self.has(SeededBug::DryFlush) {
+        if is_flush && self.spec.is_cache_volatile() && self.is_ready() && !self.spec.has(SeededBug::DryFlush) {
             let entry = &mut self.requests[request];
             entry.answer = Answer::None;
             entry.pending = 1;
@@ -167,7 +167,7 @@ impl Volume {
             Answer::NoContents => Outcome::Data(Payload::None),
             Answer::Whole(buffer) => Outcome::Data(Payload::Bytes(buffer)),
             Answer::Pieces { bytes, pieces } => {
-                let data = together(bytes, pieces, self.shape.block_bytes);
+                let data = together(bytes, pieces, self.spec.shape.block_bytes);
                 Outcome::Data(Payload::Bytes(Box::new(BlockBuffer { data, metadata: Bytes::new() })))
             }
         };

@@ -60,7 +60,7 @@ impl Volume {
                 self.members[member.as_usize()].state == MemberState::Active && !segment.has(member)
             };
             let goes = segment.state == SegmentState::Resetting;
-            let is_doubtful = segment.is_suspect || (0..self.members.len() as u8).map(MemberIndex).any(lacks);
+            let is_doubtful = segment.is_suspect || self.spec.member_indices().any(lacks);
             assert!(
                 goes || !is_doubtful || doubtful.contains(&index),
                 "segment {} is known to lack something",

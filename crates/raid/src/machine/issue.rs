@@ -38,7 +38,7 @@ impl Volume {
     }
 
     fn can_issue(&self, segment: &Segment) -> bool {
-        segment.can_issue() || self.has(SeededBug::SkippedBarrier) && segment.takes_more()
+        segment.can_issue() || self.spec.has(SeededBug::SkippedBarrier) && segment.takes_more()
     }
 
     fn issue(&mut self, index: u32, segment_index: SegmentIndex) {
@@ -56,7 +56,7 @@ impl Volume {
         stripe.attempts += 1;
         let chunks = self.chunks(index, segment_index);
         let mut pending = 0;
-        for (at, payload) in chunks.into_iter().enumerate().take(self.members.len()) {
+        for (at, payload) in chunks.into_iter().enumerate().take(self.spec.members()) {
             let member = MemberIndex(at as u8);
             let segment = &self.segments[segment_index];
             let (Some(zone), true) = (segment.zones[at], self.members[at].is_there()) else { continue };
@@ -96,7 +96,7 @@ impl Volume {
                 }
             }
         }
-        if self.has(SeededBug::HastyAcknowledgement) && self.stripes[index].present.is_power_of_two() {
+        if self.spec.has(SeededBug::HastyAcknowledgement) && self.stripes[index].present.is_power_of_two() {
             self.acknowledge_early(index);
         }
         if self.stripes[index].pending == 0 {
@@ -125,8 +125,8 @@ impl Volume {
         let stripe = &self.stripes[index];
         let there = self.present_bits();
         let segment_index = stripe.segment.expect("it was written somewhere");
-        let has_failed = stripe.failed & there != 0 && !self.has(SeededBug::IgnoredChunkError);
-        if has_failed || !self.is_stripe_decodable(stripe.present & there, stripe.number) {
+        let has_failed = stripe.failed & there != 0 && !self.spec.has(SeededBug::IgnoredChunkError);
+        if has_failed || !self.spec.is_stripe_decodable(stripe.present & there, stripe.number) {
             return self.write_again(index);
         }
         if !self.epochs.is_durable() {
@@ -135,11 +135,6 @@ impl Volume {
             return;
         }
         self.commit(index, segment_index);
-    }
-
-    /// Whether the chunks on these members suffice to read the stripe.
-    pub(super) fn is_stripe_decodable(&self, members: u32, number: u32) -> bool {
-        self.code.is_decodable(self.shape.chunks_of(members, number))
     }
 
     fn write_again(&mut self, index: u32) {

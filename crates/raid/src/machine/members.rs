@@ -304,7 +304,7 @@ impl Volume {
     /// How many members there are.
     #[must_use]
     pub fn member_count(&self) -> usize {
-        self.members.len()
+        self.spec.members()
     }
 
     /// Gives a member up, as if it had been pulled. What is under way on it counts as failed.
@@ -325,12 +325,12 @@ impl Volume {
     /// Members that take part in what is written.
     pub(super) fn present(&self) -> impl Iterator<Item = MemberIndex> + use<> {
         let present = self.present_bits();
-        (0..self.members.len() as u8).filter(move |at| present >> at & 1 == 1).map(MemberIndex)
+        (0..self.spec.members() as u8).filter(move |at| present >> at & 1 == 1).map(MemberIndex)
     }
 
     /// The same as bits.
     pub(super) fn present_bits(&self) -> u32 {
-        bits((0..self.members.len()).filter(|&at| self.members[at].is_there()))
+        bits((0..self.spec.members()).filter(|&at| self.members[at].is_there()))
     }
 
     /// A member cannot be used any more.
@@ -351,7 +351,7 @@ impl Volume {
             // A mount that has not read who belongs to it decides later.
         } else if !self.can_do_without() {
             let missing = self.missing();
-            self.fail(VolumeError::TooManyMissing { tolerates: self.code.tolerates(), missing });
+            self.fail(VolumeError::TooManyMissing { tolerates: self.spec.code.tolerates(), missing });
         } else if self.writes_epochs() {
             self.begin_epoch();
         }
@@ -362,25 +362,17 @@ impl Volume {
 
     pub(super) fn missing(&self) -> Vec<MemberIndex> {
         let is_missing = |at: &usize| !self.members[*at].is_there();
-        (0..self.members.len()).filter(is_missing).map(|at| MemberIndex(at as u8)).collect()
+        (0..self.spec.members()).filter(is_missing).map(|at| MemberIndex(at as u8)).collect()
     }
 
     /// Whether stripes can be read without the members that are gone: with a mirror it matters which.
     pub(super) fn can_do_without(&self) -> bool {
-        self.are_enough(self.present_bits())
+        self.spec.are_enough(self.present_bits())
     }
 
     /// Whether the volume can do without a member that is there.
     pub(super) fn can_spare(&self, member: MemberIndex) -> bool {
-        self.are_enough(self.present_bits() & !(1 << member.0))
-    }
-
-    fn are_enough(&self, present: u32) -> bool {
-        if self.shape.scheme.is_rotated() {
-            present.count_ones() as usize >= self.shape.data()
-        } else {
-            self.code.is_decodable(present)
-        }
+        self.spec.are_enough(self.present_bits() & !(1 << member.0))
     }
 
     /// The volume is lost: every command ends with an error, once the handler that found out has run to its end.
@@ -401,7 +393,7 @@ impl Volume {
     }
 
     pub(super) fn fail_silent_members(&mut self) {
-        let timeout = self.config.tuning.member_timeout;
+        let timeout = self.spec.config.tuning.member_timeout;
         for member in self.present() {
             if self.members[member.as_usize()].answer_due(timeout).is_some_and(|due| due <= self.now) {
                 self.give_up(member, FailReason::Silence);

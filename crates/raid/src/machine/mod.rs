@@ -43,6 +43,7 @@ mod repair;
 mod reuse;
 mod scrub;
 mod segments;
+mod spec;
 mod start;
 mod status;
 mod superblocks;
@@ -53,15 +54,12 @@ mod write;
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
-use zonda_erasure::{Code, Engine};
+use zonda_erasure::Engine;
 use zonda_zoned::{Completion, Geometry, Instant, Slab};
 
 use crate::bug::SeededBug;
-use crate::config::VolumeConfig;
 use crate::event::Event;
-use crate::format::ArrayId;
-use crate::shape::{Shape, Stream};
+use crate::shape::Stream;
 use crate::tables::{Address, SegmentIndex, SegmentTable};
 use crate::{MemberIndex, VolumeError};
 
@@ -76,6 +74,7 @@ use rebuild::Rebuild;
 use repair::Repair;
 use reuse::Spare;
 use scrub::Scrub;
+use spec::Spec;
 use start::Start;
 pub use status::{MemberReport, VolumeStatus};
 use superblocks::Epochs;
@@ -87,12 +86,7 @@ use write::Stripe;
 /// Dropping it is a crash: a mount finds all that was acknowledged.
 #[derive(Debug)]
 pub struct Volume {
-    shape: Shape,
-    config: VolumeConfig,
-    array: ArrayId,
-    geometry: Geometry,
-    code: Code,
-    engine: Box<dyn Engine>,
+    spec: Spec,
     phase: Phase,
     members: Vec<Member>,
     epochs: Epochs,
@@ -122,13 +116,9 @@ pub struct Volume {
     events: VecDeque<Event>,
     counters: Counters,
     spare: Spare,
-    /// A block of zeros.
-    zeros: Bytes,
     now: Instant,
     /// Something has happened that others may have waited for.
     is_stirred: bool,
-    /// A mistake that is made on purpose.
-    bug: Option<SeededBug>,
 }
 
 /// How far the volume is.
@@ -177,7 +167,7 @@ impl Volume {
     /// The shape that hosts see: conventional zones only.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+        &self.spec.geometry
     }
 
     /// Whether the volume is created or mounted, and takes commands.
@@ -188,13 +178,13 @@ impl Volume {
 
     /// Computes parity with another engine than the portable one.
     pub fn set_engine(&mut self, engine: Box<dyn Engine>) {
-        self.engine = engine;
+        self.spec.engine = engine;
     }
 
     /// Plants a bug, for tests.
     #[doc(hidden)]
     pub fn plant(&mut self, bug: SeededBug) {
-        self.bug = Some(bug);
+        self.spec.bug = Some(bug);
     }
 
     /// The next event.
@@ -251,7 +241,8 @@ impl Volume {
             return None;
         }
         let stripes = Stream::ALL.iter().filter_map(|&stream| self.padding_due(stream));
-        let members = self.members.iter().filter_map(|member| member.answer_due(self.config.tuning.member_timeout));
+        let members =
+            self.members.iter().filter_map(|member| member.answer_due(self.spec.config.tuning.member_timeout));
         stripes
             .chain(members)
             .chain(self.rebuild_due())
@@ -345,13 +336,5 @@ impl Volume {
 
     fn stream(&self, stream: Stream) -> &StreamState {
         &self.streams[stream as usize]
-    }
-
-    fn has_contents(&self) -> bool {
-        self.config.tuning.has_contents
-    }
-
-    fn has(&self, bug: SeededBug) -> bool {
-        self.bug == Some(bug)
     }
 }

@@ -59,13 +59,13 @@ impl Volume {
     /// Free segments that are left to the next mount: fewer than it should have where members are too small, or have become so.
     pub(super) fn mount_segments(&self) -> u32 {
         let spare = self.spare_segments().saturating_sub(self.working_segments());
-        if self.has_contents() { spare.min(MOUNT_SEGMENTS) } else { 0 }
+        if self.spec.has_contents() { spare.min(MOUNT_SEGMENTS) } else { 0 }
     }
 
     /// Blocks that the members have room for: those of the volume, or fewer once too many zones are worn out.
     pub(super) fn room_blocks(&self) -> u64 {
         let for_contents = self.all_segments().saturating_sub(self.working_segments());
-        (u64::from(for_contents) * self.shape.segment_blocks()).min(self.map.len() as u64)
+        (u64::from(for_contents) * self.spec.shape.segment_blocks()).min(self.map.len() as u64)
     }
 
     /// Segments beside those that all blocks of hosts take.
@@ -85,17 +85,17 @@ impl Volume {
 
     /// Segments that all blocks of hosts take, if none of them held anything else.
     pub(super) fn needed_segments(&self) -> u32 {
-        (self.map.len() as u64).div_ceil(self.shape.segment_blocks()) as u32
+        (self.map.len() as u64).div_ceil(self.spec.shape.segment_blocks()) as u32
     }
 
     /// Segments that are open for hosts.
     fn host_segments(&self) -> u32 {
-        u32::from(self.config.tuning.small_segments) + u32::from(self.config.tuning.large_segments)
+        u32::from(self.spec.config.tuning.small_segments) + u32::from(self.spec.config.tuning.large_segments)
     }
 
     /// Whether the next stripe of a stream may be written.
     pub(super) fn may_write(&self, stream: Stream) -> bool {
-        let lead = i64::from(HOST_LEAD_STRIPES) * self.shape.stripe_blocks(Stream::Relocation) as i64 * ONE;
+        let lead = i64::from(HOST_LEAD_STRIPES) * self.spec.shape.stripe_blocks(Stream::Relocation) as i64 * ONE;
         stream == Stream::Relocation
             || self.collector.pace.debt < lead
             // With nothing to be won back, what room there is, is for hosts.
@@ -109,7 +109,7 @@ impl Volume {
             self.collector.pace.paid_at = self.now;
         }
         if stream != Stream::Relocation && !self.collector.is_idle() {
-            let cost = self.shape.stripe_blocks(stream) as i64 * self.collector.pace.price;
+            let cost = self.spec.shape.stripe_blocks(stream) as i64 * self.collector.pace.price;
             self.collector.pace.debt += cost * self.haste() / ONE;
         }
     }
@@ -118,7 +118,7 @@ impl Volume {
     pub(super) fn may_move(&self, under_way: u32) -> bool {
         let is_owed = self.collector.pace.debt > i64::from(under_way) * ONE;
         // Nobody writes: collection goes on by itself, a stripe at a time, so that whoever comes finds little in the way.
-        let is_alone = (under_way as usize) < self.shape.stripe_blocks(Stream::Relocation)
+        let is_alone = (under_way as usize) < self.spec.shape.stripe_blocks(Stream::Relocation)
             && self.may_go_alone()
             && self.alone_at() <= self.now;
         // Nobody can write any more: everybody waits for it.
@@ -138,7 +138,7 @@ impl Volume {
     /// What wins less than the padding of a stripe can cost would be moved to and fro for ever.
     fn may_go_alone(&self) -> bool {
         self.buffered_blocks == 0
-            && self.collector.pace.won_blocks >= self.shape.stripe_blocks(Stream::Relocation) as u64
+            && self.collector.pace.won_blocks >= self.spec.shape.stripe_blocks(Stream::Relocation) as u64
     }
 
     /// How much more is moved than wins back what hosts write: nothing at the mark, as much where free segments are to settle, in

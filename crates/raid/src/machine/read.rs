@@ -43,18 +43,18 @@ pub(super) enum Purpose {
 
 impl Volume {
     pub(super) fn accept_read(&mut self, id: CommandId, start: u64, blocks: u64) {
-        let has_contents = self.has_contents();
-        let bytes = blocks as usize * self.shape.block_bytes;
+        let has_contents = self.spec.has_contents();
+        let bytes = blocks as usize * self.spec.shape.block_bytes;
         let answer = if has_contents { Answer::Pieces { bytes, pieces: Vec::new() } } else { Answer::NoContents };
         let request = self.requests.insert(Request { id, pending: 1, status: Status::Success, answer });
-        let block_bytes = self.shape.block_bytes;
+        let block_bytes = self.spec.shape.block_bytes;
         let mut at = 0;
         while at < blocks {
             let location = self.location_for_hosts(start + at);
             let mut count = 1;
             match location {
                 Location::Media(place) => {
-                    let most = u64::from(self.shape.transfer_blocks).min(blocks - at);
+                    let most = u64::from(self.spec.shape.transfer_blocks).min(blocks - at);
                     while count < most && self.follows(place, count, start + at + count) {
                         count += 1;
                     }
@@ -101,7 +101,7 @@ impl Volume {
 
     /// What is read for some blocks: with metadata in band their chunk's metadata too, where somebody wants to know it.
     fn fetched_range(&self, place: Physical, blocks: u32, purpose: Purpose) -> (u32, u32) {
-        if !self.shape.is_in_band || matches!(purpose, Purpose::Host { .. }) {
+        if !self.spec.shape.is_in_band || matches!(purpose, Purpose::Host { .. }) {
             return (place.offset, blocks);
         }
         let layout = self.segments[place.segment].layout;
@@ -120,12 +120,12 @@ impl Volume {
             }
             return self.repair_all(index);
         }
-        if !self.has_contents() {
+        if !self.spec.has_contents() {
             return self.end_fetch(index, Vec::new());
         }
         let Outcome::Data(Payload::Bytes(buffer)) = outcome else { return self.repair_all(index) };
         let (from, _) = self.fetched_range(place, blocks, purpose);
-        let block_bytes = self.shape.block_bytes;
+        let block_bytes = self.spec.shape.block_bytes;
         let skip = (place.offset - from) as usize;
         if buffer.data.len() != (skip + blocks as usize) * block_bytes {
             return self.repair_all(index);
@@ -166,13 +166,13 @@ impl Volume {
         at: usize,
         expected: Option<u64>,
     ) -> Option<Record> {
-        let block_bytes = self.shape.block_bytes;
+        let block_bytes = self.spec.shape.block_bytes;
         let data = &buffer.data[(skip + at) * block_bytes..(skip + at + 1) * block_bytes];
         let segment = &self.segments[block.segment];
-        if self.shape.is_in_band {
+        if self.spec.shape.is_in_band {
             let sum = crc(data);
             let entry = segment.layout.entry_of(block.offset) as usize;
-            if segment.sums[block.member.as_usize()][entry] != sum && !self.has(SeededBug::UnverifiedRead) {
+            if segment.sums[block.member.as_usize()][entry] != sum && !self.spec.has(SeededBug::UnverifiedRead) {
                 return None;
             }
             if skip == 0 {
@@ -183,7 +183,7 @@ impl Volume {
         let meta = self.metadata_of(block, buffer, at)?;
         let record = Record::from_bytes(&meta.record);
         let is_expected = expected.is_none_or(|lba| record.lba == lba);
-        let is_whole = crc(data) == meta.block_crc || self.has(SeededBug::UnverifiedRead);
+        let is_whole = crc(data) == meta.block_crc || self.spec.has(SeededBug::UnverifiedRead);
         (is_expected && is_whole).then_some(record)
     }
 
@@ -191,9 +191,9 @@ impl Volume {
     pub(super) fn metadata_of(&self, block: Physical, buffer: &BlockBuffer, at: usize) -> Option<BlockMeta> {
         let segment = &self.segments[block.segment];
         let (slot, in_chunk) = segment.layout.place_of(block.offset);
-        let meta = if self.shape.is_in_band {
-            let place = Place { array: self.array, segment: segment.sequence, member: block.member.0 };
-            let chunk = read_chunk_meta(&place, buffer.data.get(..self.shape.block_bytes)?)?;
+        let meta = if self.spec.shape.is_in_band {
+            let place = Place { array: self.spec.array, segment: segment.sequence, member: block.member.0 };
+            let chunk = read_chunk_meta(&place, buffer.data.get(..self.spec.shape.block_bytes)?)?;
             let &(record, block_crc) = chunk.entries.get(in_chunk as usize)?;
             BlockMeta { record, block_crc, stripe: chunk.stripe }
         } else {
@@ -269,7 +269,7 @@ impl Volume {
             let mut status = Status::Success;
             for (number, block) in (0..).zip(&found) {
                 match block {
-                    Ok(_) if !self.has_contents() => {}
+                    Ok(_) if !self.spec.has_contents() => {}
                     Ok((data, record)) if record.lba == lba + u64::from(number) => {
                         self.give_host(request, at + number, data.clone());
                     }
@@ -292,7 +292,7 @@ impl Volume {
         match purpose {
             Purpose::Host { request, .. } => self.end_part(request, 1, Status::Success),
             Purpose::Move => {
-                let found = if self.has_contents() { found } else { self.records_in_memory(place, blocks) };
+                let found = if self.spec.has_contents() { found } else { self.records_in_memory(place, blocks) };
                 self.on_moved_read(place, found);
             }
             Purpose::MoveTombstones => {

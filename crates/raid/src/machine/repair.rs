@@ -45,26 +45,26 @@ impl Volume {
         let Some(stripe) = segment.slots.stripe_at(target.member, slot) else {
             return self.end_repair(index, Err(Status::UnrecoveredReadError));
         };
-        let wanted = self.shape.chunk_of(target.member, stripe);
+        let wanted = self.spec.shape.chunk_of(target.member, stripe);
         let mut places = [None; crate::limits::MEMBERS_MAX];
         let mut present = 0u32;
-        for at in 0..self.members.len() as u8 {
+        for at in 0..self.spec.members() as u8 {
             let member = MemberIndex(at);
-            let chunk = self.shape.chunk_of(member, stripe);
+            let chunk = self.spec.shape.chunk_of(member, stripe);
             let is_readable = member != target.member
                 && bad >> chunk & 1 == 0
                 && segment.has(member)
                 && segment.zones[member.as_usize()].is_some()
                 && self.members[member.as_usize()].is_there();
             let of_stripe = segment.slots.slot_of(member, stripe);
-            let found = if self.has(SeededBug::WrongChunk) { of_stripe.and(Some(slot)) } else { of_stripe };
+            let found = if self.spec.has(SeededBug::WrongChunk) { of_stripe.and(Some(slot)) } else { of_stripe };
             if let (true, Some(slot)) = (is_readable, found) {
                 places[chunk] =
                     Some(Physical { segment: target.segment, member, offset: layout.offset_of(slot, block) });
                 present |= 1 << chunk;
             }
         }
-        let Some(recovery) = self.code.recover(present, &[wanted]) else {
+        let Some(recovery) = self.spec.code.recover(present, &[wanted]) else {
             return self.end_repair(index, Err(Status::UnrecoveredReadError));
         };
         let sources: Vec<Physical> = recovery
@@ -78,7 +78,7 @@ impl Volume {
         repair.recovery = Some(recovery);
         for (number, place) in (0..).zip(sources) {
             // With metadata in band a chunk's records come with its first block.
-            let skip = if self.shape.is_in_band { block + 1 } else { 0 };
+            let skip = if self.spec.shape.is_in_band { block + 1 } else { 0 };
             let segment = &self.segments[place.segment];
             let zone = segment.zones[place.member.as_usize()].expect("it was just there");
             let start = self.members[place.member.as_usize()].lba(zone, place.offset - skip);
@@ -94,7 +94,7 @@ impl Volume {
                 self.suspect(place.member, place.segment);
             }
             None
-        } else if self.has_contents() {
+        } else if self.spec.has_contents() {
             self.source_block(place, outcome)
         } else {
             Some((Bytes::new(), [0; RECORD_BYTES]))
@@ -122,7 +122,7 @@ impl Volume {
     /// Contents and record of a block, if they are what was written there.
     fn source_block(&self, place: Physical, outcome: &Outcome) -> Option<SourceBlock> {
         let Outcome::Data(Payload::Bytes(buffer)) = outcome else { return None };
-        let block_bytes = self.shape.block_bytes;
+        let block_bytes = self.spec.shape.block_bytes;
         let skip = buffer.data.len().checked_sub(block_bytes)?;
         let data = buffer.data.slice(skip..);
         let meta = self.metadata_of(place, buffer, 0)?;
@@ -131,7 +131,7 @@ impl Volume {
 
     fn compute(&mut self, index: u32) -> Result<(Bytes, Record), Status> {
         self.counters.reconstructed_blocks += 1;
-        if !self.has_contents() {
+        if !self.spec.has_contents() {
             return Ok((Bytes::new(), self.record_in_memory(self.repairs[index].target)));
         }
         let repair = &self.repairs[index];
@@ -139,10 +139,10 @@ impl Volume {
         let sources: Vec<&SourceBlock> = repair.sources.iter().filter_map(|(_, found)| found.as_ref()).collect();
         let contents: Vec<&[u8]> = sources.iter().map(|(data, _)| &data[..]).collect();
         let records: Vec<&[u8]> = sources.iter().map(|(_, record)| &record[..]).collect();
-        let mut data = BytesMut::zeroed(self.shape.block_bytes);
+        let mut data = BytesMut::zeroed(self.spec.shape.block_bytes);
         let mut record = [0; RECORD_BYTES];
-        recovery.apply(&*self.engine, &contents, &mut [&mut data]);
-        recovery.apply(&*self.engine, &records, &mut [&mut record]);
+        recovery.apply(&*self.spec.engine, &contents, &mut [&mut data]);
+        recovery.apply(&*self.spec.engine, &records, &mut [&mut record]);
         let record = Record::from_bytes(&record);
         // What was computed proves itself: its record has a checksum of its own.
         if crc(&data) != record.data_crc {

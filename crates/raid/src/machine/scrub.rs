@@ -163,7 +163,7 @@ impl Volume {
         let members = self.readable(index);
         let blocks = u64::from(run.count * self.segments[index].layout.unit_blocks) * u64::from(members.count_ones());
         let piece = self.start_piece(Owner::Scrub, index, run, members);
-        let rate = self.config.tuning.scrub_blocks_per_second;
+        let rate = self.spec.config.tuning.scrub_blocks_per_second;
         let now = self.now;
         let scrub = self.scrub.as_mut().expect("a scrub is under way");
         scrub.pace.spend(now, blocks, rate);
@@ -180,7 +180,7 @@ impl Volume {
         for &stripe in piece.stripes() {
             self.compare(&piece, stripe, &mut found);
         }
-        let is_redundant = self.code.parity() > 0;
+        let is_redundant = self.spec.code.parity() > 0;
         if is_redundant && found.wrong + found.lost > 0 {
             self.suspect_segment(piece.segment);
         }
@@ -197,12 +197,12 @@ impl Volume {
 
     fn compare(&self, piece: &Piece, stripe: u32, found: &mut Found) {
         let segment = &self.segments[piece.segment];
-        let members = (0..self.members.len() as u8).map(MemberIndex);
+        let members = self.spec.member_indices();
         let unit = u64::from(segment.layout.unit_blocks);
         found.blocks += members.clone().filter(|&member| piece.chunk(stripe, member).is_some()).count() as u64 * unit;
         // A stripe that was never completed need not be right.
         let is_complete = members.clone().all(|member| segment.slots.slot_of(member, stripe).is_some());
-        if !self.has_contents() || !is_complete {
+        if !self.spec.has_contents() || !is_complete {
             return;
         }
         let mut recoveries = Recoveries::new();
@@ -221,12 +221,12 @@ impl Volume {
                     found.wrong += 1;
                     continue;
                 }
-                let mut data = BytesMut::zeroed(self.shape.block_bytes);
+                let mut data = BytesMut::zeroed(self.spec.shape.block_bytes);
                 let record = self.compute_block(piece, stripe, member, block, &mut data, &mut recoveries);
                 let record = record.map(|record| Record::from_bytes(&record));
-                let believes_rot = self.has(SeededBug::ScrubBelievesRot);
+                let believes_rot = self.spec.has(SeededBug::ScrubBelievesRot);
                 if believes_rot {
-                    data.copy_from_slice(chunk.block(block, self.shape.block_bytes));
+                    data.copy_from_slice(chunk.block(block, self.spec.shape.block_bytes));
                 }
                 match record.filter(|record| believes_rot || record.data_crc == crc(&data)) {
                     Some(record) => {
@@ -241,14 +241,14 @@ impl Volume {
 
     /// Blocks of parity that are whole, and not that of the data.
     fn wrong_parity(&self, piece: &Piece, stripe: u32) -> Vec<(MemberIndex, usize)> {
-        let (data, parity) = (self.code.data(), self.code.parity());
-        let holder = |chunk: usize| self.shape.member_of(chunk, stripe);
+        let (data, parity) = (self.spec.code.data(), self.spec.code.parity());
+        let holder = |chunk: usize| self.spec.shape.member_of(chunk, stripe);
         let chunks: Option<Vec<&Chunk>> =
             (0..data).map(|chunk| piece.chunk(stripe, holder(chunk)).filter(|chunk| chunk.is_whole())).collect();
         let Some(chunks) = chunks.filter(|_| parity > 0) else { return Vec::new() };
         let payload = chunks[0].records.len();
         let contents: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk.data[..]).collect();
-        let coded = self.coded(&contents, payload * self.shape.block_bytes);
+        let coded = self.coded(&contents, payload * self.spec.shape.block_bytes);
         let records: Vec<Vec<u8>> =
             chunks.iter().map(|chunk| chunk.records.iter().flatten().flatten().copied().collect()).collect();
         let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
@@ -257,9 +257,9 @@ impl Volume {
         for at in 0..parity {
             let member = holder(data + at);
             let Some(chunk) = piece.chunk(stripe, member) else { continue };
-            let expected = coded[at].chunks(self.shape.block_bytes).zip(coded_records[at].chunks(RECORD_BYTES));
+            let expected = coded[at].chunks(self.spec.shape.block_bytes).zip(coded_records[at].chunks(RECORD_BYTES));
             for (block, (contents, record)) in expected.enumerate() {
-                let is_right = chunk.block(block, self.shape.block_bytes) == contents
+                let is_right = chunk.block(block, self.spec.shape.block_bytes) == contents
                     && chunk.records[block].is_some_and(|found| found[..] == *record);
                 if chunk.records[block].is_some() && !is_right {
                     wrong.push((member, block));
@@ -270,9 +270,9 @@ impl Volume {
     }
 
     fn coded(&self, data: &[&[u8]], bytes: usize) -> Vec<Vec<u8>> {
-        let mut parity = vec![vec![0; bytes]; self.code.parity()];
+        let mut parity = vec![vec![0; bytes]; self.spec.code.parity()];
         let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
-        self.code.encode(&*self.engine, data, &mut outputs);
+        self.spec.code.encode(&*self.spec.engine, data, &mut outputs);
         parity
     }
 }

@@ -27,8 +27,8 @@ impl Volume {
     /// Sees to it that a stream with something to write has as many segments as it is to have.
     pub(super) fn want_segments(&mut self, stream: Stream) {
         let wanted = match stream {
-            Stream::Small => self.config.tuning.small_segments,
-            Stream::Large => self.config.tuning.large_segments,
+            Stream::Small => self.spec.config.tuning.small_segments,
+            Stream::Large => self.spec.config.tuning.large_segments,
             Stream::Relocation => 1,
         };
         while self.stream(stream).open.len() < usize::from(wanted) && self.may_open(stream) {
@@ -54,7 +54,7 @@ impl Volume {
     }
 
     fn open_segment(&mut self, stream: Stream) {
-        let mut zones = vec![None; self.members.len()];
+        let mut zones = vec![None; self.spec.members()];
         let mut active = 0;
         for member in self.present() {
             let entry = &mut self.members[member.as_usize()];
@@ -64,7 +64,8 @@ impl Volume {
         }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
-        let mut segment = Segment::new(sequence, stream, &self.shape, zones.clone(), self.array, self.has_contents());
+        let mut segment =
+            Segment::new(sequence, stream, &self.spec.shape, zones.clone(), self.spec.array, self.spec.has_contents());
         segment.active = active;
         segment.pending = active.count_ones();
         let index = self.segments.insert(segment);
@@ -72,7 +73,7 @@ impl Volume {
         for member in self.present() {
             let zone = zones[member.as_usize()].expect("every member that is there gave a zone");
             let header = self.header(&self.segments[index], member, zones.clone());
-            let metadata = self.no_metadata(member, 1);
+            let metadata = self.spec.no_metadata(&self.members[member.as_usize()].geometry, 1);
             self.write_blocks(member, Work::Header { segment: index }, (zone, 0), 1, (header, metadata));
             self.counters.member_blocks += 1;
         }
@@ -151,12 +152,12 @@ impl Volume {
         let written = segment.footer_written[member.as_usize()];
         let layout = segment.layout;
         if !segment.is_broken && written < layout.footer_blocks {
-            let blocks = (layout.footer_blocks - written).min(self.shape.transfer_blocks);
+            let blocks = (layout.footer_blocks - written).min(self.spec.shape.transfer_blocks);
             let entries = segment.footers.as_ref().map(|footers| &footers.entries[member.as_usize()]);
             let footer = entries
                 .map_or_else(Bytes::new, |entries| self.footer(segment.sequence, member, entries, written, blocks));
             let place = (zone, layout.footer_offset() + written);
-            let metadata = self.no_metadata(member, blocks);
+            let metadata = self.spec.no_metadata(&self.members[member.as_usize()].geometry, blocks);
             self.counters.member_blocks += u64::from(blocks);
             self.write_blocks(member, Work::Footer { segment: index, blocks }, place, blocks, (footer, metadata));
             return;
@@ -241,7 +242,7 @@ impl Volume {
         assert_eq!(segment.state, SegmentState::Sealed, "a segment is closed before it is reset");
         segment.state = SegmentState::Resetting;
         segment.pending = 1;
-        if self.has(SeededBug::UnflushedReset) {
+        if self.spec.has(SeededBug::UnflushedReset) {
             return self.reset_zones(index);
         }
         // What replaces its contents may be in the members' caches alone.
@@ -314,7 +315,7 @@ impl Volume {
         let needed = self.needed_segments() + RELOCATION_SEGMENTS + 1;
         let missing = self.missing().len();
         let is_worn = entry.zones_for_segments() < needed || !entry.has_active_to_spare();
-        if is_worn && missing < self.code.tolerates() {
+        if is_worn && missing < self.spec.code.tolerates() {
             self.give_up(member, FailReason::Errors);
         }
     }

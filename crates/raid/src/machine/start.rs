@@ -2,17 +2,16 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
-use zonda_erasure::{Code, Portable};
 use zonda_zoned::{
     Blocks, Geometry, Instant, Operation, Outcome, Slab, Status, ZoneAction, ZoneDescriptor, ZoneState, ZoneTarget,
 };
 
 use super::members::Work;
 use super::mount::Mount;
+use super::spec::Spec;
 use super::superblocks::Epochs;
 use super::{Counters, Member, Phase, StreamState, Volume};
-use crate::config::{Level, VolumeConfig};
+use crate::config::VolumeConfig;
 use crate::event::{Event, FailReason};
 use crate::format::ArrayId;
 use crate::limits::{METADATA_ZONES, MOUNT_SEGMENTS, RELOCATION_SEGMENTS, REPORT_ZONES_MAX, REQUEST_BLOCKS_MAX};
@@ -101,7 +100,7 @@ impl Volume {
     }
 
     pub(super) fn new(
-        mut config: VolumeConfig,
+        config: VolumeConfig,
         array: ArrayId,
         members: Vec<Option<Member>>,
         known: Option<bool>,
@@ -115,21 +114,10 @@ impl Volume {
         let members: Vec<Member> =
             members.into_iter().map(|member| member.unwrap_or_else(|| Member::new([0; 16], some.clone()))).collect();
         let geometries: Vec<Geometry> = members.iter().map(|member| member.geometry.clone()).collect();
-        let shape = Shape::new(&config, &geometries, known)?;
-        fit_streams(&mut config, &geometries);
-        let (data, parity) = (usize::from(config.scheme.data), usize::from(config.scheme.parity));
-        let code = if config.scheme.level == Level::Raid01 { Code::mirror(data) } else { Code::new(data, parity) };
-        let code = code.map_err(|error| VolumeError::Config(error.to_string()))?;
-        let geometry = volume_geometry(&config, &shape, &geometries, known.is_none())?;
-        let blocks = geometry.namespace_blocks().0 as usize;
-        let zeros = Bytes::from(vec![0; shape.block_bytes]);
+        let spec = Spec::new(config, array, &geometries, known)?;
+        let blocks = spec.volume_blocks() as usize;
         Ok(Volume {
-            shape,
-            config,
-            array,
-            geometry,
-            code,
-            engine: Box::new(Portable),
+            spec,
             phase: Phase::Failed(VolumeError::Config("the volume was not started".to_owned())),
             members,
             epochs: Epochs::new(1, 0),
@@ -154,10 +142,8 @@ impl Volume {
             events: VecDeque::new(),
             counters: Counters::default(),
             spare: super::Spare::default(),
-            zeros,
             now: Instant::ZERO,
             is_stirred: false,
-            bug: None,
         })
     }
 
@@ -353,7 +339,7 @@ fn step_name(step: Step) -> &'static str {
 }
 
 /// As many open segments as the members' active zones allow: one zone is that of superblocks, one that of relocation.
-fn fit_streams(config: &mut VolumeConfig, members: &[Geometry]) {
+pub(super) fn fit_streams(config: &mut VolumeConfig, members: &[Geometry]) {
     let active = members.iter().filter_map(|member| member.max_active_zones).min().unwrap_or(u32::MAX);
     let for_hosts = active.saturating_sub(2).max(1);
     let tuning = &mut config.tuning;
@@ -367,7 +353,7 @@ fn fit_streams(config: &mut VolumeConfig, members: &[Geometry]) {
 }
 
 /// What hosts see.
-fn volume_geometry(
+pub(super) fn volume_geometry(
     config: &VolumeConfig,
     shape: &Shape,
     members: &[Geometry],

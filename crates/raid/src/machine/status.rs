@@ -90,45 +90,45 @@ impl Volume {
 
     fn stripe_table_max_bytes(&self) -> u64 {
         let zones = self.members.iter().map(|member| u64::from(member.geometry.zone_count)).min().unwrap_or(0);
-        let layout = &self.shape.small;
-        let bits = self.members.len() as u64 * u64::from(layout.stripes) * zones * u64::from(layout.stripe_bits());
+        let layout = &self.spec.shape.small;
+        let bits = self.spec.members() as u64 * u64::from(layout.stripes) * zones * u64::from(layout.stripe_bits());
         bits.div_ceil(8)
     }
 
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.config.name
+        &self.spec.config.name
     }
 
     /// What tells it from all other volumes.
     #[must_use]
     pub fn array(&self) -> crate::ArrayId {
-        self.array
+        self.spec.array
     }
 
     /// How its blocks are made redundant.
     #[must_use]
     pub fn scheme(&self) -> crate::Scheme {
-        self.config.scheme
+        self.spec.config.scheme
     }
 
     /// From now on a rebuild writes, and a scrub reads, so many blocks in a second at most; `None` is as fast as members are.
     pub fn set_rates(&mut self, rebuild_blocks_per_second: Option<u64>, scrub_blocks_per_second: Option<u64>) {
-        self.config.tuning.rebuild_blocks_per_second = rebuild_blocks_per_second;
-        self.config.tuning.scrub_blocks_per_second = scrub_blocks_per_second;
+        self.spec.config.tuning.rebuild_blocks_per_second = rebuild_blocks_per_second;
+        self.spec.config.tuning.scrub_blocks_per_second = scrub_blocks_per_second;
     }
 
     /// What can be changed with every mount, as it is now.
     #[must_use]
     pub fn tuning(&self) -> &crate::Tuning {
-        &self.config.tuning
+        &self.spec.config.tuning
     }
 
     /// How many members, whichever they are, the volume can do without.
     #[must_use]
     pub fn code_tolerates(&self) -> usize {
-        self.code.tolerates()
+        self.spec.code.tolerates()
     }
 
     /// Why the volume is lost, or could not be mounted; then every command ends with an error.

@@ -53,7 +53,7 @@ impl Volume {
     /// The members have changed.
     pub(super) fn begin_epoch(&mut self) {
         let is_loss = |member: &super::Member| !member.is_there() && member.recorded != Some(member.state);
-        if self.has(SeededBug::ForgottenEpoch) && self.members.iter().any(is_loss) {
+        if self.spec.has(SeededBug::ForgottenEpoch) && self.members.iter().any(is_loss) {
             return;
         }
         self.epochs.current += 1;
@@ -80,7 +80,7 @@ impl Volume {
         if self.epochs.is_durable() {
             // A member may have failed since: what stripes have is looked at anew.
             let mut waiting = std::mem::take(&mut self.epochs.waiting);
-            if self.has(SeededBug::ForgottenStripe) {
+            if self.spec.has(SeededBug::ForgottenStripe) {
                 waiting.pop();
             }
             for stripe in waiting {
@@ -101,9 +101,9 @@ impl Volume {
         }
         let (zone, offset) = (log.zone, log.next);
         self.members[member.as_usize()].metadata.next += 1;
-        let mut block = BytesMut::zeroed(self.shape.block_bytes);
+        let mut block = BytesMut::zeroed(self.spec.shape.block_bytes);
         self.superblock(member).write(&mut block);
-        let metadata = self.no_metadata(member, 1);
+        let metadata = self.spec.no_metadata(&self.members[member.as_usize()].geometry, 1);
         self.write_blocks(member, Work::Superblock, (zone, offset), 1, (block.freeze(), metadata));
     }
 
@@ -117,7 +117,7 @@ impl Volume {
     pub(super) fn on_superblock(&mut self, member: MemberIndex, status: Status) {
         if !status.is_success() {
             self.superblock_ended(member);
-        } else if self.is_cache_volatile() {
+        } else if self.spec.is_cache_volatile() {
             self.send(member, Work::SuperblockFlush, Operation::Flush);
         } else {
             self.epochs.pending -= 1;
@@ -149,18 +149,18 @@ impl Volume {
             since_epoch: member.since_epoch,
         };
         Superblock {
-            array: self.array,
-            name: self.config.name.clone(),
+            array: self.spec.array,
+            name: self.spec.config.name.clone(),
             epoch: self.epochs.current,
             sequence: self.epochs.sequence,
-            block_size_bytes: self.shape.block_bytes as u32,
-            volume_blocks: self.geometry.namespace_blocks().0,
-            level: self.shape.scheme.level.code(),
-            data: self.shape.scheme.data,
-            parity: self.shape.scheme.parity,
-            is_in_band: self.shape.is_in_band,
-            small: shape(&self.shape.small),
-            large: shape(&self.shape.large),
+            block_size_bytes: self.spec.shape.block_bytes as u32,
+            volume_blocks: self.spec.geometry.namespace_blocks().0,
+            level: self.spec.shape.scheme.level.code(),
+            data: self.spec.shape.scheme.data,
+            parity: self.spec.shape.scheme.parity,
+            is_in_band: self.spec.shape.is_in_band,
+            small: shape(&self.spec.shape.small),
+            large: shape(&self.spec.shape.large),
             member: member.0,
             members: self.members.iter().map(entry).collect(),
         }

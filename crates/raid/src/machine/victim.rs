@@ -48,7 +48,7 @@ impl Volume {
             self.segments.iter().filter(|(_, segment)| may(segment) && worth(segment) > 0).collect();
         // Less than a segment in all: moving blocks to and fro would win nothing. But where hosts wait, what has been begun is brought to
         // an end, and the room that is left where moved blocks go counts as well.
-        let blocks = self.shape.data_blocks(self.shape.layout(Stream::Relocation));
+        let blocks = self.spec.shape.data_blocks(self.spec.shape.layout(Stream::Relocation));
         let won = candidates.iter().map(|(_, segment)| worth(segment)).sum::<u64>();
         if won < blocks {
             let do_wait = self.free_segments() <= RELOCATION_SEGMENTS;
@@ -57,14 +57,15 @@ impl Volume {
                 return None;
             }
             // Less than a stripe may be what padding costs.
-            candidates.retain(|(_, segment)| worth(segment) >= self.shape.stripe_blocks(Stream::Relocation) as u64);
+            candidates
+                .retain(|(_, segment)| worth(segment) >= self.spec.shape.stripe_blocks(Stream::Relocation) as u64);
         }
-        match self.config.tuning.victim {
+        match self.spec.config.tuning.victim {
             Victim::Greedy => {
                 candidates.into_iter().max_by_key(|(index, segment)| (worth(segment), std::cmp::Reverse(*index)))
             }
             Victim::CostBenefit => candidates.into_iter().max_by_key(|(index, segment)| {
-                let all = u128::from(self.shape.data_blocks(&segment.layout));
+                let all = u128::from(self.spec.shape.data_blocks(&segment.layout));
                 let live = all - u128::from(worth(segment));
                 let age = u128::from(age(self.now, segment.filled_at));
                 (all.saturating_sub(live) * age * 1024 / (all + live), std::cmp::Reverse(*index))
@@ -75,18 +76,18 @@ impl Volume {
 
     /// Blocks that collecting a segment would win back.
     pub(super) fn worth(&self, segment: &Segment) -> u64 {
-        let all = self.shape.data_blocks(&segment.layout);
+        let all = self.spec.shape.data_blocks(&segment.layout);
         let moved = self.moved_blocks(segment);
         if segment.tombstones.is_empty() {
             return all.saturating_sub(moved);
         }
         // The last stripe of what is moved is padded.
-        all.saturating_sub(moved.next_multiple_of(self.shape.stripe_blocks(Stream::Relocation) as u64))
+        all.saturating_sub(moved.next_multiple_of(self.spec.shape.stripe_blocks(Stream::Relocation) as u64))
     }
 
     /// Blocks that are written when a segment is emptied. Tombstones are written as close together as they fit.
     pub(super) fn moved_blocks(&self, segment: &Segment) -> u64 {
-        let per_block = tombstones_per_block(self.shape.block_bytes as u32) as u32;
+        let per_block = tombstones_per_block(self.spec.shape.block_bytes as u32) as u32;
         let tombstones = segment.tombstone_ranges.div_ceil(per_block).min(segment.tombstones.len() as u32);
         u64::from(segment.live_blocks) + u64::from(tombstones)
     }

@@ -98,7 +98,7 @@ impl Volume {
                 worth += self.worth(segment);
             }
         }
-        is_held && worth + self.room_for_moves() >= self.shape.data_blocks(self.shape.layout(Self::MOVED_TO))
+        is_held && worth + self.room_for_moves() >= self.spec.shape.data_blocks(self.spec.shape.layout(Self::MOVED_TO))
     }
 
     /// A member that has lost zones, without which there would be room, and which the volume can do without.
@@ -187,7 +187,7 @@ impl Volume {
     /// Tombstones go to another stream.
     fn move_trim(&mut self, index: u32, at: u32, request: u32, tombstones: Vec<Tombstone>, olds: Vec<Address>) {
         let timestamp = self.stripes[index].blocks[at as usize].timestamp;
-        let data = self.tombstone_block(&tombstones);
+        let data = self.spec.tombstone_block(&tombstones);
         let lbas: Vec<u64> = tombstones.iter().flat_map(Tombstone::lbas).collect();
         let is_current: Vec<bool> = olds.iter().map(|&old| old != Address::SUPERSEDED).collect();
         let source = Source::Trim { request, tombstones, olds };

@@ -181,20 +181,20 @@ impl Stripe {
 
 impl Volume {
     pub(super) fn accept_write(&mut self, id: CommandId, start: u64, blocks: u64, payload: Payload) {
-        let is_large =
-            self.config.tuning.large_segments > 0 && blocks >= u64::from(self.config.tuning.large_from_blocks);
+        let is_large = self.spec.config.tuning.large_segments > 0
+            && blocks >= u64::from(self.spec.config.tuning.large_from_blocks);
         let stream = if is_large { Stream::Large } else { Stream::Small };
         let request = Request { id, pending: blocks, status: Status::Success, answer: Answer::None };
         let request = self.requests.insert(request);
         let data = match payload {
             Payload::Bytes(buffer) => buffer.data,
-            _ if self.has_contents() && blocks == 1 => self.zeros.clone(),
-            _ if self.has_contents() => Bytes::from(vec![0; blocks as usize * self.shape.block_bytes]),
+            _ if self.spec.has_contents() && blocks == 1 => self.spec.zeros.clone(),
+            _ if self.spec.has_contents() => Bytes::from(vec![0; blocks as usize * self.spec.shape.block_bytes]),
             _ => Bytes::new(),
         };
         self.counters.host_blocks += blocks;
         self.buffered_blocks += blocks as usize;
-        let capacity = self.shape.stripe_blocks(stream) as u64;
+        let capacity = self.spec.shape.stripe_blocks(stream) as u64;
         let mut at = 0;
         while at < blocks {
             let stripe = self.filling(stream);
@@ -202,7 +202,7 @@ impl Volume {
             let first = entry.blocks.len() as u64;
             let count = (capacity - first).min(blocks - at);
             if !data.is_empty() {
-                let bytes = self.shape.block_bytes;
+                let bytes = self.spec.shape.block_bytes;
                 let piece = data.slice(at as usize * bytes..(at + count) as usize * bytes);
                 entry.pieces.push(Piece { block: first as u32, data: piece });
             }
@@ -210,7 +210,7 @@ impl Volume {
                 let lba = start + at + block;
                 let old =
                     std::mem::replace(&mut self.map[lba as usize], Address::buffered(stripe, (first + block) as u32));
-                let old = if self.has(SeededBug::EagerRetirement) { self.retire_early(lba, old) } else { old };
+                let old = if self.spec.has(SeededBug::EagerRetirement) { self.retire_early(lba, old) } else { old };
                 let timestamp = self.next_timestamp;
                 self.next_timestamp += 1;
                 let source = Source::Host { request };
@@ -232,7 +232,7 @@ impl Volume {
         if let Some(stripe) = self.stream(stream).filling {
             return stripe;
         }
-        let (now, capacity, members) = (self.now, self.shape.stripe_blocks(stream), self.members.len());
+        let (now, capacity, members) = (self.now, self.spec.shape.stripe_blocks(stream), self.spec.members());
         let stripe = match self.spare.stripe() {
             Some(stripe) => stripe.again(stream, now),
             None => Stripe::new(stream, now, capacity, members),
@@ -256,7 +256,7 @@ impl Volume {
     }
 
     pub(super) fn close_if_full(&mut self, stream: Stream) {
-        let capacity = self.shape.stripe_blocks(stream);
+        let capacity = self.spec.shape.stripe_blocks(stream);
         let state = &mut self.streams[stream as usize];
         if let Some(stripe) = state.filling
             && self.stripes[stripe].blocks.len() == capacity
@@ -271,7 +271,7 @@ impl Volume {
     pub(super) fn padding_due(&self, stream: Stream) -> Option<Instant> {
         let stripe = self.stream(stream).filling?;
         let patience = if stream == Stream::Relocation { RELOCATION_PATIENCE } else { 1 };
-        Some(self.stripes[stripe].opened_at + Duration(self.config.tuning.flush_interval.0 * patience))
+        Some(self.stripes[stripe].opened_at + Duration(self.spec.config.tuning.flush_interval.0 * patience))
     }
 
     pub(super) fn flush_late_stripes(&mut self) {
@@ -290,7 +290,7 @@ impl Volume {
     }
 
     pub(super) fn pad(&mut self, stream: Stream) {
-        let capacity = self.shape.stripe_blocks(stream);
+        let capacity = self.spec.shape.stripe_blocks(stream);
         if let Some(stripe) = self.stream_mut(stream).filling.take() {
             self.counters.padding_blocks += (capacity - self.stripes[stripe].blocks.len()) as u64;
             self.stream_mut(stream).ready.push_back(stripe);
@@ -299,7 +299,7 @@ impl Volume {
 
     /// Which member holds a block of a stripe, and which block of its chunk it is.
     pub(super) fn holder(&self, stripe: &Stripe, block: u32) -> (MemberIndex, u32) {
-        let payload = self.shape.layout(stripe.stream).payload_blocks();
-        (self.shape.member_of((block / payload) as usize, stripe.number), block % payload)
+        let payload = self.spec.shape.layout(stripe.stream).payload_blocks();
+        (self.spec.shape.member_of((block / payload) as usize, stripe.number), block % payload)
     }
 }

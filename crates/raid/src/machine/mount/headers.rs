@@ -28,7 +28,7 @@ impl Volume {
     /// Which zones have a header to be read.
     pub(super) fn list_headers(&mut self) {
         let zones = self.start_mut().zones.clone();
-        let members = self.members.len();
+        let members = self.spec.members();
         self.found().unread = vec![Default::default(); members];
         for member in self.present() {
             for (zone, descriptor) in (0..).zip(&zones[member.as_usize()]).skip(METADATA_ZONES as usize) {
@@ -63,8 +63,9 @@ impl Volume {
     }
 
     pub(super) fn on_header_read(&mut self, member: MemberIndex, zone: u32, buffer: Option<&BlockBuffer>) {
-        let (block_bytes, array, is_in_band) = (self.shape.block_bytes, self.array, self.shape.is_in_band);
-        let (members, data, parity) = (self.members.len(), self.shape.scheme.data, self.shape.scheme.parity);
+        let (block_bytes, array, is_in_band) =
+            (self.spec.shape.block_bytes, self.spec.array, self.spec.shape.is_in_band);
+        let (members, data, parity) = (self.spec.members(), self.spec.shape.scheme.data, self.spec.shape.scheme.parity);
         let found = self.found();
         let header = buffer.and_then(|buffer| block_of(buffer, 0, block_bytes)).map(SegmentHeader::read);
         let owner = match header {
@@ -130,12 +131,14 @@ impl Volume {
             }
         }
         // With fewer zones than data members a segment holds nothing that was acknowledged.
-        let data = self.shape.data();
+        let data = self.spec.shape.data();
         let mut kept = BTreeMap::new();
         for (sequence, segment) in segments {
             self.next_sequence = self.next_sequence.max(sequence + 1);
             self.next_timestamp = self.next_timestamp.max(segment.header.timestamp);
-            if segment.zones.iter().flatten().count() >= data.min(self.code.data()) || self.code.tolerates() == 0 {
+            if segment.zones.iter().flatten().count() >= data.min(self.spec.code.data())
+                || self.spec.code.tolerates() == 0
+            {
                 kept.insert(sequence, segment);
             }
         }

@@ -262,14 +262,14 @@ impl Volume {
         let attempts = self.found().attempts + 1;
         let members: Vec<Option<Member>> = self.members.iter().map(Member::again).collect();
         let begun = if attempts < MOUNT_ATTEMPTS_MAX {
-            Volume::begin_mount(members, self.config.tuning.clone(), Some(self.array), attempts)
+            Volume::begin_mount(members, self.spec.config.tuning.clone(), Some(self.spec.array), attempts)
         } else {
             Err(VolumeError::Config(format!("{why}, after {attempts} attempts")))
         };
         match begun {
             Ok(mut volume) => {
-                std::mem::swap(&mut volume.engine, &mut self.engine);
-                volume.bug = self.bug;
+                std::mem::swap(&mut volume.spec.engine, &mut self.spec.engine);
+                volume.spec.bug = self.spec.bug;
                 volume.events = std::mem::take(&mut self.events);
                 volume.completions = std::mem::take(&mut self.completions);
                 volume.now = self.now;

@@ -78,15 +78,15 @@ impl Volume {
                 && !segment.has_lost
                 && segment.readers == 0
                 && found.torn_in(*index).next().is_none()
-                && self.moved_blocks(segment) < self.shape.data_blocks(&segment.layout)
+                && self.moved_blocks(segment) < self.spec.shape.data_blocks(&segment.layout)
         };
         let mut victims: Vec<(u64, SegmentIndex)> =
             self.segments.iter().filter(may).map(|(index, segment)| (self.moved_blocks(segment), index)).collect();
         victims.sort_unstable();
         let &(first, victim) = victims.first()?;
         let room = self.room_for_moves();
-        let stripe = self.shape.stripe_blocks(Self::MOVED_TO) as u64;
-        let each = self.shape.data_blocks(self.shape.layout(Self::MOVED_TO));
+        let stripe = self.spec.shape.stripe_blocks(Self::MOVED_TO) as u64;
+        let each = self.spec.shape.data_blocks(self.spec.shape.layout(Self::MOVED_TO));
         let segments_for = |blocks: u64| blocks.next_multiple_of(stripe).saturating_sub(room).div_ceil(each);
         // Whatever is emptied, torn blocks take what they take.
         let mut blocks = torn.unwrap_or(0);
@@ -105,7 +105,7 @@ impl Volume {
         let left = |segment: &Segment| if segment.is_broken { 0 } else { segment.layout.stripes - segment.next_stripe };
         let stripes: u32 = stream.open.iter().map(|&index| left(&self.segments[index])).sum();
         let waiting = stream.ready.len() + usize::from(stream.filling.is_some());
-        u64::from(stripes).saturating_sub(waiting as u64) * self.shape.stripe_blocks(Stream::Relocation) as u64
+        u64::from(stripes).saturating_sub(waiting as u64) * self.spec.shape.stripe_blocks(Stream::Relocation) as u64
     }
 
     /// The mount under way, if one is.

@@ -68,7 +68,7 @@ impl Volume {
     }
 
     pub(super) fn on_superblock_read(&mut self, member: MemberIndex, zone: u32, buffer: Option<BlockBuffer>) {
-        let block_bytes = self.shape.block_bytes;
+        let block_bytes = self.spec.shape.block_bytes;
         let probe = &mut self.found().probes[member.as_usize()][zone as usize];
         let Some(buffer) = buffer else { return };
         match block_of(&buffer, 0, block_bytes).map_or(Err(HeaderError::Damaged), Superblock::read) {
@@ -120,7 +120,7 @@ impl Volume {
             return Err(VolumeError::NoVolume { member: present.first().copied().unwrap_or(MemberIndex(0)) });
         };
         self.adopt(&best)?;
-        let is_careless = self.has(SeededBug::BelievedStaleMember);
+        let is_careless = self.spec.has(SeededBug::BelievedStaleMember);
         for (member, entry) in (0..).map(MemberIndex).zip(own) {
             let known = best.members[member.as_usize()];
             let is_believed = entry.as_ref().is_some_and(|(superblock, _)| {
@@ -149,7 +149,7 @@ impl Volume {
             }
         }
         if !self.can_do_without() {
-            return Err(VolumeError::TooManyMissing { tolerates: self.code.tolerates(), missing: self.missing() });
+            return Err(VolumeError::TooManyMissing { tolerates: self.spec.code.tolerates(), missing: self.missing() });
         }
         Ok(())
     }
@@ -159,15 +159,15 @@ impl Volume {
         let what = |what: &str| VolumeError::Member { member: MemberIndex(best.member), what: what.to_owned() };
         let level =
             Level::of_code(best.level).ok_or_else(|| what("its superblock names a level that does not exist"))?;
-        if best.members.len() != self.members.len() {
+        if best.members.len() != self.spec.members() {
             return Err(VolumeError::Config(format!(
                 "the volume \"{}\" has {} members, {} were named",
                 best.name,
                 best.members.len(),
-                self.members.len()
+                self.spec.members()
             )));
         }
-        if best.block_size_bytes as usize != self.shape.block_bytes {
+        if best.block_size_bytes as usize != self.spec.shape.block_bytes {
             return Err(what("its blocks have another size than when the volume was created"));
         }
         let config = VolumeConfig {
@@ -176,15 +176,15 @@ impl Volume {
             volume_blocks: Some(best.volume_blocks),
             small: best.small,
             large: best.large,
-            tuning: self.config.tuning.clone(),
+            tuning: self.spec.config.tuning.clone(),
         };
         // What is there stays as it is if the volume cannot be made.
         let members = self.members.iter().map(super::Member::again).collect();
         let mut volume = Volume::new(config, best.array, members, Some(best.is_in_band))?;
         volume.epochs = Epochs::new(best.epoch, best.sequence);
         std::mem::swap(&mut volume.phase, &mut self.phase);
-        std::mem::swap(&mut volume.engine, &mut self.engine);
-        volume.bug = self.bug;
+        std::mem::swap(&mut volume.spec.engine, &mut self.spec.engine);
+        volume.spec.bug = self.spec.bug;
         volume.events = std::mem::take(&mut self.events);
         volume.aborted = std::mem::take(&mut self.aborted);
         volume.completions = std::mem::take(&mut self.completions);

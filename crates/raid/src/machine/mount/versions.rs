@@ -45,13 +45,13 @@ impl Volume {
 
     /// Whether a segment lacks a zone on a member that has all others. It may be about to go.
     fn lacks_zones(&self, index: SegmentIndex) -> bool {
-        let active = (0..self.members.len()).filter(|&at| self.members[at].state == MemberState::Active);
+        let active = (0..self.spec.members()).filter(|&at| self.members[at].state == MemberState::Active);
         self.segments[index].lost & bits(active) != 0
     }
 
     /// Timestamps go on from the highest.
     pub(super) fn saw_timestamp(&mut self, timestamp: u64) {
-        if !self.has(SeededBug::StaleTimestamps) {
+        if !self.spec.has(SeededBug::StaleTimestamps) {
             self.next_timestamp = self.next_timestamp.max(timestamp + 1);
         }
     }
@@ -68,7 +68,7 @@ impl Volume {
             self.found().unsound.insert(place);
         }
         if record.lba == TOMBSTONE_LBA {
-            if self.has(SeededBug::LostTombstones) && self.segments[place.segment].state == SegmentState::Sealed {
+            if self.spec.has(SeededBug::LostTombstones) && self.segments[place.segment].state == SegmentState::Sealed {
                 return;
             }
             self.segments[place.segment].tombstones.push(place);

@@ -116,7 +116,7 @@ impl Volume {
     /// The run that begins at a slot or stripe: the end of the one before it.
     pub(super) fn run_from(&self, segment: &Segment, first: u32) -> Run {
         let layout = &segment.layout;
-        let fitting = (PIECE_BLOCKS_MAX / (layout.unit_blocks * self.members.len() as u32)).max(1);
+        let fitting = (PIECE_BLOCKS_MAX / (layout.unit_blocks * self.spec.members() as u32)).max(1);
         let at_once = self.slots_at_once(segment).min(fitting);
         let group = layout.group_range(first);
         if group.len() as u32 > fitting {
@@ -129,7 +129,7 @@ impl Volume {
 
     /// Slots of one command.
     fn slots_at_once(&self, segment: &Segment) -> u32 {
-        (self.shape.transfer_blocks / segment.layout.unit_blocks).max(1)
+        (self.spec.shape.transfer_blocks / segment.layout.unit_blocks).max(1)
     }
 
     /// Members whose zones of a segment can be read, as bits.
@@ -173,7 +173,7 @@ impl Volume {
         let (segment_index, run) = (piece.segment, piece.run);
         let readable = self.readable(segment_index) & members;
         let at_once = self.slots_at_once(&self.segments[segment_index]);
-        for member in (0..self.members.len() as u8).filter(|member| readable >> member & 1 == 1).map(MemberIndex) {
+        for member in (0..self.spec.members() as u8).filter(|member| readable >> member & 1 == 1).map(MemberIndex) {
             for (slot, count) in self.slots_of_run(index, member, run, at_once) {
                 self.read_slots(index, member, slot, count);
             }

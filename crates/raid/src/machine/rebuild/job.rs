@@ -101,8 +101,9 @@ impl Volume {
         zones[member.as_usize()] = Some(zone);
         // Its epoch is later than that of the headers that opened the segment, which name the zones that it began with.
         let data = self.header(segment, member, zones);
-        let header = Ready { blocks: 1, data, metadata: self.no_metadata(member, 1) };
-        let entries = if self.has_contents() { segment.layout.entries() as usize } else { 0 };
+        let header =
+            Ready { blocks: 1, data, metadata: self.spec.no_metadata(&self.members[member.as_usize()].geometry, 1) };
+        let entries = if self.spec.has_contents() { segment.layout.entries() as usize } else { 0 };
         self.rebuild.job = Some(Box::new(Job {
             segment: index,
             zone,
@@ -190,7 +191,7 @@ impl Volume {
         let (index, first) = (self.job().segment, self.job().next_slot);
         let run = self.run_from(&self.segments[index], first);
         let blocks = u64::from(run.count) * u64::from(self.segments[index].layout.unit_blocks);
-        self.rebuild.pace.spend(self.now, blocks, self.config.tuning.rebuild_blocks_per_second);
+        self.rebuild.pace.spend(self.now, blocks, self.spec.config.tuning.rebuild_blocks_per_second);
         let sources = self.sources(index, member);
         let piece = self.start_piece(Owner::Rebuild(member), index, run, sources);
         let job = self.job();

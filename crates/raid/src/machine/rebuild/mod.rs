@@ -82,7 +82,7 @@ impl Volume {
 
     /// The next member to be rebuilt.
     fn next_rebuild(&mut self) {
-        let next = (0..self.members.len()).find(|&at| self.members[at].state == MemberState::Rebuilding);
+        let next = (0..self.spec.members()).find(|&at| self.members[at].state == MemberState::Rebuilding);
         self.rebuild.member = next.map(|at| MemberIndex(at as u8));
         self.rebuild.done = 0;
         self.rebuild.flush = RebuildFlush::Wanted;
@@ -136,7 +136,7 @@ impl Volume {
         let mut is_complete = true;
         let mut open = Vec::new();
         for (index, segment) in self.segments.iter().filter(|(_, segment)| Self::lacks(segment, member)) {
-            if self.has(SeededBug::UnfinishedRebuild) && segment.state == SegmentState::Closing {
+            if self.spec.has(SeededBug::UnfinishedRebuild) && segment.state == SegmentState::Closing {
                 continue;
             }
             is_complete = false;

@@ -42,7 +42,7 @@ impl Volume {
             return refuse("the volume is not ready: wait until it is mounted".to_owned());
         }
         let Some(entry) = self.members.get(member.as_usize()) else {
-            return refuse(format!("there is no member {}: the volume has {}", member.0, self.members.len()));
+            return refuse(format!("there is no member {}: the volume has {}", member.0, self.spec.members()));
         };
         if entry.state != MemberState::Failed {
             return refuse(format!("member {} is in use: give it up first", member.0));
@@ -69,19 +69,22 @@ impl Volume {
             if has >= wanted { Ok(()) } else { Err(format!("it has {has} {what}, at least {wanted} are needed")) }
         };
         let block_bytes = u64::from(geometry.block_size_bytes);
-        if block_bytes != self.shape.block_bytes as u64 {
-            return Err(format!("its blocks have {block_bytes} bytes, those of the volume {}", self.shape.block_bytes));
+        if block_bytes != self.spec.shape.block_bytes as u64 {
+            return Err(format!(
+                "its blocks have {block_bytes} bytes, those of the volume {}",
+                self.spec.shape.block_bytes
+            ));
         }
         if geometry.conventional_zone_count > 0 {
             return Err("it has conventional zones: give a namespace without them".to_owned());
         }
-        if !self.shape.is_in_band {
+        if !self.spec.shape.is_in_band {
             at_least("bytes of metadata with each block", u64::from(geometry.metadata_bytes), OOB_BYTES as u64)?;
         }
-        let capacity = u64::from(self.shape.zone_capacity_blocks);
+        let capacity = u64::from(self.spec.shape.zone_capacity_blocks);
         at_least("blocks in a zone", geometry.zone_capacity_blocks.0, capacity)?;
-        at_least("blocks in a transfer", geometry.max_transfer_blocks.0, u64::from(self.shape.transfer_blocks))?;
-        for layout in [&self.shape.small, &self.shape.large] {
+        at_least("blocks in a transfer", geometry.max_transfer_blocks.0, u64::from(self.spec.shape.transfer_blocks))?;
+        for layout in [&self.spec.shape.small, &self.spec.shape.large] {
             if layout.group_stripes > 1 {
                 at_least("blocks in an append", geometry.max_append_blocks.0, u64::from(layout.unit_blocks))?;
             }
@@ -89,7 +92,7 @@ impl Volume {
         let others =
             self.present().map(|member| self.members[member.as_usize()].geometry.zone_count).min().unwrap_or(0);
         at_least("zones", u64::from(geometry.zone_count), u64::from(others))?;
-        let tuning = &self.config.tuning;
+        let tuning = &self.spec.config.tuning;
         let active = 2 + u64::from(tuning.small_segments) + u64::from(tuning.large_segments);
         at_least("zones that may be active", geometry.max_active_zones.map_or(u64::MAX, u64::from), active)
     }
@@ -155,7 +158,7 @@ impl Volume {
 
     /// Devices that leave a command without an answer before they have become members.
     pub(in super::super) fn fail_silent_replacements(&mut self) {
-        let timeout = self.config.tuning.member_timeout;
+        let timeout = self.spec.config.tuning.member_timeout;
         let silent = |member: &MemberIndex| {
             self.members[member.as_usize()].answer_due(timeout).is_some_and(|due| due <= self.now)
         };

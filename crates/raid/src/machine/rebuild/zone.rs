@@ -14,8 +14,8 @@ use crate::limits::REBUILD_FAILURES_MAX;
 impl Volume {
     /// Writes what comes next, if it is there.
     pub(super) fn write_next(&mut self, member: MemberIndex) {
-        let transfer = self.shape.transfer_blocks;
-        let block_bytes = self.shape.block_bytes;
+        let transfer = self.spec.shape.transfer_blocks;
+        let block_bytes = self.spec.shape.block_bytes;
         let metadata_bytes = usize::from(self.members[member.as_usize()].geometry.metadata_bytes);
         let job = self.job();
         match job.parts.front() {
@@ -40,7 +40,7 @@ impl Volume {
 
     /// All slots are written: the footer is next, then the zone is full.
     fn write_end(&mut self, member: MemberIndex) {
-        let transfer = self.shape.transfer_blocks;
+        let transfer = self.spec.shape.transfer_blocks;
         let job = self.job();
         let (index, zone, is_complete) = (job.segment, job.zone, job.is_complete);
         let first = job.footer_written;
@@ -50,7 +50,7 @@ impl Volume {
             let blocks = (layout.footer_blocks - first).min(transfer);
             self.job().footer_written += blocks;
             let footer = self.rebuilt_footer(member, first, blocks);
-            let metadata = self.no_metadata(member, blocks);
+            let metadata = self.spec.no_metadata(&self.members[member.as_usize()].geometry, blocks);
             return self.write_rebuilt(member, blocks, footer, metadata);
         }
         let geometry = &self.members[member.as_usize()].geometry;
@@ -63,7 +63,7 @@ impl Volume {
     }
 
     fn rebuilt_footer(&self, member: MemberIndex, first: u32, blocks: u32) -> Bytes {
-        if !self.has_contents() {
+        if !self.spec.has_contents() {
             return Bytes::new();
         }
         let job = self.rebuild.job.as_ref().expect("a segment is being rebuilt");

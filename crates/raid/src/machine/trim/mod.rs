@@ -128,7 +128,7 @@ impl Volume {
 
     /// Does the next portion, if there is one, and ends trims.
     pub(super) fn pump_trims(&mut self) {
-        if self.trims.resume_at <= self.now && self.trims.may_go_on(self.config.tuning.trim_blocks) {
+        if self.trims.resume_at <= self.now && self.trims.may_go_on(self.spec.config.tuning.trim_blocks) {
             self.trim_some();
         }
         while let Some(trim) = self.trims.queue.front()
@@ -153,12 +153,12 @@ impl Volume {
 
     /// When a trim goes on that waits for nothing else.
     pub(super) fn trims_due(&self) -> Option<Instant> {
-        self.trims.may_go_on(self.config.tuning.trim_blocks).then_some(self.trims.resume_at)
+        self.trims.may_go_on(self.spec.config.tuning.trim_blocks).then_some(self.trims.resume_at)
     }
 
     /// One portion: from where the last one stopped to the end of the volume, then from its start.
     fn trim_some(&mut self) {
-        let most = self.config.tuning.trim_blocks;
+        let most = self.spec.config.tuning.trim_blocks;
         let mut looks = most.div_ceil(TRIM_TURNS);
         let mut gathered = None;
         while looks > 0 && self.trims.may_go_on(most) {
@@ -185,10 +185,10 @@ impl Volume {
         if !self.holds_contents(lba) {
             return;
         }
-        if !self.has_contents() {
+        if !self.spec.has_contents() {
             return self.forget(lba);
         }
-        let per_block = tombstones_per_block(self.shape.block_bytes as u32);
+        let per_block = tombstones_per_block(self.spec.shape.block_bytes as u32);
         let is_next = |tombstone: &Tombstone| tombstone.lbas().end == lba;
         let has_room = |other: &Gathered| {
             let follows = other.tombstones.last().is_some_and(is_next);
@@ -224,7 +224,7 @@ impl Volume {
         self.requests[request].pending += 1;
         self.buffered_blocks += 1;
         self.trims.tombstones_under_way += 1;
-        let data = self.tombstone_block(&tombstones);
+        let data = self.spec.tombstone_block(&tombstones);
         let timestamp = tombstones.last().map_or(0, |last| last.timestamp);
         let lbas: Vec<u64> = tombstones.iter().flat_map(Tombstone::lbas).collect();
         let olds = lbas.iter().map(|&lba| self.map[lba as usize]).collect();
