@@ -134,7 +134,7 @@ impl Volume {
     pub(super) fn suspect_segment(&mut self, index: SegmentIndex) {
         self.segments[index].is_suspect = true;
         self.segments.doubt(index);
-        self.stir();
+        self.wake();
     }
 
     /// Whoever needed a segment to stay as it is needs it no more.
@@ -144,10 +144,10 @@ impl Volume {
         if segment.readers > 0 {
             return;
         }
-        self.is_stirred |= segment.is_pinned || self.collector.is_in_need;
+        self.has_progress |= segment.is_pinned || self.collector.is_in_need;
         if segment.live_blocks == 0 {
             self.collector.look_at(index);
-            self.stir();
+            self.wake();
         }
     }
 

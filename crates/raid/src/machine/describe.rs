@@ -1,10 +1,8 @@
-//! Blocks that describe others, headers and footers; and the writes of all that goes to one zone in order.
+//! Blocks that describe others, headers and footers.
 
 use bytes::{Bytes, BytesMut};
-use zonda_zoned::{BlockBuffer, Blocks, Operation, Payload};
 
 use super::Volume;
-use super::members::Work;
 use crate::MemberIndex;
 use crate::format::{BlockMeta, Place, SegmentHeader, footer_entries_per_block, write_footer_block};
 use crate::tables::Segment;
@@ -18,7 +16,7 @@ impl Volume {
         let header = SegmentHeader {
             array: self.spec.array,
             segment: segment.sequence,
-            epoch: self.epochs.current,
+            epoch: self.members.epoch(),
             timestamp: self.next_timestamp,
             member: member.0,
             stream: segment.stream as u8,
@@ -53,23 +51,5 @@ impl Volume {
             write_footer_block(&place, from as u32, some, block);
         }
         out.freeze()
-    }
-
-    /// Writes blocks to a zone. Without contents there are no bytes.
-    pub(super) fn write_blocks(
-        &mut self,
-        member: MemberIndex,
-        work: Work,
-        (zone, offset): (u32, u32),
-        blocks: u32,
-        (data, metadata): (Bytes, Bytes),
-    ) {
-        let start = self.members[member.as_usize()].lba(zone, offset);
-        let payload = if self.spec.has_contents() {
-            Payload::Bytes(Box::new(BlockBuffer { data, metadata }))
-        } else {
-            Payload::None
-        };
-        self.send(member, work, Operation::Write { start, blocks: Blocks(u64::from(blocks)), payload });
     }
 }

@@ -124,7 +124,7 @@ impl Volume {
         let payload_blocks = segment.layout.payload_blocks() as usize;
         let mut rest = &mut metadata[..];
         for (at, member) in self.members.iter().enumerate() {
-            let bytes = usize::from(member.geometry.metadata_bytes);
+            let bytes = usize::from(member.geometry().metadata_bytes);
             let (now, later) = rest.split_at_mut(bytes * payload_blocks);
             let first = self.spec.shape.chunk_of(MemberIndex(at as u8), number) * payload_blocks;
             for (meta, out) in stripe.metas[first..].iter().zip(now.chunks_exact_mut(bytes)) {
@@ -138,6 +138,6 @@ impl Volume {
     /// Metadata bytes of one member's chunk.
     fn metadata_bytes(&self, member: MemberIndex, segment: SegmentIndex) -> usize {
         let unit_blocks = self.segments[segment].layout.unit_blocks as usize;
-        usize::from(self.members[member.as_usize()].geometry.metadata_bytes) * unit_blocks
+        usize::from(self.members[member].geometry().metadata_bytes) * unit_blocks
     }
 }

@@ -5,7 +5,7 @@ use zonda_zoned::{
     BlockBuffer, Command, CommandId, Completion, Instant, Operation, Outcome, Payload, QueueFull, Status,
 };
 
-use super::caches::Waiter;
+use super::members::Waiter;
 use super::{Phase, Trims, Volume};
 use crate::bug::SeededBug;
 use crate::limits::{BUFFERED_BLOCKS_MAX, REQUEST_BLOCKS_MAX, REQUESTS_MAX};
@@ -53,7 +53,7 @@ impl Volume {
             }
             Admission::Taken => {}
         }
-        self.is_stirred |= !matches!(operation, Operation::Read { .. } | Operation::Write { .. });
+        self.has_progress |= !matches!(operation, Operation::Read { .. } | Operation::Write { .. });
         match operation {
             Operation::Read { start, blocks } => self.accept_read(id, start.0, blocks.0),
             Operation::Write { start, blocks, payload } => {
@@ -68,7 +68,7 @@ impl Volume {
             Operation::Flush => self.accept_flush(id),
             _ => unreachable!("others were refused"),
         }
-        self.settle_if_stirred();
+        self.settle_if_woken();
         Ok(())
     }
 

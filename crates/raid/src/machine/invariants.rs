@@ -52,13 +52,13 @@ impl Volume {
                 }
             }
         }
+        self.members.check_invariants();
         self.check_trims();
         let doubtful: BTreeSet<SegmentIndex> = self.segments.doubtful().map(|(index, _)| index).collect();
         for (index, segment) in self.segments.iter() {
             assert_eq!(segment.live_blocks, live[index.as_usize()], "live blocks of segment {}", segment.sequence);
-            let lacks = |member: MemberIndex| {
-                self.members[member.as_usize()].state == MemberState::Active && !segment.has(member)
-            };
+            let lacks =
+                |member: MemberIndex| self.members[member].state() == MemberState::Active && !segment.has(member);
             let goes = segment.state == SegmentState::Resetting;
             let is_doubtful = segment.is_suspect || self.spec.member_indices().any(lacks);
             assert!(
@@ -68,24 +68,20 @@ impl Volume {
             );
         }
         for (at, member) in self.members.iter().enumerate() {
-            if !member.is_there() {
+            if !member.is_present() {
                 continue;
             }
             let mut seen = BTreeSet::new();
             let held = self.segments.iter().filter_map(|(_, segment)| segment.zones[at]);
-            for zone in held.chain(member.free_zones.iter().copied()) {
+            for zone in held.chain(member.each_free_zone()) {
                 assert!(seen.insert(zone), "zone {zone} of member {at} is held once");
             }
             let active = self.segments.iter().filter(|(_, segment)| segment.active >> at & 1 == 1).count() as u32;
             let rebuilding = self.rebuild_active(MemberIndex(at as u8));
             assert_eq!(
-                member.active_zones,
-                active + 1 + rebuilding + member.stuck_zones,
+                member.active_zones(),
+                active + 1 + rebuilding + member.stuck_zones(),
                 "active zones of member {at}"
-            );
-            assert!(
-                member.geometry.max_active_zones.is_none_or(|max| member.active_zones <= max),
-                "member {at} has no more active zones than it may have"
             );
         }
     }

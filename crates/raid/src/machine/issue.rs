@@ -3,7 +3,7 @@
 use zonda_zoned::{Blocks, Operation, Outcome, Status};
 
 use super::Volume;
-use super::members::Work;
+use super::members::{Members, Work};
 use super::write::{NO_REQUEST, Source};
 use crate::MemberIndex;
 use crate::bug::SeededBug;
@@ -59,16 +59,16 @@ impl Volume {
         for (at, payload) in chunks.into_iter().enumerate().take(self.spec.members()) {
             let member = MemberIndex(at as u8);
             let segment = &self.segments[segment_index];
-            let (Some(zone), true) = (segment.zones[at], self.members[at].is_there()) else { continue };
+            let (Some(zone), true) = (segment.zones[at], self.members[member].is_present()) else { continue };
             let blocks = Blocks(u64::from(layout.unit_blocks));
             let operation = if layout.group_stripes > 1 {
-                Operation::Append { zone_start: self.members[at].lba(zone, 0), blocks, payload }
+                Operation::Append { zone_start: self.members[member].lba(zone, 0), blocks, payload }
             } else {
-                Operation::Write { start: self.members[at].lba(zone, layout.slot_offset(number)), blocks, payload }
+                Operation::Write { start: self.members[member].lba(zone, layout.slot_offset(number)), blocks, payload }
             };
             pending += 1;
-            self.counters.member_blocks += blocks.0;
-            self.send(member, Work::Chunk { stripe: index }, operation);
+            self.members.count_written(blocks.0);
+            self.members.send(member, Work::Chunk { stripe: index }, operation);
         }
         self.stripes[index].pending = pending;
         assert!(pending > 0, "a volume that is ready has members");
@@ -83,15 +83,15 @@ impl Volume {
             if status.is_success() { placed(segment, &self.members, member, stripe.number, outcome) } else { None };
         match slot {
             Some(slot) => {
-                self.members[member.as_usize()].failures = 0;
+                self.members[member].forgive_failures();
                 segment.slots.set(member, slot, stripe.number);
                 stripe.slots[member.as_usize()] = slot;
                 stripe.present |= 1 << member.0;
             }
             None => {
-                self.is_stirred = true;
+                self.has_progress = true;
                 stripe.failed |= 1 << member.0;
-                if self.members[member.as_usize()].is_there() {
+                if self.members[member].is_present() {
                     self.suspect(member, segment_index);
                 }
             }
@@ -121,17 +121,17 @@ impl Volume {
 
     /// All commands of a stripe have ended.
     pub(super) fn stripe_ended(&mut self, index: u32) {
-        self.stir();
+        self.wake();
         let stripe = &self.stripes[index];
-        let there = self.present_bits();
+        let there = self.members.present_bits();
         let segment_index = stripe.segment.expect("it was written somewhere");
         let has_failed = stripe.failed & there != 0 && !self.spec.has(SeededBug::IgnoredChunkError);
         if has_failed || !self.spec.is_stripe_decodable(stripe.present & there, stripe.number) {
             return self.write_again(index);
         }
-        if !self.epochs.is_durable() {
+        if !self.members.is_epoch_durable() {
             // Without its failed members a stripe counts only once the others know that these failed.
-            self.epochs.waiting.push(index);
+            self.members.wait_for_epoch(index);
             return;
         }
         self.commit(index, segment_index);
@@ -147,15 +147,15 @@ impl Volume {
             // So many segments in a row: it is not the zones.
             // One member at a time, that with the most errors: another may have failed this once.
             let failed = self.stripes[index].failed;
-            let errors = |member: &MemberIndex| (self.members[member.as_usize()].errors, std::cmp::Reverse(member.0));
-            let worst = self.present().filter(|member| failed >> member.0 & 1 == 1).max_by_key(errors);
+            let errors = |member: &MemberIndex| (self.members[*member].errors(), std::cmp::Reverse(member.0));
+            let worst = self.members.present().filter(|member| failed >> member.0 & 1 == 1).max_by_key(errors);
             // Whoever is needed gets the blame only if its zones are well.
             let is_to_blame = |&member: &MemberIndex| {
-                let failures = self.members[member.as_usize()].failures;
-                self.can_spare(member) || failures >= u32::from(WRITE_ATTEMPTS_MAX)
+                let failures = self.members[member].failures();
+                self.members.can_spare(&self.spec, member) || failures >= u32::from(WRITE_ATTEMPTS_MAX)
             };
             if let Some(worst) = worst.filter(is_to_blame) {
-                self.give_up(worst, FailReason::Errors);
+                self.evict(worst, FailReason::Errors);
             }
             self.stripes[index].attempts = 0;
         }
@@ -164,20 +164,14 @@ impl Volume {
 }
 
 /// The slot that a chunk came to; `None` if it is none that it may come to.
-fn placed(
-    segment: &Segment,
-    members: &[super::Member],
-    member: MemberIndex,
-    number: u32,
-    outcome: &Outcome,
-) -> Option<u32> {
+fn placed(segment: &Segment, members: &Members, member: MemberIndex, number: u32, outcome: &Outcome) -> Option<u32> {
     let layout = &segment.layout;
     if layout.group_stripes == 1 {
         return Some(number);
     }
     let Outcome::Appended(lba) = outcome else { return None };
     let zone = segment.zones[member.as_usize()]?;
-    let start = members[member.as_usize()].lba(zone, 0);
+    let start = members[member].lba(zone, 0);
     let offset = u32::try_from(lba.0.checked_sub(start.0)?).ok()?.checked_sub(1)?;
     let slot = offset / layout.unit_blocks;
     (offset % layout.unit_blocks == 0 && segment.slots.is_free(member, slot)).then_some(slot)

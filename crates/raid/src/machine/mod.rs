@@ -24,12 +24,12 @@
 //! rebuild/, scrub.rs    maintenance, on pieces/: runs of stripes
 //! ```
 
-mod caches;
 mod collect;
 mod commit;
 mod describe;
 mod encode;
 mod extent;
+mod failures;
 mod host;
 mod invariants;
 mod issue;
@@ -46,7 +46,6 @@ mod segments;
 mod spec;
 mod start;
 mod status;
-mod superblocks;
 mod trim;
 mod victim;
 mod worn;
@@ -63,11 +62,10 @@ use crate::shape::Stream;
 use crate::tables::{Address, SegmentIndex, SegmentTable};
 use crate::{MemberIndex, VolumeError};
 
-use caches::Caches;
 use collect::Collector;
 pub use extent::Extent;
 use host::Request;
-use members::{Member, Work};
+use members::{Members, Work};
 use pieces::Piece;
 use read::Fetch;
 use rebuild::Rebuild;
@@ -77,7 +75,6 @@ use scrub::Scrub;
 use spec::Spec;
 use start::Start;
 pub use status::{MemberReport, VolumeStatus};
-use superblocks::Epochs;
 use trim::Trims;
 use write::Stripe;
 
@@ -88,9 +85,7 @@ use write::Stripe;
 pub struct Volume {
     spec: Spec,
     phase: Phase,
-    members: Vec<Member>,
-    epochs: Epochs,
-    caches: Caches,
+    members: Members,
     /// Where each logical block is.
     map: Vec<Address>,
     segments: SegmentTable,
@@ -110,15 +105,13 @@ pub struct Volume {
     pieces: Slab<Piece>,
     rebuild: Rebuild,
     scrub: Option<Scrub>,
-    /// What was under way on members that were given up.
-    aborted: VecDeque<(MemberIndex, Work)>,
     completions: VecDeque<Completion>,
     events: VecDeque<Event>,
     counters: Counters,
     spare: Spare,
     now: Instant,
     /// Something has happened that others may have waited for.
-    is_stirred: bool,
+    has_progress: bool,
 }
 
 /// How far the volume is.
@@ -206,7 +199,7 @@ impl Volume {
     /// What was counted since the mount.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.counters
+        Counters { member_blocks: self.members.written_blocks(), ..self.counters }
     }
 
     /// A command of a member has ended. Of a member that was given up, and of a command that it was given up for, nothing is
@@ -216,11 +209,11 @@ impl Volume {
         if self.is_lost() {
             return;
         }
-        let Some(work) = self.members[member.as_usize()].ended(&completion) else { return };
+        let Some(work) = self.members.ended(member, &completion) else { return };
         // Of chunks and reads only some change anything for others: their handlers say so.
-        self.is_stirred |= !matches!(work, Work::Chunk { .. } | Work::Fetch { .. } | Work::Source { .. });
+        self.has_progress |= !matches!(work, Work::Chunk { .. } | Work::Fetch { .. } | Work::Source { .. });
         self.dispatch(member, work, completion);
-        self.settle_if_stirred();
+        self.settle_if_woken();
     }
 
     /// The time that [`next_timeout`](Volume::next_timeout) named has come.
@@ -241,8 +234,7 @@ impl Volume {
             return None;
         }
         let stripes = Stream::ALL.iter().filter_map(|&stream| self.padding_due(stream));
-        let members =
-            self.members.iter().filter_map(|member| member.answer_due(self.spec.config.tuning.member_timeout));
+        let members = self.members.answer_due(self.spec.config.tuning.member_timeout);
         stripes
             .chain(members)
             .chain(self.rebuild_due())
@@ -263,10 +255,22 @@ impl Volume {
             Work::Inspect { segment } => self.on_inspect(member, segment, status, outcome),
             Work::Fetch { fetch } => self.on_fetch(fetch, status, outcome),
             Work::Source { repair, source } => self.on_source(repair, source, status, &outcome),
-            Work::Flush => self.on_member_flush(member, status),
-            Work::Superblock => self.on_superblock(member, status),
-            Work::SuperblockFlush => self.on_superblock_flush(member, status),
-            Work::MetadataReset => self.on_metadata_reset(member, status),
+            Work::Flush => {
+                let verdict = self.members.on_flush(member, status);
+                self.judge(member, verdict);
+            }
+            Work::Superblock => {
+                let verdict = self.members.on_superblock(&self.spec, member, status);
+                self.judge(member, verdict);
+            }
+            Work::SuperblockFlush => {
+                let verdict = self.members.on_superblock_flush(member, status);
+                self.judge(member, verdict);
+            }
+            Work::MetadataReset => {
+                let verdict = self.members.on_metadata_reset(&self.spec, member, status);
+                self.judge(member, verdict);
+            }
             Work::Start(step) => self.on_start(member, step, status, outcome),
             Work::Slots { piece, slot, count } => self.on_slots(member, piece, slot, count, status, outcome),
             Work::Rebuild(step) => self.on_rebuild(member, step, status, outcome),
@@ -274,19 +278,19 @@ impl Volume {
     }
 
     /// Whoever waits for something looks again before the event is over.
-    fn stir(&mut self) {
-        self.is_stirred = true;
+    fn wake(&mut self) {
+        self.has_progress = true;
     }
 
-    fn settle_if_stirred(&mut self) {
-        if self.is_stirred {
+    fn settle_if_woken(&mut self) {
+        if self.has_progress {
             self.settle();
         }
     }
 
     /// Does everything that has become possible.
     fn settle(&mut self) {
-        self.is_stirred = false;
+        self.has_progress = false;
         loop {
             self.end_aborted();
             self.end_flushes();
@@ -313,13 +317,13 @@ impl Volume {
                     has_changed = self.end_if_worn();
                 }
                 Phase::Failed(_) => {
-                    self.aborted.clear();
+                    self.members.forget_aborted();
                     return self.end_all_requests();
                 }
             }
-            self.begin_flushes();
+            self.members.begin_flushes();
             // What was just done may have cost a member.
-            if !has_changed && self.aborted.is_empty() && !self.is_lost() {
+            if !has_changed && !self.members.has_aborted() && !self.is_lost() {
                 return;
             }
         }

@@ -75,7 +75,7 @@ impl Volume {
 
     /// As many segments as there can be at once.
     fn all_segments(&self) -> u32 {
-        self.present().map(|member| self.members[member.as_usize()].zones_for_segments()).min().unwrap_or(0)
+        self.members.present().map(|member| self.members[member].zones_for_segments()).min().unwrap_or(0)
     }
 
     /// Those of hosts, one that is being written to and those of relocation, and one that is being emptied.

@@ -89,14 +89,14 @@ impl Volume {
             self.fetches.insert(Fetch { place, blocks, purpose, found: Vec::new(), repairing: 0, is_damaged: false });
         let segment = &self.segments[place.segment];
         let zone = segment.zones[place.member.as_usize()];
-        let member = &self.members[place.member.as_usize()];
-        let (Some(zone), true) = (zone, member.is_there() && segment.has(place.member)) else {
+        let member = &self.members[place.member];
+        let (Some(zone), true) = (zone, member.is_present() && segment.has(place.member)) else {
             return self.repair_all(index);
         };
         let (offset, blocks) = self.fetched_range(place, blocks, purpose);
         let start = member.lba(zone, offset);
         let read = Operation::Read { start, blocks: Blocks(u64::from(blocks)) };
-        self.send(place.member, Work::Fetch { fetch: index }, read);
+        self.members.send(place.member, Work::Fetch { fetch: index }, read);
     }
 
     /// What is read for some blocks: with metadata in band their chunk's metadata too, where somebody wants to know it.
@@ -112,10 +112,10 @@ impl Volume {
 
     pub(super) fn on_fetch(&mut self, index: u32, status: Status, outcome: Outcome) {
         let Fetch { place, blocks, purpose, .. } = self.fetches[index];
-        self.fetches[index].is_damaged = self.members[place.member.as_usize()].is_there();
+        self.fetches[index].is_damaged = self.members[place.member].is_present();
         if !status.is_success() {
             let is_latent = status == Status::UnrecoveredReadError;
-            if self.members[place.member.as_usize()].is_there() && !is_latent {
+            if self.members[place.member].is_present() && !is_latent {
                 self.suspect(place.member, place.segment);
             }
             return self.repair_all(index);
@@ -197,7 +197,7 @@ impl Volume {
             let &(record, block_crc) = chunk.entries.get(in_chunk as usize)?;
             BlockMeta { record, block_crc, stripe: chunk.stripe }
         } else {
-            let bytes = usize::from(self.members[block.member.as_usize()].geometry.metadata_bytes);
+            let bytes = usize::from(self.members[block.member].geometry().metadata_bytes);
             let metadata = buffer.metadata.get(at * bytes..(at + 1) * bytes)?;
             BlockMeta::read_oob(segment.seeds[block.member.as_usize()], metadata)?
         };
@@ -245,8 +245,7 @@ impl Volume {
         let (place, purpose, is_damaged) = (fetch.place, fetch.purpose, fetch.is_damaged);
         if let (Ok((data, record)), Purpose::Host { .. }) = (&block, purpose) {
             let target = Physical { offset: place.offset + at, ..place };
-            let is_readable =
-                self.members[place.member.as_usize()].is_there() && self.segments[place.segment].has(place.member);
+            let is_readable = self.members[place.member].is_present() && self.segments[place.segment].has(place.member);
             // What a member lacks a rebuild or collection brings; what it has and should not have is written anew.
             if is_readable && is_damaged {
                 let has_room = !self.is_low() && self.stream(Self::MOVED_TO).ready.len() < MENDED_STRIPES_MAX;
@@ -287,7 +286,7 @@ impl Volume {
 
     fn end_fetch(&mut self, index: u32, found: Vec<Result<(Bytes, Record), Status>>) {
         let Fetch { place, blocks, purpose, .. } = self.fetches.remove(index);
-        self.is_stirred |= !matches!(purpose, Purpose::Host { .. });
+        self.has_progress |= !matches!(purpose, Purpose::Host { .. });
         self.reader_left(place.segment);
         match purpose {
             Purpose::Host { request, .. } => self.end_part(request, 1, Status::Success),

@@ -55,7 +55,7 @@ impl Volume {
                 && bad >> chunk & 1 == 0
                 && segment.has(member)
                 && segment.zones[member.as_usize()].is_some()
-                && self.members[member.as_usize()].is_there();
+                && self.members[member].is_present();
             let of_stripe = segment.slots.slot_of(member, stripe);
             let found = if self.spec.has(SeededBug::WrongChunk) { of_stripe.and(Some(slot)) } else { of_stripe };
             if let (true, Some(slot)) = (is_readable, found) {
@@ -81,16 +81,16 @@ impl Volume {
             let skip = if self.spec.shape.is_in_band { block + 1 } else { 0 };
             let segment = &self.segments[place.segment];
             let zone = segment.zones[place.member.as_usize()].expect("it was just there");
-            let start = self.members[place.member.as_usize()].lba(zone, place.offset - skip);
+            let start = self.members[place.member].lba(zone, place.offset - skip);
             let read = Operation::Read { start, blocks: Blocks(u64::from(skip + 1)) };
-            self.send(place.member, Work::Source { repair: index, source: number }, read);
+            self.members.send(place.member, Work::Source { repair: index, source: number }, read);
         }
     }
 
     pub(super) fn on_source(&mut self, index: u32, source: u8, status: Status, outcome: &Outcome) {
         let place = self.repairs[index].sources[usize::from(source)].0;
         let found = if !status.is_success() {
-            if status != Status::UnrecoveredReadError && self.members[place.member.as_usize()].is_there() {
+            if status != Status::UnrecoveredReadError && self.members[place.member].is_present() {
                 self.suspect(place.member, place.segment);
             }
             None

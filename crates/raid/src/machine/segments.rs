@@ -4,12 +4,11 @@ use bytes::Bytes;
 use zonda_zoned::{Outcome, Status, ZoneAction, ZoneState};
 
 use super::Volume;
-use super::caches::Waiter;
-use super::members::Work;
+use super::members::{Verdict, Waiter, Work};
 use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::event::FailReason;
-use crate::limits::{MEMBER_FAILURES_MAX, RELOCATION_SEGMENTS, WRITE_ATTEMPTS_MAX};
+use crate::limits::RELOCATION_SEGMENTS;
 use crate::shape::Stream;
 use crate::tables::{Segment, SegmentIndex, SegmentState};
 
@@ -21,7 +20,7 @@ impl Volume {
     }
 
     fn all_free_segments(&self) -> u32 {
-        self.present().map(|member| self.members[member.as_usize()].free_zones.len() as u32).min().unwrap_or(0)
+        self.members.present().map(|member| self.members[member].free_zones()).min().unwrap_or(0)
     }
 
     /// Sees to it that a stream with something to write has as many segments as it is to have.
@@ -37,7 +36,7 @@ impl Volume {
     }
 
     pub(super) fn may_open(&self, stream: Stream) -> bool {
-        if !self.epochs.is_durable() {
+        if !self.members.is_epoch_durable() {
             return false;
         }
         let is_relocation = stream == Stream::Relocation;
@@ -46,20 +45,15 @@ impl Volume {
             if is_relocation { self.all_free_segments() > 0 } else { self.free_segments() > RELOCATION_SEGMENTS };
         // What is won back has to be written somewhere, whatever hosts do.
         let spare_zones = u32::from(!is_relocation && self.stream(Stream::Relocation).open.is_empty());
-        has_free
-            && self.present().all(|member| {
-                let member = &self.members[member.as_usize()];
-                member.geometry.max_active_zones.is_none_or(|max| member.active_zones + spare_zones < max)
-            })
+        has_free && self.members.present().all(|member| self.members[member].may_activate(spare_zones))
     }
 
     fn open_segment(&mut self, stream: Stream) {
         let mut zones = vec![None; self.spec.members()];
         let mut active = 0;
-        for member in self.present() {
-            let entry = &mut self.members[member.as_usize()];
-            zones[member.as_usize()] = entry.free_zones.pop_front();
-            entry.active_zones += 1;
+        for member in self.members.present() {
+            let entry = &mut self.members[member];
+            zones[member.as_usize()] = entry.take_zone();
             active |= 1 << member.0;
         }
         let sequence = self.next_sequence;
@@ -70,17 +64,17 @@ impl Volume {
         segment.pending = active.count_ones();
         let index = self.segments.insert(segment);
         self.stream_mut(stream).open.push(index);
-        for member in self.present() {
+        for member in self.members.present() {
             let zone = zones[member.as_usize()].expect("every member that is there gave a zone");
             let header = self.header(&self.segments[index], member, zones.clone());
-            let metadata = self.spec.no_metadata(&self.members[member.as_usize()].geometry, 1);
-            self.write_blocks(member, Work::Header { segment: index }, (zone, 0), 1, (header, metadata));
-            self.counters.member_blocks += 1;
+            let metadata = self.spec.no_metadata(&self.members[member].geometry(), 1);
+            self.members.write(&self.spec, member, Work::Header { segment: index }, (zone, 0), 1, (header, metadata));
+            self.members.count_written(1);
         }
     }
 
     pub(super) fn on_header(&mut self, member: MemberIndex, index: SegmentIndex, status: Status) {
-        if !status.is_success() && self.members[member.as_usize()].is_there() {
+        if !status.is_success() && self.members[member].is_present() {
             self.segments[index].is_broken = true;
             self.suspect(member, index);
         }
@@ -94,6 +88,14 @@ impl Volume {
         }
     }
 
+    /// Nothing follows in a segment before what it has is durable.
+    pub(super) fn barrier(&mut self, index: SegmentIndex) {
+        let segment = &mut self.segments[index];
+        segment.awaits_flush = true;
+        let sequence = segment.sequence;
+        self.when_durable(Waiter::Barrier(index, sequence));
+    }
+
     /// Nothing is added to a segment any more.
     pub(super) fn break_segment(&mut self, index: SegmentIndex) {
         self.segments[index].is_broken = true;
@@ -102,7 +104,7 @@ impl Volume {
 
     /// Streams forget segments that take no more, and those that lack a member which is there again.
     pub(super) fn tidy_open(&mut self, stream: Stream) {
-        let present = self.present_bits();
+        let present = self.members.present_bits();
         let lacks = |index: &&SegmentIndex| self.segments[**index].lost & present != 0;
         if let Some(index) = self.stream(stream).open.iter().find(lacks).copied() {
             self.segments[index].is_broken = true;
@@ -136,7 +138,7 @@ impl Volume {
         self.tidy_open(stream);
         // One more, so that the segment is not sealed before all members are under way.
         self.segments[index].pending = 1;
-        for member in self.present() {
+        for member in self.members.present() {
             if self.segments[index].zones[member.as_usize()].is_some() {
                 self.segments[index].pending += 1;
                 self.close_zone(member, index);
@@ -157,12 +159,19 @@ impl Volume {
             let footer = entries
                 .map_or_else(Bytes::new, |entries| self.footer(segment.sequence, member, entries, written, blocks));
             let place = (zone, layout.footer_offset() + written);
-            let metadata = self.spec.no_metadata(&self.members[member.as_usize()].geometry, blocks);
-            self.counters.member_blocks += u64::from(blocks);
-            self.write_blocks(member, Work::Footer { segment: index, blocks }, place, blocks, (footer, metadata));
+            let metadata = self.spec.no_metadata(&self.members[member].geometry(), blocks);
+            self.members.count_written(u64::from(blocks));
+            self.members.write(
+                &self.spec,
+                member,
+                Work::Footer { segment: index, blocks },
+                place,
+                blocks,
+                (footer, metadata),
+            );
             return;
         }
-        let geometry = &self.members[member.as_usize()].geometry;
+        let geometry = &self.members[member].geometry();
         let end = u64::from(layout.footer_offset() + layout.footer_blocks);
         if !segment.is_broken && end == geometry.zone_capacity_blocks.0 {
             self.release_zone(member, index);
@@ -173,12 +182,12 @@ impl Volume {
 
     fn finish_zone(&mut self, member: MemberIndex, index: SegmentIndex) {
         let Some(zone) = self.segments[index].zones[member.as_usize()] else { return self.closed_one(index) };
-        let finish = self.members[member.as_usize()].manage(zone, ZoneAction::Finish);
-        self.send(member, Work::FinishZone { segment: index }, finish);
+        let finish = self.members[member].manage(zone, ZoneAction::Finish);
+        self.members.send(member, Work::FinishZone { segment: index }, finish);
     }
 
     pub(super) fn on_footer(&mut self, member: MemberIndex, index: SegmentIndex, blocks: u32, status: Status) {
-        if !self.members[member.as_usize()].is_there() {
+        if !self.members[member].is_present() {
             return self.closed_one(index);
         }
         if status.is_success() {
@@ -193,21 +202,20 @@ impl Volume {
     }
 
     pub(super) fn on_finish_zone(&mut self, member: MemberIndex, index: SegmentIndex, status: Status) {
-        let entry = &mut self.members[member.as_usize()];
-        if !entry.is_there() {
+        let entry = &mut self.members[member];
+        if !entry.is_present() {
             return self.closed_one(index);
         }
         if status.is_success() {
-            entry.failed_finishes = 0;
+            entry.forgive_finishes();
         } else if is_worn_zone(status) {
             // Such zones are not active.
             self.suspect(member, index);
         } else {
             // The zone may still be active: what is open elsewhere would be one too many.
-            entry.errors += 1;
-            entry.failed_finishes += 1;
-            if entry.failed_finishes == WRITE_ATTEMPTS_MAX {
-                self.give_up(member, FailReason::Errors);
+            let verdict = entry.count_failed_finish();
+            if verdict == Verdict::Failed {
+                self.judge(member, verdict);
                 return self.closed_one(index);
             }
             return self.finish_zone(member, index);
@@ -220,7 +228,7 @@ impl Volume {
         let segment = &mut self.segments[index];
         if segment.active >> member.0 & 1 == 1 {
             segment.active &= !(1 << member.0);
-            self.members[member.as_usize()].active_zones -= 1;
+            self.members[member].close_one_zone();
         }
     }
 
@@ -251,11 +259,11 @@ impl Volume {
 
     /// What replaces the contents of a segment is durable.
     pub(super) fn reset_zones(&mut self, index: SegmentIndex) {
-        for member in self.present() {
+        for member in self.members.present() {
             let Some(zone) = self.segments[index].zones[member.as_usize()] else { continue };
             self.segments[index].pending += 1;
-            let reset = self.members[member.as_usize()].manage(zone, ZoneAction::Reset);
-            self.send(member, Work::ResetZone { segment: index }, reset);
+            let reset = self.members[member].manage(zone, ZoneAction::Reset);
+            self.members.send(member, Work::ResetZone { segment: index }, reset);
         }
         self.reset_one(index);
     }
@@ -263,24 +271,18 @@ impl Volume {
     pub(super) fn on_reset_zone(&mut self, member: MemberIndex, index: SegmentIndex, status: Status) {
         // Others may take longer: until then the segment holds this zone no more.
         let zone = self.segments[index].zones[member.as_usize()].take();
-        let entry = &mut self.members[member.as_usize()];
-        if let (true, Some(zone)) = (entry.is_there(), zone) {
+        let entry = &mut self.members[member];
+        if let (true, Some(zone)) = (entry.is_present(), zone) {
             if status.is_success() {
-                entry.failures = 0;
-                entry.free_zones.push_back(zone);
+                entry.forgive_failures();
             } else {
-                entry.errors += 1;
-                entry.retired_zones.insert(zone);
+                entry.count_error();
             }
             let segment = &mut self.segments[index];
             let was_active = segment.active >> member.0 & 1 == 1;
-            if was_active && !status.is_success() {
-                segment.active &= !(1 << member.0);
-                self.members[member.as_usize()].reset_failed(status);
-            } else {
-                self.release_zone(member, index);
-            }
-            let is_excused = is_worn_zone(status) && !self.can_spare(member);
+            segment.active &= !(1 << member.0);
+            entry.zone_reset_ended(zone, was_active, status);
+            let is_excused = is_worn_zone(status) && !self.members.can_spare(&self.spec, member);
             if !status.is_success() && !is_excused && !self.has_failed_again(member) {
                 self.give_up_if_worn(member);
             }
@@ -300,48 +302,44 @@ impl Volume {
 
     /// A member has failed in another segment; says whether it is given up for that.
     fn has_failed_again(&mut self, member: MemberIndex) -> bool {
-        let entry = &mut self.members[member.as_usize()];
-        entry.failures += 1;
-        let is_too_often = entry.failures >= MEMBER_FAILURES_MAX;
-        if is_too_often {
-            self.give_up(member, FailReason::Errors);
-        }
-        is_too_often
+        let verdict = self.members[member].count_failure();
+        self.judge(member, verdict);
+        verdict == Verdict::Failed
     }
 
     /// A member with too few zones left holds up all others, where the volume can do without it.
     pub(super) fn give_up_if_worn(&mut self, member: MemberIndex) {
-        let entry = &self.members[member.as_usize()];
+        let entry = &self.members[member];
         let needed = self.needed_segments() + RELOCATION_SEGMENTS + 1;
-        let missing = self.missing().len();
+        let missing = self.members.missing().len();
         let is_worn = entry.zones_for_segments() < needed || !entry.has_active_to_spare();
         if is_worn && missing < self.spec.code.tolerates() {
-            self.give_up(member, FailReason::Errors);
+            self.evict(member, FailReason::Errors);
         }
     }
 
     /// A command to a zone has failed: is it the zone, or the member?
     pub(super) fn suspect(&mut self, member: MemberIndex, index: SegmentIndex) {
-        self.stir();
+        self.wake();
         let segment = &mut self.segments[index];
         let is_first = segment.suspected >> member.0 & 1 == 0;
         segment.suspected |= 1 << member.0;
         if is_first && self.has_failed_again(member) {
             return;
         }
-        let entry = &mut self.members[member.as_usize()];
-        entry.errors += 1;
+        let entry = &mut self.members[member];
+        entry.count_error();
         let segment = &mut self.segments[index];
         // The segment stays until the answer is there.
         segment.readers += 1;
         let zone = segment.zones[member.as_usize()].unwrap_or(0);
         let report = entry.report(zone, 1);
-        self.send(member, Work::Inspect { segment: index }, report);
+        self.members.send(member, Work::Inspect { segment: index }, report);
     }
 
     pub(super) fn on_inspect(&mut self, member: MemberIndex, index: SegmentIndex, status: Status, outcome: Outcome) {
         self.reader_left(index);
-        if !self.members[member.as_usize()].is_there() {
+        if !self.members[member].is_present() {
             return;
         }
         let state = match outcome {
@@ -349,7 +347,7 @@ impl Volume {
             _ => None,
         };
         match state {
-            None => self.give_up(member, FailReason::Errors),
+            None => self.evict(member, FailReason::Errors),
             Some(ZoneState::Offline) => {
                 self.excuse(member);
                 self.release_zone(member, index);
@@ -365,9 +363,8 @@ impl Volume {
 
     /// It was the zone. A member that the volume cannot do without is not given up for what its zones do: it can still be read.
     fn excuse(&mut self, member: MemberIndex) {
-        if !self.can_spare(member) {
-            let failures = &mut self.members[member.as_usize()].failures;
-            *failures = failures.saturating_sub(1);
+        if !self.members.can_spare(&self.spec, member) {
+            self.members[member].excuse_failure();
         }
     }
 
@@ -377,7 +374,7 @@ impl Volume {
         let segment = &mut self.segments[index];
         segment.lost |= 1 << member.0;
         if let Some(zone) = segment.zones[member.as_usize()].take() {
-            self.members[member.as_usize()].retired_zones.insert(zone);
+            self.members[member].retire_zone(zone);
         }
         self.collector.look_at(index);
         self.give_up_if_worn(member);

@@ -57,11 +57,11 @@ impl Volume {
     /// How the volume is. Takes a look at every segment.
     #[must_use]
     pub fn status(&self) -> VolumeStatus {
-        let member = |member: &super::Member| MemberReport {
-            state: member.state,
-            errors: member.errors,
-            free_zones: member.free_zones.len() as u32,
-            retired_zones: member.retired_zones.len() as u32,
+        let member = |member: &super::members::Member| MemberReport {
+            state: member.state(),
+            errors: member.errors(),
+            free_zones: member.free_zones(),
+            retired_zones: member.retired_zones(),
         };
         let mut status = VolumeStatus {
             members: self.members.iter().map(member).collect(),
@@ -89,7 +89,7 @@ impl Volume {
     }
 
     fn stripe_table_max_bytes(&self) -> u64 {
-        let zones = self.members.iter().map(|member| u64::from(member.geometry.zone_count)).min().unwrap_or(0);
+        let zones = self.members.iter().map(|member| u64::from(member.geometry().zone_count)).min().unwrap_or(0);
         let layout = &self.spec.shape.small;
         let bits = self.spec.members() as u64 * u64::from(layout.stripes) * zones * u64::from(layout.stripe_bits());
         bits.div_ceil(8)
@@ -143,7 +143,7 @@ impl Volume {
     /// Whether all members hold their parts.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        self.members.iter().any(|member| member.state != MemberState::Active)
+        self.members.iter().any(|member| member.state() != MemberState::Active)
     }
 }
 

@@ -25,7 +25,7 @@ impl Volume {
             // Nobody is there whose pace it could keep.
             return self.victim_at_mount().map(|index| (index, true));
         }
-        let present = self.present_bits();
+        let present = self.members.present_bits();
         let may = |segment: &Segment| {
             let is_free = !segment.is_pinned && !segment.has_lost && segment.readers == 0;
             segment.state == SegmentState::Sealed && is_free

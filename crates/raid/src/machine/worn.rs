@@ -24,7 +24,7 @@ impl Volume {
         for stream in [Stream::Small, Stream::Large] {
             if self.is_without_segment(stream) && !self.comes_to_room(stream) {
                 if let Some(worn) = self.narrowest_member() {
-                    self.give_up(worn, FailReason::Errors);
+                    self.evict(worn, FailReason::Errors);
                 } else if let Some(idle) = self.idle_segment(stream) {
                     self.break_segment(idle);
                 } else {
@@ -47,7 +47,7 @@ impl Volume {
     }
 
     fn is_shut(&self, stream: Stream) -> bool {
-        self.stream(stream).open.is_empty() && self.epochs.is_durable() && !self.may_open(stream)
+        self.stream(stream).open.is_empty() && self.members.is_epoch_durable() && !self.may_open(stream)
     }
 
     /// Whether something is under way that may make room, or show that there is some.
@@ -103,13 +103,13 @@ impl Volume {
 
     /// A member that has lost zones, without which there would be room, and which the volume can do without.
     fn narrowest_member(&self) -> Option<MemberIndex> {
-        let zones = |member: MemberIndex| self.members[member.as_usize()].free_zones.len() as u32;
-        let narrowest = self.present().min_by_key(|&member| zones(member))?;
-        let has_lost_zones = !self.members[narrowest.as_usize()].retired_zones.is_empty();
-        let others = self.present().filter(|&member| member != narrowest).map(zones).min()?;
+        let zones = |member: MemberIndex| self.members[member].free_zones();
+        let narrowest = self.members.present().min_by_key(|&member| zones(member))?;
+        let has_lost_zones = !(self.members[narrowest].retired_zones() == 0);
+        let others = self.members.present().filter(|&member| member != narrowest).map(zones).min()?;
         let reserve = RELOCATION_SEGMENTS + self.mount_segments();
         let is_the_one = zones(narrowest) <= reserve && others > reserve;
-        (has_lost_zones && is_the_one && self.can_spare(narrowest)).then_some(narrowest)
+        (has_lost_zones && is_the_one && self.members.can_spare(&self.spec, narrowest)).then_some(narrowest)
     }
 
     /// A segment that is open for requests of the other kind, and that nobody writes to: closed, it can be collected, and others can

@@ -263,7 +263,7 @@ impl Volume {
         {
             state.filling = None;
             state.ready.push_back(stripe);
-            self.stir();
+            self.wake();
         }
     }
 

@@ -98,7 +98,7 @@ impl Volume {
     fn drop_unfinished(&mut self, reading: &mut Reading) {
         for member in 0..self.spec.members() {
             let index = MemberIndex(member as u8);
-            let is_there = self.members[member].is_there();
+            let is_there = self.members[index].is_present();
             let Some(zone) = &reading.zones[member] else { continue };
             // The last thing that a rebuild does is to make the zone full.
             let is_unfinished = reading.found.rebuilt >> member & 1 == 1 && zone.state != ZoneState::Full;

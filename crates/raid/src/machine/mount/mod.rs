@@ -28,8 +28,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zonda_zoned::{BlockBuffer, Geometry, Outcome, Payload, Status};
 
+use super::members::Member;
 use super::start::{Kind, Start, StartStep, Step};
-use super::{Member, Phase, Volume};
+use super::{Phase, Volume};
 use crate::config::{Level, Scheme, StreamShape, Tuning, VolumeConfig};
 use crate::format::ArrayId;
 use crate::limits::MOUNT_ATTEMPTS_MAX;
@@ -126,12 +127,12 @@ impl Volume {
         config.tuning = tuning;
         let is_absent: Vec<bool> = members.iter().map(Option::is_none).collect();
         let mut volume = Volume::new(config, [0; 16], members, Some(true))?;
-        for (member, is_absent) in volume.members.iter_mut().zip(is_absent) {
+        for (member, is_absent) in (0..).map(MemberIndex).zip(is_absent) {
             if is_absent {
-                member.state = crate::format::MemberState::Failed;
+                volume.members[member].set_absent();
             }
         }
-        let members = volume.members.len();
+        let members = volume.spec.members();
         let mount = Mount { expected, attempts, owners: vec![BTreeMap::new(); members], ..Mount::default() };
         volume.phase = Phase::Starting(Box::new(Start::new(Kind::Mount(Box::new(mount)), members)));
         volume.flush_at_start();
@@ -187,8 +188,8 @@ impl Volume {
                 let Some((_, places)) = next else {
                     self.found().stamps = Vec::new();
                     let is_behind = self.found().is_behind;
-                    if is_behind || self.members.iter().any(|member| member.recorded != Some(member.state)) {
-                        self.begin_epoch();
+                    if is_behind || self.members.iter().any(Member::has_unrecorded_state) {
+                        self.members.begin_epoch(&self.spec);
                     }
                     return self.enter(Step::WriteSuperblocks);
                 };
@@ -199,7 +200,7 @@ impl Volume {
             }
             Step::WriteSuperblocks => {
                 self.pump_superblocks();
-                if self.epochs.is_durable() {
+                if self.members.is_epoch_durable() {
                     self.enter(Step::CloseSegments);
                     self.forget_superseded();
                     self.close_segments();
@@ -209,7 +210,8 @@ impl Volume {
                 self.pump_superblocks();
                 self.reset_empty();
                 let is_moving = |state| !matches!(state, SegmentState::Sealed);
-                if self.epochs.is_durable() && !self.segments.iter().any(|(_, segment)| is_moving(segment.state)) {
+                if self.members.is_epoch_durable() && !self.segments.iter().any(|(_, segment)| is_moving(segment.state))
+                {
                     self.enter(Step::WinBack);
                 }
             }

@@ -44,7 +44,7 @@ impl Volume {
             let is_settled = matches!(segment.state, SegmentState::Open | SegmentState::Sealed);
             !is_settled || segment.in_flight > 0 || segment.readers > 0 || segment.awaits_flush
         };
-        self.epochs.is_durable() && !self.segments.iter().any(|(_, segment)| is_changing(segment))
+        self.members.is_epoch_durable() && !self.segments.iter().any(|(_, segment)| is_changing(segment))
     }
 
     /// Writes have failed, and have used up the segments that were reckoned with: all that can be done is to begin anew, which gives

@@ -8,7 +8,7 @@ use super::{FlushAtMount, Volume};
 use crate::MemberIndex;
 use crate::format::{Record, TOMBSTONE_LBA, read_tombstones};
 use crate::machine::Phase;
-use crate::machine::caches::Waiter;
+use crate::machine::members::Waiter;
 use crate::machine::read::Purpose;
 use crate::machine::start::Step;
 use crate::machine::write::Ticket;
@@ -68,7 +68,7 @@ impl Volume {
         if self.found().moving > 0 {
             return self.fail_if_stuck();
         }
-        if !self.epochs.is_durable() {
+        if !self.members.is_epoch_durable() {
             return;
         }
         if self.found().has_failed {

@@ -45,8 +45,8 @@ impl Volume {
 
     /// Whether a segment lacks a zone on a member that has all others. It may be about to go.
     fn lacks_zones(&self, index: SegmentIndex) -> bool {
-        let active = (0..self.spec.members()).filter(|&at| self.members[at].state == MemberState::Active);
-        self.segments[index].lost & bits(active) != 0
+        let active = self.spec.member_indices().filter(|&at| self.members[at].state() == MemberState::Active);
+        self.segments[index].lost & bits(active.map(crate::MemberIndex::as_usize)) != 0
     }
 
     /// Timestamps go on from the highest.

@@ -116,8 +116,8 @@ impl Volume {
             && found
                 .zones
                 .iter()
-                .enumerate()
-                .all(|(at, zone)| zone.is_none() || end <= self.members[at].geometry.zone_capacity_blocks.0);
+                .zip(self.members.iter())
+                .all(|(zone, member)| zone.is_none() || end <= member.geometry().zone_capacity_blocks.0);
         if !is_possible {
             // Its checksum is right, so another program wrote it: nothing of it is touched.
             let member = MemberIndex(found.header.member);
@@ -143,7 +143,7 @@ impl Volume {
             }));
         }
         self.found().current = Some(Reading { sequence, found, layout, stream, zones });
-        for member in self.present() {
+        for member in self.members.present() {
             self.read_on(member);
         }
         true
@@ -178,7 +178,7 @@ impl Volume {
 
     pub(super) fn on_blocks_read(&mut self, member: MemberIndex, offset: u32, buffer: Option<BlockBuffer>) {
         let block_bytes = self.spec.shape.block_bytes;
-        let metadata_bytes = usize::from(self.members[member.as_usize()].geometry.metadata_bytes);
+        let metadata_bytes = usize::from(self.members[member].geometry().metadata_bytes);
         let (array, is_in_band, transfer) =
             (self.spec.array, self.spec.shape.is_in_band, self.spec.shape.transfer_blocks);
         let Some(reading) = &mut self.found().current else { return };

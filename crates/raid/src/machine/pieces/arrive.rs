@@ -32,7 +32,7 @@ impl Volume {
     /// Slots could not be read.
     fn slots_failed(&mut self, member: MemberIndex, index: u32, slot: u32, count: u32, status: Status) {
         let segment_index = self.pieces[index].segment;
-        if !self.members[member.as_usize()].is_there() {
+        if !self.members[member].is_present() {
             return;
         }
         if status != Status::UnrecoveredReadError {
@@ -100,7 +100,7 @@ impl Volume {
             let entries = meta.map(|meta| meta.entries).unwrap_or_default();
             (0..payload).map(|block| entries.get(block).copied()).collect()
         } else {
-            let bytes = usize::from(self.members[member.as_usize()].geometry.metadata_bytes);
+            let bytes = usize::from(self.members[member].geometry().metadata_bytes);
             let seed = segment.seeds[member.as_usize()];
             let meta = |block: usize| {
                 let meta = BlockMeta::read_oob(seed, buffer.metadata.get(block * bytes..(block + 1) * bytes)?)?;

@@ -136,7 +136,7 @@ impl Volume {
     pub(super) fn readable(&self, segment: SegmentIndex) -> u32 {
         let segment = &self.segments[segment];
         let can_be_read = |member: &MemberIndex| segment.has(*member) && segment.zones[member.as_usize()].is_some();
-        bits(self.present().filter(can_be_read).map(MemberIndex::as_usize))
+        bits(self.members.present().filter(can_be_read).map(MemberIndex::as_usize))
     }
 
     /// Reads a run from some members. Its owner is told when it is there.
@@ -207,10 +207,10 @@ impl Volume {
     fn read_slots(&mut self, piece: u32, member: MemberIndex, slot: u32, count: u32) {
         let segment = &self.segments[self.pieces[piece].segment];
         let Some(zone) = segment.zones[member.as_usize()] else { return };
-        let start = self.members[member.as_usize()].lba(zone, segment.layout.slot_offset(slot));
+        let start = self.members[member].lba(zone, segment.layout.slot_offset(slot));
         let blocks = Blocks(u64::from(count * segment.layout.unit_blocks));
         self.pieces[piece].pending += 1;
-        self.send(member, Work::Slots { piece, slot, count }, Operation::Read { start, blocks });
+        self.members.send(member, Work::Slots { piece, slot, count }, Operation::Read { start, blocks });
     }
 
     /// A read of a piece has ended, or the asking for it.

@@ -81,7 +81,7 @@ impl Volume {
             return (Ready { blocks, data: Bytes::new(), metadata: Bytes::new() }, Vec::new());
         }
         let block_bytes = self.spec.shape.block_bytes;
-        let metadata_bytes = usize::from(self.members[target.as_usize()].geometry.metadata_bytes);
+        let metadata_bytes = usize::from(self.members[target].geometry().metadata_bytes);
         let (unit, payload) = (layout.unit_blocks as usize, layout.payload_blocks() as usize);
         let mut data = spare.unwrap_or_default();
         data.resize(blocks as usize * block_bytes, 0);

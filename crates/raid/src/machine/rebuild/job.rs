@@ -89,9 +89,8 @@ impl Volume {
             self.make_room(member);
             return false;
         }
-        let entry = &mut self.members[member.as_usize()];
-        let zone = entry.free_zones.pop_front().expect("there is room for one more");
-        entry.active_zones += 1;
+        let entry = &mut self.members[member];
+        let zone = entry.take_zone().expect("there is room for one more");
         let segment = &mut self.segments[index];
         let was_pinned = std::mem::replace(&mut segment.is_pinned, true);
         let segment = &self.segments[index];
@@ -101,8 +100,7 @@ impl Volume {
         zones[member.as_usize()] = Some(zone);
         // Its epoch is later than that of the headers that opened the segment, which name the zones that it began with.
         let data = self.header(segment, member, zones);
-        let header =
-            Ready { blocks: 1, data, metadata: self.spec.no_metadata(&self.members[member.as_usize()].geometry, 1) };
+        let header = Ready { blocks: 1, data, metadata: self.spec.no_metadata(&self.members[member].geometry(), 1) };
         let entries = if self.spec.has_contents() { segment.layout.entries() as usize } else { 0 };
         self.rebuild.job = Some(Box::new(Job {
             segment: index,
@@ -124,21 +122,20 @@ impl Volume {
 
     /// Whether a zone of a member may be filled now.
     fn may_take_zone(&self, member: MemberIndex) -> bool {
-        let entry = &self.members[member.as_usize()];
+        let entry = &self.members[member];
         let waiting =
             self.streams.iter().filter(|stream| !stream.ready.is_empty() && stream.open.is_empty()).count() as u32;
         // A stream that waits comes first, but not for ever.
         let waiting = if self.next_sequence == self.rebuild.yielded_at { waiting } else { 0 };
         // Collection must always have a zone to write to, as far as the other members have any.
-        let others = self.present().filter(|&other| other != member);
-        let spare = others.map(|other| self.members[other.as_usize()].free_zones.len()).min().unwrap_or(0);
-        entry.may_activate(waiting)
-            && entry.free_zones.len() > spare.min((RELOCATION_SEGMENTS + self.mount_segments()) as usize)
+        let others = self.members.present().filter(|&other| other != member);
+        let spare = others.map(|other| self.members[other].free_zones()).min().unwrap_or(0);
+        entry.may_activate(waiting) && entry.free_zones() > spare.min(RELOCATION_SEGMENTS + self.mount_segments())
     }
 
     /// Where all zones that may be active are those of segments that nobody writes to, one of these takes no more.
     fn make_room(&mut self, member: MemberIndex) {
-        let entry = &self.members[member.as_usize()];
+        let entry = &self.members[member];
         let is_tight = !entry.may_activate(0);
         let is_active = |segment: &Segment| segment.active >> member.0 & 1 == 1;
         let is_closing =

@@ -18,7 +18,7 @@ use bytes::BytesMut;
 use zonda_zoned::{Outcome, Status};
 
 use super::Volume;
-use super::caches::Waiter;
+use super::members::Waiter;
 use super::pieces::Pace;
 use crate::MemberIndex;
 use crate::bug::SeededBug;
@@ -82,8 +82,7 @@ impl Volume {
 
     /// The next member to be rebuilt.
     fn next_rebuild(&mut self) {
-        let next = (0..self.spec.members()).find(|&at| self.members[at].state == MemberState::Rebuilding);
-        self.rebuild.member = next.map(|at| MemberIndex(at as u8));
+        self.rebuild.member = self.members.first_rebuilding();
         self.rebuild.done = 0;
         self.rebuild.flush = RebuildFlush::Wanted;
         self.rebuild.failures = 0;
@@ -98,7 +97,7 @@ impl Volume {
                     return;
                 }
             }
-            if !self.is_ready() || !self.epochs.is_durable() {
+            if !self.is_ready() || !self.members.is_epoch_durable() {
                 return;
             }
             if !self.begin_segment(member) && !self.end_if_rebuilt(member) {
@@ -148,8 +147,8 @@ impl Volume {
             return false;
         }
         if is_complete {
-            self.members[member.as_usize()].state = MemberState::Active;
-            self.begin_epoch();
+            self.members[member].end_rebuild();
+            self.members.begin_epoch(&self.spec);
             self.events.push_back(Event::Rebuilt { member });
             self.next_rebuild();
             self.pump_superblocks();
@@ -200,9 +199,10 @@ impl Volume {
 
     /// Whether all that a segment lacks will be written by a rebuild.
     pub(super) fn is_rebuilding_segment(&self, segment: &Segment) -> bool {
-        self.present()
+        self.members
+            .present()
             .filter(|&member| !segment.has(member))
-            .all(|member| self.members[member.as_usize()].state == MemberState::Rebuilding)
+            .all(|member| self.members[member].state() == MemberState::Rebuilding)
     }
 
     /// The segment that is being written to a member.

@@ -4,7 +4,7 @@ use zonda_zoned::{Geometry, Instant, Operation, Outcome, Status, ZoneAction, Zon
 
 use super::super::Volume;
 use super::super::members::Work;
-use super::super::start::is_dead;
+use super::super::members::is_dead;
 use super::RebuildStep;
 use crate::event::{Event, FailReason};
 use crate::format::{MemberState, OOB_BYTES};
@@ -41,10 +41,10 @@ impl Volume {
         if !self.is_ready() {
             return refuse("the volume is not ready: wait until it is mounted".to_owned());
         }
-        let Some(entry) = self.members.get(member.as_usize()) else {
+        let Some(entry) = self.members.get(member) else {
             return refuse(format!("there is no member {}: the volume has {}", member.0, self.spec.members()));
         };
-        if entry.state != MemberState::Failed {
+        if entry.state() != MemberState::Failed {
             return refuse(format!("member {} is in use: give it up first", member.0));
         }
         if self.rebuild.replacements.iter().any(|other| other.member == member) {
@@ -56,7 +56,7 @@ impl Volume {
         if let Err(remedy) = self.suits(&geometry) {
             return refuse(format!("the device does not suit: {remedy}"));
         }
-        self.members[member.as_usize()].replace(id, geometry);
+        self.members[member].replace(id, geometry);
         self.rebuild.replacements.push(Replacement { member, zones: Vec::new() });
         self.report_replacement(member, 0);
         self.settle();
@@ -89,8 +89,7 @@ impl Volume {
                 at_least("blocks in an append", geometry.max_append_blocks.0, u64::from(layout.unit_blocks))?;
             }
         }
-        let others =
-            self.present().map(|member| self.members[member.as_usize()].geometry.zone_count).min().unwrap_or(0);
+        let others = self.members.present().map(|member| self.members[member].geometry().zone_count).min().unwrap_or(0);
         at_least("zones", u64::from(geometry.zone_count), u64::from(others))?;
         let tuning = &self.spec.config.tuning;
         let active = 2 + u64::from(tuning.small_segments) + u64::from(tuning.large_segments);
@@ -98,13 +97,13 @@ impl Volume {
     }
 
     fn report_replacement(&mut self, member: MemberIndex, zone: u32) {
-        let report = self.members[member.as_usize()].report(zone, REPORT_ZONES_MAX);
+        let report = self.members[member].report(zone, REPORT_ZONES_MAX);
         self.send_replacement(member, RebuildStep::Report, report);
     }
 
     fn send_replacement(&mut self, member: MemberIndex, step: RebuildStep, operation: Operation) {
         // It is not one of the volume's members yet.
-        self.members[member.as_usize()].send(Work::Rebuild(step), operation);
+        self.members[member].send(Work::Rebuild(step), operation);
     }
 
     pub(super) fn on_replacement(&mut self, member: MemberIndex, step: RebuildStep, status: Status, outcome: Outcome) {
@@ -114,7 +113,7 @@ impl Volume {
                 let zones = &mut self.rebuild.replacements[at].zones;
                 zones.extend(report.zones);
                 let known = zones.len() as u32;
-                if known < self.members[member.as_usize()].geometry.zone_count {
+                if known < self.members[member].geometry().zone_count {
                     return self.report_replacement(member, known);
                 }
                 if zones.iter().take(METADATA_ZONES as usize).any(|zone| is_dead(zone.state)) {
@@ -133,10 +132,10 @@ impl Volume {
 
     /// The device is empty: it takes part from now on.
     fn join(&mut self, member: MemberIndex, zones: &[ZoneDescriptor]) {
-        let entry = &mut self.members[member.as_usize()];
+        let entry = &mut self.members[member];
         entry.begin(zones);
-        entry.state = MemberState::Rebuilding;
-        self.begin_epoch();
+        entry.begin_rebuild();
+        self.members.begin_epoch(&self.spec);
         // What is written next is to be on all members.
         let open: Vec<SegmentIndex> = Stream::ALL.iter().flat_map(|&stream| self.stream(stream).open.clone()).collect();
         let is_open =
@@ -152,16 +151,15 @@ impl Volume {
     fn replacement_failed(&mut self, member: MemberIndex, reason: FailReason) {
         self.rebuild.replacements.retain(|other| other.member != member);
         // Nobody waits for its commands.
-        drop(self.members[member.as_usize()].abandon());
+        drop(self.members[member].abandon());
         self.events.push_back(Event::MemberFailed { member, reason });
     }
 
     /// Devices that leave a command without an answer before they have become members.
     pub(in super::super) fn fail_silent_replacements(&mut self) {
         let timeout = self.spec.config.tuning.member_timeout;
-        let silent = |member: &MemberIndex| {
-            self.members[member.as_usize()].answer_due(timeout).is_some_and(|due| due <= self.now)
-        };
+        let silent =
+            |member: &MemberIndex| self.members[*member].answer_due(timeout).is_some_and(|due| due <= self.now);
         let members: Vec<MemberIndex> =
             self.rebuild.replacements.iter().map(|other| other.member).filter(silent).collect();
         for member in members {

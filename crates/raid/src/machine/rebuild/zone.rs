@@ -16,7 +16,7 @@ impl Volume {
     pub(super) fn write_next(&mut self, member: MemberIndex) {
         let transfer = self.spec.shape.transfer_blocks;
         let block_bytes = self.spec.shape.block_bytes;
-        let metadata_bytes = usize::from(self.members[member.as_usize()].geometry.metadata_bytes);
+        let metadata_bytes = usize::from(self.members[member].geometry().metadata_bytes);
         let job = self.job();
         match job.parts.front() {
             Some(Part::Piece(_)) => {}
@@ -50,16 +50,16 @@ impl Volume {
             let blocks = (layout.footer_blocks - first).min(transfer);
             self.job().footer_written += blocks;
             let footer = self.rebuilt_footer(member, first, blocks);
-            let metadata = self.spec.no_metadata(&self.members[member.as_usize()].geometry, blocks);
+            let metadata = self.spec.no_metadata(&self.members[member].geometry(), blocks);
             return self.write_rebuilt(member, blocks, footer, metadata);
         }
-        let geometry = &self.members[member.as_usize()].geometry;
+        let geometry = &self.members[member].geometry();
         if u64::from(written) == geometry.zone_capacity_blocks.0 {
             return self.end_segment(member);
         }
         self.job().stage = Stage::Finishing;
-        let finish = self.members[member.as_usize()].manage(zone, ZoneAction::Finish);
-        self.send(member, Work::Rebuild(RebuildStep::Finish), finish);
+        let finish = self.members[member].manage(zone, ZoneAction::Finish);
+        self.members.send(member, Work::Rebuild(RebuildStep::Finish), finish);
     }
 
     fn rebuilt_footer(&self, member: MemberIndex, first: u32, blocks: u32) -> Bytes {
@@ -74,9 +74,9 @@ impl Volume {
         let job = self.job();
         job.is_writing = true;
         let place = (job.zone, job.written);
-        self.counters.member_blocks += u64::from(blocks);
+        self.members.count_written(u64::from(blocks));
         let work = Work::Rebuild(RebuildStep::Write { blocks });
-        self.write_blocks(member, work, place, blocks, (data, metadata));
+        self.members.write(&self.spec, member, work, place, blocks, (data, metadata));
     }
 
     pub(super) fn on_rebuild_write(&mut self, member: MemberIndex, blocks: u32, status: Status) {
@@ -116,7 +116,7 @@ impl Volume {
         if let Some(sums) = segment.sums.get_mut(member.as_usize()) {
             sums.iter_mut().zip(&job.entries).for_each(|(sum, entry)| *sum = entry.block_crc);
         }
-        self.members[member.as_usize()].active_zones -= 1;
+        self.members[member].close_one_zone();
         self.rebuild.done += 1;
         self.rebuild.flush = RebuildFlush::Wanted;
         self.rebuild.failures = 0;
@@ -126,10 +126,10 @@ impl Volume {
 
     /// The zone cannot be written: it is emptied, and another one is taken.
     fn zone_failed(&mut self, member: MemberIndex) {
-        self.members[member.as_usize()].errors += 1;
+        self.members[member].count_error();
         self.rebuild.failures += 1;
         if self.rebuild.failures >= REBUILD_FAILURES_MAX {
-            return self.give_up(member, FailReason::Errors);
+            return self.evict(member, FailReason::Errors);
         }
         let job = self.job();
         job.stage = Stage::Resetting;
@@ -139,21 +139,17 @@ impl Volume {
                 self.abandon_piece(piece);
             }
         }
-        let reset = self.members[member.as_usize()].manage(zone, ZoneAction::Reset);
-        self.send(member, Work::Rebuild(RebuildStep::Reset), reset);
+        let reset = self.members[member].manage(zone, ZoneAction::Reset);
+        self.members.send(member, Work::Rebuild(RebuildStep::Reset), reset);
     }
 
     pub(super) fn on_rebuild_reset(&mut self, member: MemberIndex, status: Status) {
         let zone = self.job().zone;
-        let entry = &mut self.members[member.as_usize()];
-        if status.is_success() {
-            entry.active_zones -= 1;
-            entry.free_zones.push_back(zone);
-        } else {
-            entry.errors += 1;
-            entry.retired_zones.insert(zone);
-            entry.reset_failed(status);
+        let entry = &mut self.members[member];
+        if !status.is_success() {
+            entry.count_error();
         }
+        entry.zone_reset_ended(zone, true, status);
         self.drop_job();
     }
 
