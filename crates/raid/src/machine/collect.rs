@@ -2,8 +2,6 @@
 //!
 //! Which segment is next is in `victim.rs`, how fast it goes in `pace.rs`.
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
 use zonda_zoned::Status;
 
@@ -15,7 +13,7 @@ use crate::MemberIndex;
 use crate::format::{Record, Tombstone, read_tombstones, tombstones_per_block};
 use crate::limits::RELOCATED_BLOCKS_MAX;
 use crate::shape::Stream;
-use crate::tables::{Address, Location, Physical, Segment, SegmentIndex, SegmentState};
+use crate::tables::{Address, Location, Physical, Segment, SegmentIndex};
 
 /// What is being collected.
 #[derive(Debug, Default)]
@@ -23,10 +21,6 @@ pub(super) struct Collector {
     current: Option<Current>,
     /// A segment that is read to its end while its last blocks wait for others to fill their stripe.
     emptied: Option<SegmentIndex>,
-    /// Segments that may have become empty, or need to be emptied.
-    candidates: BTreeSet<SegmentIndex>,
-    /// There is something to be won, but nothing to be chosen: perhaps when its readers have left.
-    is_in_need: bool,
     /// Blocks that wait in stripes.
     pub(super) waiting_blocks: u32,
     pub(super) pace: Pace,
@@ -54,11 +48,6 @@ struct Current {
 }
 
 impl Collector {
-    /// Something about a segment has changed.
-    pub(super) fn look_at(&mut self, index: SegmentIndex) {
-        self.candidates.insert(index);
-    }
-
     /// Whether a segment is being collected.
     pub(super) fn has(&self, index: SegmentIndex) -> bool {
         self.current.as_ref().is_some_and(|current| current.segment == index) || self.emptied == Some(index)
@@ -94,10 +83,11 @@ impl Collector {
 impl Volume {
     pub(super) fn pump_collector(&mut self) {
         loop {
-            self.reset_empty();
+            self.segments.reset_empty(&self.spec, &mut self.members);
             if self.collector.current.is_none() {
                 let chosen = self.choose_victim();
-                self.collector.is_in_need = chosen.is_none() && self.needs_collection();
+                let is_in_need = chosen.is_none() && self.needs_collection();
+                self.segments.set_awaited(is_in_need);
                 match chosen {
                     Some((victim, is_urgent)) => self.begin_collecting(victim, is_urgent),
                     None if self.collector.is_idle() => self.collector.pace.rest(),
@@ -113,8 +103,8 @@ impl Volume {
     }
 
     fn begin_collecting(&mut self, victim: SegmentIndex, is_urgent: bool) {
-        let segment = &mut self.segments[victim];
-        segment.is_pinned = true;
+        self.segments.pin(victim);
+        let segment = &self.segments[victim];
         self.collector.pace.begin(self.spec.shape.data_blocks(&segment.layout), u64::from(segment.live_blocks));
         self.collector.current = Some(Current {
             segment: victim,
@@ -128,42 +118,6 @@ impl Volume {
             is_urgent,
             has_lost: false,
         });
-    }
-
-    /// Something in a segment is wrong: the rest of it is moved soon.
-    pub(super) fn suspect_segment(&mut self, index: SegmentIndex) {
-        self.segments[index].is_suspect = true;
-        self.segments.doubt(index);
-        self.wake();
-    }
-
-    /// Whoever needed a segment to stay as it is needs it no more.
-    pub(super) fn reader_left(&mut self, index: SegmentIndex) {
-        let segment = &mut self.segments[index];
-        segment.readers -= 1;
-        if segment.readers > 0 {
-            return;
-        }
-        self.has_progress |= segment.is_pinned || self.collector.is_in_need;
-        if segment.live_blocks == 0 {
-            self.collector.look_at(index);
-            self.wake();
-        }
-    }
-
-    /// Resets segments in which nothing is left.
-    pub(super) fn reset_empty(&mut self) {
-        while let Some(index) = self.collector.candidates.pop_first() {
-            let Some(segment) = self.segments.get(index) else { continue };
-            let is_empty = segment.state == SegmentState::Sealed
-                && segment.live_blocks == 0
-                && segment.readers == 0
-                && segment.tombstones.is_empty()
-                && !segment.is_pinned;
-            if is_empty {
-                self.reset_segment(index);
-            }
-        }
     }
 
     fn move_blocks(&mut self) {
@@ -255,7 +209,7 @@ impl Volume {
                 self.collector.waiting_blocks += 1;
                 self.counters.relocated_blocks += 1;
             }
-            Ticket::Mend => self.segments[from.segment].readers += 1,
+            Ticket::Mend => self.segments.add_reader(from.segment),
             Ticket::Start => {}
         }
         self.push_block(Self::MOVED_TO, Block::moved(record.lba, record.timestamp, address, sequence, ticket), data);
@@ -341,9 +295,8 @@ impl Volume {
         }
         if has_lost {
             // What can be read in it can still be read; when all of it is written anew by hosts, it goes.
-            let segment = &mut self.segments[index];
-            (segment.is_pinned, segment.has_lost) = (false, true);
-            self.collector.look_at(index);
+            self.segments.set_lost(index);
+            self.segments.unpin(index, false);
         } else if is_unneeded(segment) {
             self.end_collecting(index);
         } else if self.collector.waiting_blocks > 0 {
@@ -357,10 +310,9 @@ impl Volume {
     }
 
     fn end_collecting(&mut self, index: SegmentIndex) {
-        let segment = &mut self.segments[index];
-        segment.is_pinned = false;
-        segment.tombstones.clear();
-        self.reset_segment(index);
+        self.segments.drop_all_tombstones(index);
+        self.segments.unpin(index, false);
+        self.segments.reset(&self.spec, &mut self.members, index);
     }
 }
 

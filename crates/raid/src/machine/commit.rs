@@ -9,7 +9,7 @@ use super::Volume;
 use super::write::{Block, NO_REQUEST, Source, Ticket};
 use crate::MemberIndex;
 use crate::bug::SeededBug;
-use crate::format::{PADDING_LBA, TOMBSTONE_LBA, Tombstone};
+use crate::format::{TOMBSTONE_LBA, Tombstone};
 use crate::shape::Stream;
 use crate::tables::{Address, Location, Physical, SegmentIndex};
 
@@ -17,13 +17,12 @@ impl Volume {
     pub(super) fn commit(&mut self, index: u32, segment_index: SegmentIndex) {
         let stripe = &mut self.stripes[index];
         let number = stripe.number;
-        let segment = &mut self.segments[segment_index];
         for member in 0..self.spec.members() {
             if stripe.present >> member & 1 == 0 {
-                stripe.slots[member] = segment.slots.set_virtual(MemberIndex(member as u8), number);
+                stripe.slots[member] = self.segments.place_absent(MemberIndex(member as u8), segment_index, number);
             }
         }
-        self.note_metadata(index, segment_index);
+        self.segments.note_metadata(&self.spec, segment_index, &self.stripes[index]);
         // The stripe stays in its place while its blocks are published: older versions refer to it.
         let count = self.stripes[index].blocks.len();
         let mut ended = std::mem::take(&mut self.spare.ended);
@@ -44,8 +43,7 @@ impl Volume {
                 }
                 Source::Moved { from, sequence, ticket } => self.publish_moved(lba, (from, sequence), place, ticket),
                 Source::Trim { request, tombstones, olds } => {
-                    self.segments[segment_index].tombstones.push(place);
-                    self.segments[segment_index].tombstone_ranges += tombstones.len() as u32;
+                    self.segments.add_tombstones(place, tombstones.len() as u32);
                     self.trims.arrived(olds.len());
                     let lbas = tombstones.iter().flat_map(Tombstone::lbas);
                     self.stripes[index].blocks[at].source = Source::Trim { request, tombstones: Vec::new(), olds };
@@ -56,8 +54,7 @@ impl Volume {
                     ended.push((request, 1));
                 }
                 Source::MovedTombstones { from, tombstones, ticket } => {
-                    self.segments[segment_index].tombstones.push(place);
-                    self.segments[segment_index].tombstone_ranges += tombstones.len() as u32;
+                    self.segments.add_tombstones(place, tombstones.len() as u32);
                     for range in tombstones {
                         for lba in range.lbas() {
                             // Behind a newer version too: that one may be withdrawn.
@@ -71,7 +68,7 @@ impl Volume {
         let mut stripe = self.stripes.remove(index);
         ended.extend(stripe.flushes.drain(..).map(|request| (request, 1)));
         self.reuse(stripe);
-        self.stripe_left(segment_index, number, true);
+        self.segments.stripe_complete(&self.spec, &mut self.members, segment_index, number);
         for (request, parts) in ended.drain(..) {
             self.end_part(request, parts, Status::Success);
         }
@@ -94,7 +91,7 @@ impl Volume {
         let old = std::mem::take(&mut entry.old);
         self.retire(lba, old);
         self.take_over(lba, Address::buffered(stripe, block), Address::media(place));
-        self.segments[place.segment].set_live(place.member, place.offset);
+        self.segments.set_live(place);
     }
 
     /// A block trimmed is durably so.
@@ -169,10 +166,7 @@ impl Volume {
             match old.location() {
                 Location::Nowhere | Location::Trimmed { .. } => return,
                 Location::Media(place) => {
-                    self.segments[place.segment].set_dead(place.member, place.offset);
-                    if self.segments[place.segment].live_blocks == 0 {
-                        self.collector.look_at(place.segment);
-                    }
+                    self.segments.set_dead(place);
                     return;
                 }
                 Location::Buffered { stripe, block } => {
@@ -201,17 +195,16 @@ impl Volume {
         };
         if is_there && self.replace(lba, from, Address::media(place)) {
             if let Location::Media(source) = from.location() {
-                self.segments[source.segment].set_dead(source.member, source.offset);
-                self.collector.look_at(source.segment);
+                self.segments.set_dead(source);
             }
-            self.segments[place.segment].set_live(place.member, place.offset);
+            self.segments.set_live(place);
         } else if self.spec.has(SeededBug::StaleRelocation) {
             let newer = std::mem::replace(&mut self.map[lba as usize], Address::media(place));
             self.retire(lba, newer);
-            self.segments[place.segment].set_live(place.member, place.offset);
+            self.segments.set_live(place);
         }
         if let (Ticket::Mend, Location::Media(source)) = (ticket, from.location()) {
-            self.reader_left(source.segment);
+            self.segments.reader_left(source.segment);
         }
         self.arrived(ticket);
     }
@@ -222,56 +215,6 @@ impl Volume {
             Ticket::Mend => self.counters.mended_blocks += 1,
             Ticket::Start => self.moved_at_start(),
         }
-    }
-
-    /// What the footers of the segment will say of this stripe, and what reads need to know.
-    fn note_metadata(&mut self, index: u32, segment_index: SegmentIndex) {
-        let stripe = &self.stripes[index];
-        let segment = &mut self.segments[segment_index];
-        let layout = segment.layout;
-        let payload_blocks = layout.payload_blocks() as usize;
-        if !segment.lbas.is_empty() {
-            for chunk in 0..self.spec.code.data() {
-                let member = self.spec.shape.member_of(chunk, stripe.number).as_usize();
-                let from = stripe.slots[member] as usize * payload_blocks;
-                for block in 0..payload_blocks {
-                    let lba = stripe.blocks.get(chunk * payload_blocks + block).map_or(PADDING_LBA, |block| block.lba);
-                    segment.lbas[member][from + block] = lba;
-                }
-            }
-        }
-        if stripe.metas.is_empty() {
-            return;
-        }
-        for member in 0..self.spec.members() {
-            let chunk = self.spec.shape.chunk_of(MemberIndex(member as u8), stripe.number);
-            let from = stripe.slots[member] as usize * payload_blocks;
-            let is_wrong = self.spec.bug == Some(SeededBug::FooterWrongSlot);
-            let footer_from = if is_wrong { stripe.number as usize * payload_blocks } else { from };
-            for block in 0..payload_blocks {
-                let meta = &stripe.metas[chunk * payload_blocks + block];
-                if let Some(sums) = segment.sums.get_mut(member) {
-                    sums[from + block] = meta.block_crc;
-                }
-                if let Some(footers) = segment.footers.as_mut() {
-                    footers.entries[member][footer_from + block] = *meta;
-                }
-            }
-        }
-    }
-
-    /// A stripe of a segment has ended, well or not.
-    pub(super) fn stripe_left(&mut self, index: SegmentIndex, number: u32, is_complete: bool) {
-        let segment = &mut self.segments[index];
-        segment.in_flight -= 1;
-        segment.complete_in_group += u32::from(is_complete);
-        let group = segment.layout.group_range(number);
-        if segment.complete_in_group == group.len() as u32 {
-            segment.complete_in_group = 0;
-            segment.slots.seal_group();
-            self.barrier(index);
-        }
-        self.close_if_done(index);
     }
 }
 

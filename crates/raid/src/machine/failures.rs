@@ -5,6 +5,7 @@ use zonda_zoned::{Command, Instant};
 use super::members::{Verdict, Waiter};
 use super::{Phase, Volume};
 use crate::event::{Event, FailReason};
+use crate::tables::SegmentIndex;
 use crate::{MemberIndex, VolumeError};
 
 impl Volume {
@@ -51,6 +52,12 @@ impl Volume {
         }
     }
 
+    /// A command to a zone of a segment has failed: is it the zone, or the member?
+    pub(super) fn suspect(&mut self, member: MemberIndex, segment: SegmentIndex) {
+        let verdict = self.segments.suspect(&mut self.members, member, segment);
+        self.judge(member, verdict);
+    }
+
     /// A member cannot be used any more.
     pub(super) fn evict(&mut self, member: MemberIndex, reason: FailReason) {
         self.wake();
@@ -58,7 +65,7 @@ impl Volume {
             return;
         }
         self.events.push_back(Event::MemberFailed { member, reason });
-        self.forget_zones_of(member);
+        self.segments.forget_member(&self.spec, &mut self.members, member);
         if !self.knows_its_scheme() {
             // A mount that has not read who belongs to it decides later.
         } else if !self.members.are_enough(&self.spec) {
@@ -126,12 +133,9 @@ impl Volume {
         match waiter {
             Waiter::Request(request) => self.end_part(request, 1, zonda_zoned::Status::Success),
             Waiter::Barrier(index, sequence) => {
-                if self.segments.get(index).is_some_and(|segment| segment.sequence == sequence) {
-                    self.segments[index].awaits_flush = false;
-                    self.close_if_done(index);
-                }
+                self.segments.on_barrier(&self.spec, &mut self.members, index, sequence);
             }
-            Waiter::Reset(index) => self.reset_zones(index),
+            Waiter::Reset(index) => self.segments.on_replacement_durable(&mut self.members, index),
             Waiter::Rebuilt(member) => self.rebuild_flushed(member),
             Waiter::Mount => self.flushed_at_mount(),
         }

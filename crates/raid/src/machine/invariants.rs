@@ -1,11 +1,9 @@
 //! What always holds between events.
 
-use std::collections::BTreeSet;
-
 use super::Volume;
 use crate::MemberIndex;
-use crate::format::{MemberState, Tombstone};
-use crate::tables::{Location, SegmentIndex, SegmentState};
+use crate::format::Tombstone;
+use crate::tables::{Location, SegmentState};
 
 impl Volume {
     /// Looks at everything. For tests: it takes as long as the volume is large.
@@ -54,27 +52,13 @@ impl Volume {
         }
         self.members.check_invariants();
         self.check_trims();
-        let doubtful: BTreeSet<SegmentIndex> = self.segments.doubtful().map(|(index, _)| index).collect();
+        self.segments.check_invariants(&self.spec, &self.members);
         for (index, segment) in self.segments.iter() {
             assert_eq!(segment.live_blocks, live[index.as_usize()], "live blocks of segment {}", segment.sequence);
-            let lacks =
-                |member: MemberIndex| self.members[member].state() == MemberState::Active && !segment.has(member);
-            let goes = segment.state == SegmentState::Resetting;
-            let is_doubtful = segment.is_suspect || self.spec.member_indices().any(lacks);
-            assert!(
-                goes || !is_doubtful || doubtful.contains(&index),
-                "segment {} is known to lack something",
-                segment.sequence
-            );
         }
         for (at, member) in self.members.iter().enumerate() {
             if !member.is_present() {
                 continue;
-            }
-            let mut seen = BTreeSet::new();
-            let held = self.segments.iter().filter_map(|(_, segment)| segment.zones[at]);
-            for zone in held.chain(member.each_free_zone()) {
-                assert!(seen.insert(zone), "zone {zone} of member {at} is held once");
             }
             let active = self.segments.iter().filter(|(_, segment)| segment.active >> at & 1 == 1).count() as u32;
             let rebuilding = self.rebuild_active(MemberIndex(at as u8));

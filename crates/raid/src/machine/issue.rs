@@ -3,51 +3,36 @@
 use zonda_zoned::{Blocks, Operation, Outcome, Status};
 
 use super::Volume;
-use super::members::{Members, Work};
+use super::members::Work;
 use super::write::{NO_REQUEST, Source};
 use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::event::FailReason;
 use crate::limits::WRITE_ATTEMPTS_MAX;
 use crate::shape::Stream;
-use crate::tables::{Segment, SegmentIndex};
+use crate::tables::SegmentIndex;
 
 impl Volume {
     /// Issues what can be issued.
     pub(super) fn pump_stream(&mut self, stream: Stream) {
-        self.tidy_open(stream);
+        self.segments.tidy(&self.spec, &mut self.members, stream);
         while !self.stream(stream).ready.is_empty() {
             if !self.may_write(stream) {
                 return;
             }
-            self.want_segments(stream);
-            let state = self.stream(stream);
-            let count = state.open.len();
-            let found = (0..count)
-                .map(|step| (state.turn + 1 + step) % count)
-                .find(|&at| self.can_issue(&self.segments[state.open[at]]));
-            let Some(at) = found else { return };
-            let state = self.stream_mut(stream);
-            state.turn = at;
-            let segment = state.open[at];
-            let stripe = state.ready.pop_front().expect("one waits");
+            let (is_ready, timestamp) = (self.is_ready(), self.next_timestamp);
+            self.segments.open_wanted(&self.spec, &mut self.members, is_ready, stream, timestamp);
+            let Some(segment) = self.segments.next_for(&self.spec, stream) else { return };
+            let stripe = self.stream_mut(stream).ready.pop_front().expect("one waits");
             self.pay(stream);
             self.issue(stripe, segment);
-            self.tidy_open(stream);
+            self.segments.tidy(&self.spec, &mut self.members, stream);
         }
     }
 
-    fn can_issue(&self, segment: &Segment) -> bool {
-        segment.can_issue() || self.spec.has(SeededBug::SkippedBarrier) && segment.takes_more()
-    }
-
     fn issue(&mut self, index: u32, segment_index: SegmentIndex) {
-        let segment = &mut self.segments[segment_index];
-        let number = segment.next_stripe;
-        segment.next_stripe += 1;
-        segment.in_flight += 1;
-        segment.filled_at = self.now;
-        let layout = segment.layout;
+        let number = self.segments.begin_stripe(segment_index, self.now);
+        let layout = self.segments[segment_index].layout;
         let stripe = &mut self.stripes[index];
         stripe.segment = Some(segment_index);
         stripe.number = number;
@@ -77,14 +62,15 @@ impl Volume {
     pub(super) fn on_chunk(&mut self, member: MemberIndex, index: u32, status: Status, outcome: &Outcome) {
         let stripe = &mut self.stripes[index];
         let segment_index = stripe.segment.expect("a stripe that is being written has a segment");
-        let segment = &mut self.segments[segment_index];
         stripe.pending -= 1;
-        let slot =
-            if status.is_success() { placed(segment, &self.members, member, stripe.number, outcome) } else { None };
+        let slot = if status.is_success() {
+            self.segments.place_chunk(&self.members, member, segment_index, stripe.number, outcome)
+        } else {
+            None
+        };
         match slot {
             Some(slot) => {
                 self.members[member].forgive_failures();
-                segment.slots.set(member, slot, stripe.number);
                 stripe.slots[member.as_usize()] = slot;
                 stripe.present |= 1 << member.0;
             }
@@ -141,8 +127,7 @@ impl Volume {
         let stripe = &mut self.stripes[index];
         let segment = stripe.segment.take().expect("it was written somewhere");
         let stream = stripe.stream;
-        self.segments[segment].in_flight -= 1;
-        self.break_segment(segment);
+        self.segments.stripe_failed(&self.spec, &mut self.members, segment);
         if self.stripes[index].attempts >= WRITE_ATTEMPTS_MAX {
             // So many segments in a row: it is not the zones.
             // One member at a time, that with the most errors: another may have failed this once.
@@ -161,18 +146,4 @@ impl Volume {
         }
         self.streams[stream as usize].ready.push_front(index);
     }
-}
-
-/// The slot that a chunk came to; `None` if it is none that it may come to.
-fn placed(segment: &Segment, members: &Members, member: MemberIndex, number: u32, outcome: &Outcome) -> Option<u32> {
-    let layout = &segment.layout;
-    if layout.group_stripes == 1 {
-        return Some(number);
-    }
-    let Outcome::Appended(lba) = outcome else { return None };
-    let zone = segment.zones[member.as_usize()]?;
-    let start = members[member].lba(zone, 0);
-    let offset = u32::try_from(lba.0.checked_sub(start.0)?).ok()?.checked_sub(1)?;
-    let slot = offset / layout.unit_blocks;
-    (offset % layout.unit_blocks == 0 && segment.slots.is_free(member, slot)).then_some(slot)
 }

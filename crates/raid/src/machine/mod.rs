@@ -26,10 +26,11 @@
 
 mod collect;
 mod commit;
-mod describe;
 mod encode;
 mod extent;
 mod failures;
+#[cfg(test)]
+mod fixtures;
 mod host;
 mod invariants;
 mod issue;
@@ -43,6 +44,7 @@ mod repair;
 mod reuse;
 mod scrub;
 mod segments;
+mod space;
 mod spec;
 mod start;
 mod status;
@@ -59,7 +61,7 @@ use zonda_zoned::{Completion, Geometry, Instant, Slab};
 use crate::bug::SeededBug;
 use crate::event::Event;
 use crate::shape::Stream;
-use crate::tables::{Address, SegmentIndex, SegmentTable};
+use crate::tables::Address;
 use crate::{MemberIndex, VolumeError};
 
 use collect::Collector;
@@ -72,6 +74,8 @@ use rebuild::Rebuild;
 use repair::Repair;
 use reuse::Spare;
 use scrub::Scrub;
+use segments::Segments;
+use space::Space;
 use spec::Spec;
 use start::Start;
 pub use status::{MemberReport, VolumeStatus};
@@ -88,7 +92,7 @@ pub struct Volume {
     members: Members,
     /// Where each logical block is.
     map: Vec<Address>,
-    segments: SegmentTable,
+    segments: Segments,
     /// For each [`Stream`].
     streams: [StreamState; 3],
     stripes: Slab<Stripe>,
@@ -99,7 +103,6 @@ pub struct Volume {
     /// Blocks of hosts that wait in stripes.
     buffered_blocks: usize,
     next_timestamp: u64,
-    next_sequence: u64,
     collector: Collector,
     /// Runs of stripes on their way in.
     pieces: Slab<Piece>,
@@ -125,10 +128,6 @@ enum Phase {
 /// Where blocks of one stream go.
 #[derive(Debug, Default)]
 struct StreamState {
-    /// Segments that are opening or open.
-    open: Vec<SegmentIndex>,
-    /// The one that was given the last stripe.
-    turn: usize,
     /// A stripe that is not full.
     filling: Option<u32>,
     /// Stripes that wait for a segment.
@@ -199,7 +198,11 @@ impl Volume {
     /// What was counted since the mount.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        Counters { member_blocks: self.members.written_blocks(), ..self.counters }
+        Counters {
+            member_blocks: self.members.written_blocks(),
+            collected_segments: self.segments.reset_count(),
+            ..self.counters
+        }
     }
 
     /// A command of a member has ended. Of a member that was given up, and of a command that it was given up for, nothing is
@@ -248,11 +251,27 @@ impl Volume {
         let Completion { status, outcome, .. } = completion;
         match work {
             Work::Chunk { stripe } => self.on_chunk(member, stripe, status, &outcome),
-            Work::Header { segment } => self.on_header(member, segment, status),
-            Work::Footer { segment, blocks } => self.on_footer(member, segment, blocks, status),
-            Work::FinishZone { segment } => self.on_finish_zone(member, segment, status),
-            Work::ResetZone { segment } => self.on_reset_zone(member, segment, status),
-            Work::Inspect { segment } => self.on_inspect(member, segment, status, outcome),
+            Work::Header { segment } => {
+                if self.segments.header_failed(&self.members, member, segment, status) {
+                    self.suspect(member, segment);
+                }
+                self.segments.on_header(&self.spec, &mut self.members, segment);
+            }
+            Work::Footer { segment, blocks } => {
+                self.segments.on_footer(&self.spec, &mut self.members, member, segment, blocks, status);
+            }
+            Work::FinishZone { segment } => {
+                let verdict = self.segments.on_finish(&mut self.members, member, segment, status);
+                self.judge(member, verdict);
+            }
+            Work::ResetZone { segment } => {
+                let verdict = self.segments.on_reset(&self.spec, &mut self.members, member, segment, status);
+                self.judge(member, verdict);
+            }
+            Work::Inspect { segment } => {
+                let verdict = self.segments.on_inspect(&self.spec, &mut self.members, member, segment, status, outcome);
+                self.judge(member, verdict);
+            }
             Work::Fetch { fetch } => self.on_fetch(fetch, status, outcome),
             Work::Source { repair, source } => self.on_source(repair, source, status, &outcome),
             Work::Flush => {
@@ -283,7 +302,7 @@ impl Volume {
     }
 
     fn settle_if_woken(&mut self) {
-        if self.has_progress {
+        if self.has_progress || self.segments.has_progress() {
             self.settle();
         }
     }
@@ -291,6 +310,7 @@ impl Volume {
     /// Does everything that has become possible.
     fn settle(&mut self) {
         self.has_progress = false;
+        self.segments.clear_progress();
         loop {
             self.end_aborted();
             self.end_flushes();
@@ -313,7 +333,7 @@ impl Volume {
                         self.pump_stream(stream);
                     }
                     // Whatever that left without contents goes now: the next event may be one that nobody waits for.
-                    self.reset_empty();
+                    self.segments.reset_empty(&self.spec, &mut self.members);
                     has_changed = self.end_if_worn();
                 }
                 Phase::Failed(_) => {
@@ -327,6 +347,11 @@ impl Volume {
                 return;
             }
         }
+    }
+
+    /// The members' zones as segments.
+    fn space(&self) -> Space<'_> {
+        Space::new(&self.spec, &self.members, self.is_ready())
     }
 
     /// Whether nothing will come of anything any more.

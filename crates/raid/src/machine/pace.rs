@@ -7,7 +7,7 @@
 use zonda_zoned::{Duration, Instant};
 
 use super::Volume;
-use crate::limits::{HOST_LEAD_STRIPES, MOUNT_SEGMENTS, MOVES_PER_BLOCK_MAX, RELOCATION_SEGMENTS};
+use crate::limits::{HOST_LEAD_STRIPES, MOVES_PER_BLOCK_MAX, RELOCATION_SEGMENTS};
 use crate::shape::Stream;
 
 /// What hosts and collection owe each other.
@@ -48,51 +48,6 @@ impl Pace {
 }
 
 impl Volume {
-    /// Free segments below which collection begins.
-    pub(super) fn low_segments(&self) -> u32 {
-        let reserve = self.spare_segments() - self.mount_segments();
-        // No more than can be free while segments are open, or collection would never end.
-        let most = reserve.saturating_sub(self.host_segments() + 1).max(RELOCATION_SEGMENTS + 1);
-        (RELOCATION_SEGMENTS + 2 + reserve / 4).min(most)
-    }
-
-    /// Free segments that are left to the next mount: fewer than it should have where members are too small, or have become so.
-    pub(super) fn mount_segments(&self) -> u32 {
-        let spare = self.spare_segments().saturating_sub(self.working_segments());
-        if self.spec.has_contents() { spare.min(MOUNT_SEGMENTS) } else { 0 }
-    }
-
-    /// Blocks that the members have room for: those of the volume, or fewer once too many zones are worn out.
-    pub(super) fn room_blocks(&self) -> u64 {
-        let for_contents = self.all_segments().saturating_sub(self.working_segments());
-        (u64::from(for_contents) * self.spec.shape.segment_blocks()).min(self.map.len() as u64)
-    }
-
-    /// Segments beside those that all blocks of hosts take.
-    fn spare_segments(&self) -> u32 {
-        self.all_segments().saturating_sub(self.needed_segments())
-    }
-
-    /// As many segments as there can be at once.
-    fn all_segments(&self) -> u32 {
-        self.members.present().map(|member| self.members[member].zones_for_segments()).min().unwrap_or(0)
-    }
-
-    /// Those of hosts, one that is being written to and those of relocation, and one that is being emptied.
-    fn working_segments(&self) -> u32 {
-        self.host_segments() + 1 + RELOCATION_SEGMENTS + 1
-    }
-
-    /// Segments that all blocks of hosts take, if none of them held anything else.
-    pub(super) fn needed_segments(&self) -> u32 {
-        (self.map.len() as u64).div_ceil(self.spec.shape.segment_blocks()) as u32
-    }
-
-    /// Segments that are open for hosts.
-    fn host_segments(&self) -> u32 {
-        u32::from(self.spec.config.tuning.small_segments) + u32::from(self.spec.config.tuning.large_segments)
-    }
-
     /// Whether the next stripe of a stream may be written.
     pub(super) fn may_write(&self, stream: Stream) -> bool {
         let lead = i64::from(HOST_LEAD_STRIPES) * self.spec.shape.stripe_blocks(Stream::Relocation) as i64 * ONE;
@@ -122,7 +77,7 @@ impl Volume {
             && self.may_go_alone()
             && self.alone_at() <= self.now;
         // Nobody can write any more: everybody waits for it.
-        is_owed || is_alone || self.free_segments() <= RELOCATION_SEGMENTS
+        is_owed || is_alone || self.space().free_segments() <= RELOCATION_SEGMENTS
     }
 
     /// When collection goes on although nobody writes, if that is what it waits for.
@@ -144,8 +99,8 @@ impl Volume {
     /// How much more is moved than wins back what hosts write: nothing at the mark, as much where free segments are to settle, in
     /// units of 1 / [`ONE`].
     fn haste(&self) -> i64 {
-        let (free, low) = (i64::from(self.free_segments()), i64::from(self.low_segments()));
-        let settled = i64::from(RELOCATION_SEGMENTS + 1 + self.host_segments()).min(low - 1);
+        let (free, low) = (i64::from(self.space().free_segments()), i64::from(self.space().low_segments()));
+        let settled = i64::from(RELOCATION_SEGMENTS + 1 + self.space().host_segments()).min(low - 1);
         if free >= settled { (low - free).max(0) * ONE / (low - settled) } else { (1 + settled - free) * ONE }
     }
 }

@@ -84,7 +84,7 @@ impl Volume {
 
     /// Reads blocks that follow each other on a member, none of them metadata of a chunk.
     pub(super) fn fetch(&mut self, place: Physical, blocks: u32, purpose: Purpose) {
-        self.segments[place.segment].readers += 1;
+        self.segments.add_reader(place.segment);
         let index =
             self.fetches.insert(Fetch { place, blocks, purpose, found: Vec::new(), repairing: 0, is_damaged: false });
         let segment = &self.segments[place.segment];
@@ -248,12 +248,12 @@ impl Volume {
             let is_readable = self.members[place.member].is_present() && self.segments[place.segment].has(place.member);
             // What a member lacks a rebuild or collection brings; what it has and should not have is written anew.
             if is_readable && is_damaged {
-                let has_room = !self.is_low() && self.stream(Self::MOVED_TO).ready.len() < MENDED_STRIPES_MAX;
+                let has_room = !self.space().is_low() && self.stream(Self::MOVED_TO).ready.len() < MENDED_STRIPES_MAX;
                 if has_room {
                     self.move_block(target, *record, data.clone(), Ticket::Mend);
                 } else {
                     // Collection will come to it, and win back more than it takes.
-                    self.suspect_segment(place.segment);
+                    self.segments.set_damaged(place.segment);
                 }
             }
         }
@@ -287,7 +287,7 @@ impl Volume {
     fn end_fetch(&mut self, index: u32, found: Vec<Result<(Bytes, Record), Status>>) {
         let Fetch { place, blocks, purpose, .. } = self.fetches.remove(index);
         self.has_progress |= !matches!(purpose, Purpose::Host { .. });
-        self.reader_left(place.segment);
+        self.segments.reader_left(place.segment);
         match purpose {
             Purpose::Host { request, .. } => self.end_part(request, 1, Status::Success),
             Purpose::Move => {

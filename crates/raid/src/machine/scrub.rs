@@ -54,7 +54,7 @@ impl Volume {
         let all = self.segments.iter().filter(|(_, segment)| segment.state == SegmentState::Sealed).count() as u32;
         self.scrub = Some(Scrub {
             next: 0,
-            end: self.next_sequence,
+            end: self.segments.next_sequence(),
             current: None,
             done: 0,
             all,
@@ -70,8 +70,7 @@ impl Volume {
     pub fn stop_scrub(&mut self) {
         let Some(scrub) = self.scrub.take() else { return };
         if let Some(current) = scrub.current {
-            self.segments[current.segment].is_pinned = current.was_pinned;
-            self.collector.look_at(current.segment);
+            self.segments.unpin(current.segment, current.was_pinned);
             if let Some(piece) = current.piece {
                 self.abandon_piece(piece);
             }
@@ -140,7 +139,7 @@ impl Volume {
             self.events.push_back(Event::Scrubbed { blocks, mended, lost });
             return false;
         };
-        let was_pinned = std::mem::replace(&mut self.segments[index].is_pinned, true);
+        let was_pinned = self.segments.pin(index);
         let scrub = self.scrub.as_mut().expect("a scrub is under way");
         scrub.next = sequence + 1;
         scrub.current = Some(Current { segment: index, was_pinned, next_stripe: 0, piece: None });
@@ -151,8 +150,7 @@ impl Volume {
         let scrub = self.scrub.as_mut().expect("a scrub is under way");
         scrub.done += 1;
         let Some(current) = scrub.current.take() else { return };
-        self.segments[current.segment].is_pinned = current.was_pinned;
-        self.collector.look_at(current.segment);
+        self.segments.unpin(current.segment, current.was_pinned);
         self.pump_collector();
     }
 
@@ -182,7 +180,7 @@ impl Volume {
         }
         let is_redundant = self.spec.code.parity() > 0;
         if is_redundant && found.wrong + found.lost > 0 {
-            self.suspect_segment(piece.segment);
+            self.segments.set_damaged(piece.segment);
         }
         self.counters.lost_blocks += found.lost;
         for (place, record, data) in found.mends {

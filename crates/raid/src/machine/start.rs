@@ -8,6 +8,8 @@ use zonda_zoned::{
 
 use super::members::{Member, Members, Work, is_dead};
 use super::mount::Mount;
+use super::segments::Segments;
+use super::space::Space;
 use super::spec::Spec;
 use super::{Counters, Phase, StreamState, Volume};
 use crate::config::VolumeConfig;
@@ -15,7 +17,7 @@ use crate::event::{Event, FailReason};
 use crate::format::ArrayId;
 use crate::limits::{METADATA_ZONES, MOUNT_SEGMENTS, RELOCATION_SEGMENTS, REPORT_ZONES_MAX, REQUEST_BLOCKS_MAX};
 use crate::shape::Shape;
-use crate::tables::{Address, SegmentTable};
+use crate::tables::Address;
 use crate::{MemberIndex, VolumeError};
 
 /// What is being done while the volume is starting.
@@ -120,7 +122,7 @@ impl Volume {
             phase: Phase::Failed(VolumeError::Config("the volume was not started".to_owned())),
             members: Members::new(members),
             map: vec![Address::NOWHERE; blocks],
-            segments: SegmentTable::default(),
+            segments: Segments::new(),
             streams: std::array::from_fn(|_| StreamState::default()),
             stripes: Slab::new(),
             requests: Slab::new(),
@@ -129,7 +131,6 @@ impl Volume {
             repairs: Slab::new(),
             buffered_blocks: 0,
             next_timestamp: 1,
-            next_sequence: 1,
             collector: super::Collector::default(),
             pieces: Slab::new(),
             rebuild: super::rebuild::Rebuild::default(),
@@ -226,7 +227,8 @@ impl Volume {
                 let entry = &mut self.members[member];
                 entry.zone_reset_ended(zone, was_active, status);
                 if was_active && !status.is_success() {
-                    self.give_up_if_worn(member);
+                    let verdict = Space::is_out_of_zones(&self.spec, &self.members, member);
+                    self.judge(member, verdict);
                 }
             }
             _ => self.on_mount_read(member, step, status, outcome),

@@ -66,10 +66,10 @@ impl Volume {
         let mut status = VolumeStatus {
             members: self.members.iter().map(member).collect(),
             volume_blocks: self.map.len() as u64,
-            room_blocks: self.room_blocks(),
+            room_blocks: self.space().room_blocks(),
             live_blocks: 0,
-            free_segments: self.free_segments(),
-            low_segments: self.low_segments(),
+            free_segments: self.space().free_segments(),
+            low_segments: self.space().low_segments(),
             segments: self.segments.len() as u32,
             degraded_segments: 0,
             map_bytes: self.map.len() as u64 * size_of::<crate::tables::Address>() as u64,

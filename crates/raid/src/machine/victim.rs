@@ -10,13 +10,8 @@ use crate::shape::Stream;
 use crate::tables::{Segment, SegmentIndex, SegmentState};
 
 impl Volume {
-    /// Whether so little is free that segments are collected for it.
-    pub(super) fn is_low(&self) -> bool {
-        self.free_segments() < self.low_segments()
-    }
-
     pub(super) fn needs_collection(&self) -> bool {
-        self.is_low() || self.segments.doubtful().next().is_some()
+        self.space().is_low() || self.segments.doubtful().next().is_some()
     }
 
     /// The segment to be emptied next, and whether it must be, whatever is free.
@@ -40,7 +35,7 @@ impl Volume {
         if let Some((index, _)) = urgent {
             return Some((index, true));
         }
-        if !self.is_low() {
+        if !self.space().is_low() {
             return None;
         }
         let worth = |segment: &Segment| self.worth(segment);
@@ -51,7 +46,7 @@ impl Volume {
         let blocks = self.spec.shape.data_blocks(self.spec.shape.layout(Stream::Relocation));
         let won = candidates.iter().map(|(_, segment)| worth(segment)).sum::<u64>();
         if won < blocks {
-            let do_wait = self.free_segments() <= RELOCATION_SEGMENTS;
+            let do_wait = self.space().free_segments() <= RELOCATION_SEGMENTS;
             let must = do_wait && (!self.collector.is_idle() || won + self.room_for_moves() >= blocks);
             if !must {
                 return None;

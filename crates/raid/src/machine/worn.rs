@@ -26,7 +26,7 @@ impl Volume {
                 if let Some(worn) = self.narrowest_member() {
                     self.evict(worn, FailReason::Errors);
                 } else if let Some(idle) = self.idle_segment(stream) {
-                    self.break_segment(idle);
+                    self.segments.break_off(&self.spec, &mut self.members, idle);
                 } else {
                     self.end_ready(stream);
                 }
@@ -47,7 +47,9 @@ impl Volume {
     }
 
     fn is_shut(&self, stream: Stream) -> bool {
-        self.stream(stream).open.is_empty() && self.members.is_epoch_durable() && !self.may_open(stream)
+        self.segments.open(stream).is_empty()
+            && self.members.is_epoch_durable()
+            && !self.segments.may_open(self.space(), stream)
     }
 
     /// Whether something is under way that may make room, or show that there is some.
@@ -55,7 +57,7 @@ impl Volume {
         let mut others = [Stream::Small, Stream::Large].into_iter().filter(|&other| other != stream);
         let is_written = |other: Stream| {
             let state = self.stream(other);
-            !state.open.is_empty() && (state.filling.is_some() || !state.ready.is_empty())
+            !self.segments.open(other).is_empty() && (state.filling.is_some() || !state.ready.is_empty())
         };
         self.collection_moves() || others.any(is_written) || self.segments_move() || self.rebuild_progress().is_some()
     }
@@ -84,10 +86,10 @@ impl Volume {
             // It does not go ahead of hosts while there is room for it: then it is not what they wait for.
             let is_paced = self.collector.has_more()
                 && self.collector.waiting_blocks == 0
-                && self.free_segments() > RELOCATION_SEGMENTS;
+                && self.space().free_segments() > RELOCATION_SEGMENTS;
             return self.collector.is_fetching() || !(is_stopped || is_paced);
         }
-        if !self.is_low() {
+        if !self.space().is_low() {
             return false;
         }
         let mut is_held = false;
@@ -107,7 +109,7 @@ impl Volume {
         let narrowest = self.members.present().min_by_key(|&member| zones(member))?;
         let has_lost_zones = !(self.members[narrowest].retired_zones() == 0);
         let others = self.members.present().filter(|&member| member != narrowest).map(zones).min()?;
-        let reserve = RELOCATION_SEGMENTS + self.mount_segments();
+        let reserve = RELOCATION_SEGMENTS + self.space().mount_segments();
         let is_the_one = zones(narrowest) <= reserve && others > reserve;
         (has_lost_zones && is_the_one && self.members.can_spare(&self.spec, narrowest)).then_some(narrowest)
     }
@@ -116,7 +118,7 @@ impl Volume {
     /// be open.
     fn idle_segment(&self, stream: Stream) -> Option<SegmentIndex> {
         let others = [Stream::Small, Stream::Large].into_iter().filter(|&other| other != stream);
-        others.into_iter().find_map(|other| self.stream(other).open.first().copied())
+        others.into_iter().find_map(|other| self.segments.open(other).first().copied())
     }
 
     /// Ends the stripes of hosts that wait in a stream. Tombstones in them go on, as long as they can go anywhere.

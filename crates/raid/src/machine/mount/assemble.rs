@@ -82,16 +82,12 @@ impl Volume {
             }
         }
         self.count_timestamps(&reading);
-        let lacks_chunks = segment.lost != 0;
-        let index = self.segments.insert(segment);
-        if lacks_chunks {
-            self.segments.doubt(index);
-        }
+        let index = self.segments.insert_found(segment);
         for stripe in &stripes {
             let standing = self.standing(index, stripe, is_filled);
             self.take_stripe(index, &reading, stripe, standing);
         }
-        self.collector.look_at(index);
+        self.segments.look_at(index);
     }
 
     /// Zones that a rebuild did not complete go.

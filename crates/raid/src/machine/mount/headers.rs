@@ -136,7 +136,7 @@ impl Volume {
         let data = self.spec.shape.data();
         let mut kept = BTreeMap::new();
         for (sequence, segment) in segments {
-            self.next_sequence = self.next_sequence.max(sequence + 1);
+            self.segments.saw_sequence(sequence);
             self.next_timestamp = self.next_timestamp.max(segment.header.timestamp);
             if segment.zones.iter().flatten().count() >= data.min(self.spec.code.data())
                 || self.spec.code.tolerates() == 0

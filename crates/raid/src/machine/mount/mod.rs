@@ -203,12 +203,12 @@ impl Volume {
                 if self.members.is_epoch_durable() {
                     self.enter(Step::CloseSegments);
                     self.forget_superseded();
-                    self.close_segments();
+                    self.segments.close_found(&self.spec, &mut self.members);
                 }
             }
             Step::CloseSegments => {
                 self.pump_superblocks();
-                self.reset_empty();
+                self.segments.reset_empty(&self.spec, &mut self.members);
                 let is_moving = |state| !matches!(state, SegmentState::Sealed);
                 if self.members.is_epoch_durable() && !self.segments.iter().any(|(_, segment)| is_moving(segment.state))
                 {
@@ -240,21 +240,6 @@ impl Volume {
             StartStep::Report | StartStep::Flush | StartStep::Wipe | StartStep::ResetOrphan { .. } => {
                 unreachable!("handled before")
             }
-        }
-    }
-
-    /// Segments that were open take no more; what nobody needs goes.
-    fn close_segments(&mut self) {
-        let indices: Vec<SegmentIndex> = self.segments.iter().map(|(index, _)| index).collect();
-        for index in indices {
-            let segment = &mut self.segments[index];
-            let is_needed = segment.live_blocks > 0 || !segment.tombstones.is_empty() || segment.is_pinned;
-            if segment.state == SegmentState::Open && !is_needed {
-                // Resetting its zones says all that finishing them would.
-                segment.state = SegmentState::Sealed;
-            }
-            self.close_if_done(index);
-            self.collector.look_at(index);
         }
     }
 

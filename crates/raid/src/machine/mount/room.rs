@@ -51,8 +51,8 @@ impl Volume {
     /// those back.
     pub(super) fn fail_if_stuck(&mut self) {
         let stream = self.stream(Self::MOVED_TO);
-        let waits = !stream.ready.is_empty() && stream.open.is_empty();
-        if waits && self.free_segments() == 0 && self.is_at_rest() {
+        let waits = !stream.ready.is_empty() && self.segments.open(Self::MOVED_TO).is_empty();
+        if waits && self.space().free_segments() == 0 && self.is_at_rest() {
             self.mount_again("no segment is free, and none can be emptied: replace members of which zones have failed");
         }
     }
@@ -64,12 +64,12 @@ impl Volume {
         let torn = found.torn.first().map(|place| found.torn_in(place.segment).count() as u64);
         let wanted = match torn {
             Some(_) => MOUNT_SEGMENTS,
-            None => self.mount_segments() + RELOCATION_SEGMENTS,
+            None => self.space().mount_segments() + RELOCATION_SEGMENTS,
         };
         let is_resetting = |segment: &Segment| segment.state == SegmentState::Resetting;
         let resetting = self.segments.iter().filter(|(_, segment)| is_resetting(segment)).count() as u32;
         let coming = resetting + u32::from(self.collector.emptied().is_some());
-        if self.free_segments() + coming >= wanted {
+        if self.space().free_segments() + coming >= wanted {
             return None;
         }
         let may = |(index, segment): &(SegmentIndex, &Segment)| {
@@ -95,7 +95,7 @@ impl Volume {
             blocks += moved;
             emptied > segments_for(blocks) - anyway
         });
-        let has_room = segments_for(first) <= u64::from(self.free_segments());
+        let has_room = segments_for(first) <= u64::from(self.space().free_segments());
         (wins && has_room).then_some(victim)
     }
 
@@ -103,7 +103,7 @@ impl Volume {
     pub(in crate::machine) fn room_for_moves(&self) -> u64 {
         let stream = self.stream(Self::MOVED_TO);
         let left = |segment: &Segment| if segment.is_broken { 0 } else { segment.layout.stripes - segment.next_stripe };
-        let stripes: u32 = stream.open.iter().map(|&index| left(&self.segments[index])).sum();
+        let stripes: u32 = self.segments.open(Self::MOVED_TO).iter().map(|&index| left(&self.segments[index])).sum();
         let waiting = stream.ready.len() + usize::from(stream.filling.is_some());
         u64::from(stripes).saturating_sub(waiting as u64) * self.spec.shape.stripe_blocks(Stream::Relocation) as u64
     }

@@ -42,8 +42,7 @@ impl Volume {
         let shadowed = self.found().shadowed.remove(&torn);
         for index in shadowed.into_iter().flatten() {
             if !self.found().shadowed.values().any(|others| others.contains(&index)) {
-                self.segments[index].is_pinned = false;
-                self.collector.look_at(index);
+                self.segments.unpin(index, false);
             }
         }
     }
@@ -83,7 +82,7 @@ impl Volume {
         self.found().torn.retain(|place| place.segment != segment);
         self.found().is_asked = false;
         self.release_shadowed(segment);
-        self.collector.look_at(segment);
+        self.segments.look_at(segment);
         self.enter(Step::WinBack);
     }
 

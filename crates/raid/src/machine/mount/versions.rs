@@ -71,7 +71,7 @@ impl Volume {
             if self.spec.has(SeededBug::LostTombstones) && self.segments[place.segment].state == SegmentState::Sealed {
                 return;
             }
-            self.segments[place.segment].tombstones.push(place);
+            self.segments.add_tombstones(place, 0);
             self.found().tombstones.entry(standing).or_default().push(place);
             return;
         }
@@ -112,7 +112,7 @@ impl Volume {
             Location::Trimmed { segment } => segment,
             Location::Nowhere | Location::Buffered { .. } => return,
         };
-        self.segments[segment].is_pinned = true;
+        self.segments.pin(segment);
         let is_torn = self.is_torn(older);
         let found = self.found();
         // It may be lost as well.
@@ -171,10 +171,10 @@ impl Volume {
             }
         }
         if is_needed {
-            self.segments[segment].tombstone_ranges += tombstones.len() as u32;
+            self.segments.add_tombstone_ranges(segment, tombstones.len() as u32);
         } else {
             // Others say all of it.
-            self.segments[segment].tombstones.retain(|other| *other != place);
+            self.segments.drop_tombstones(place);
             self.found().torn.remove(&place);
         }
     }
@@ -183,10 +183,10 @@ impl Volume {
     fn point(&mut self, lba: u64, address: Address) {
         let old = std::mem::replace(&mut self.map[lba as usize], address);
         if let Location::Media(place) = old.location() {
-            self.segments[place.segment].set_dead(place.member, place.offset);
+            self.segments.set_dead(place);
         }
         if let Location::Media(place) = address.location() {
-            self.segments[place.segment].set_live(place.member, place.offset);
+            self.segments.set_live(place);
         }
     }
 }

@@ -141,8 +141,8 @@ impl Volume {
 
     /// Reads a run from some members. Its owner is told when it is there.
     pub(super) fn start_piece(&mut self, owner: Owner, segment_index: SegmentIndex, run: Run, members: u32) -> u32 {
-        let segment = &mut self.segments[segment_index];
-        segment.readers += 1;
+        self.segments.add_reader(segment_index);
+        let segment = &self.segments[segment_index];
         let slots = run.first..run.end();
         let mut stripes: Vec<u32> = match owner {
             Owner::Rebuild(member) => slots.filter_map(|slot| segment.slots.stripe_at(member, slot)).collect(),
@@ -241,7 +241,7 @@ impl Volume {
     /// A piece is done with.
     pub(super) fn end_piece(&mut self, index: u32) -> Piece {
         let piece = self.pieces.remove(index);
-        self.reader_left(piece.segment);
+        self.segments.reader_left(piece.segment);
         piece
     }
 

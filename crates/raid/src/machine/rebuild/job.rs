@@ -7,9 +7,11 @@ use zonda_zoned::Instant;
 
 use super::super::Volume;
 use super::super::pieces::Owner;
+use super::super::segments::header;
 use crate::MemberIndex;
 use crate::format::BlockMeta;
 use crate::limits::{REBUILD_PIECES_MAX, RELOCATION_SEGMENTS};
+use crate::shape::Stream;
 use crate::tables::{Segment, SegmentIndex, SegmentState};
 
 /// A segment that is being written to a member.
@@ -79,7 +81,7 @@ impl Volume {
         }
         for index in empty {
             // Sooner reset than rebuilt.
-            self.collector.look_at(index);
+            self.segments.look_at(index);
         }
         let Some(index) = found else {
             self.pump_collector();
@@ -91,15 +93,14 @@ impl Volume {
         }
         let entry = &mut self.members[member];
         let zone = entry.take_zone().expect("there is room for one more");
-        let segment = &mut self.segments[index];
-        let was_pinned = std::mem::replace(&mut segment.is_pinned, true);
+        let was_pinned = self.segments.pin(index);
         let segment = &self.segments[index];
         let holds = |&slot: &u32| segment.slots.stripe_at(member, slot).is_some();
         let end_slot = (0..segment.layout.stripes).rev().find(holds).map_or(0, |slot| slot + 1);
         let mut zones = segment.zones.clone();
         zones[member.as_usize()] = Some(zone);
         // Its epoch is later than that of the headers that opened the segment, which name the zones that it began with.
-        let data = self.header(segment, member, zones);
+        let data = header(&self.spec, (self.members.epoch(), self.next_timestamp), segment, member, zones);
         let header = Ready { blocks: 1, data, metadata: self.spec.no_metadata(&self.members[member].geometry(), 1) };
         let entries = if self.spec.has_contents() { segment.layout.entries() as usize } else { 0 };
         self.rebuild.job = Some(Box::new(Job {
@@ -123,14 +124,17 @@ impl Volume {
     /// Whether a zone of a member may be filled now.
     fn may_take_zone(&self, member: MemberIndex) -> bool {
         let entry = &self.members[member];
-        let waiting =
-            self.streams.iter().filter(|stream| !stream.ready.is_empty() && stream.open.is_empty()).count() as u32;
+        let waiting = Stream::ALL
+            .iter()
+            .filter(|&&stream| !self.stream(stream).ready.is_empty() && self.segments.open(stream).is_empty())
+            .count() as u32;
         // A stream that waits comes first, but not for ever.
-        let waiting = if self.next_sequence == self.rebuild.yielded_at { waiting } else { 0 };
+        let waiting = if self.segments.next_sequence() == self.rebuild.yielded_at { waiting } else { 0 };
         // Collection must always have a zone to write to, as far as the other members have any.
         let others = self.members.present().filter(|&other| other != member);
         let spare = others.map(|other| self.members[other].free_zones()).min().unwrap_or(0);
-        entry.may_activate(waiting) && entry.free_zones() > spare.min(RELOCATION_SEGMENTS + self.mount_segments())
+        entry.may_activate(waiting)
+            && entry.free_zones() > spare.min(RELOCATION_SEGMENTS + self.space().mount_segments())
     }
 
     /// Where all zones that may be active are those of segments that nobody writes to, one of these takes no more.
@@ -140,17 +144,20 @@ impl Volume {
         let is_active = |segment: &Segment| segment.active >> member.0 & 1 == 1;
         let is_closing =
             self.segments.iter().any(|(_, segment)| segment.state == SegmentState::Closing && is_active(segment));
-        if !is_tight || is_closing || self.free_segments() <= RELOCATION_SEGMENTS {
+        if !is_tight || is_closing || self.space().free_segments() <= RELOCATION_SEGMENTS {
             return;
         }
-        let idle = self.streams.iter().filter(|stream| stream.ready.is_empty() && stream.filling.is_none());
-        let idle = idle.flat_map(|stream| &stream.open).copied().filter(|&index| {
+        let is_idle =
+            |stream: &&Stream| self.stream(**stream).ready.is_empty() && self.stream(**stream).filling.is_none();
+        let idle = Stream::ALL.iter().filter(is_idle);
+        let idle = idle.flat_map(|&stream| self.segments.open(stream)).copied().filter(|&index| {
             let segment = &self.segments[index];
             segment.state == SegmentState::Open && segment.in_flight == 0 && is_active(segment)
         });
         if let Some(index) = idle.max_by_key(|&index| self.segments[index].next_stripe) {
-            self.break_segment(index);
-            self.tidy_open(self.segments[index].stream);
+            self.segments.break_off(&self.spec, &mut self.members, index);
+            let stream = self.segments[index].stream;
+            self.segments.tidy(&self.spec, &mut self.members, stream);
         }
     }
 

@@ -176,11 +176,12 @@ impl Volume {
 
     /// Segments that were opened without a member take no more, so that they can be given to it; unless there is no room for others.
     fn close_without(&mut self, open: &[SegmentIndex]) {
-        let room = self.free_segments().saturating_sub(RELOCATION_SEGMENTS);
+        let room = self.space().free_segments().saturating_sub(RELOCATION_SEGMENTS);
         for (at, &index) in (0..).zip(open) {
             if at < room {
-                self.break_segment(index);
-                self.tidy_open(self.segments[index].stream);
+                self.segments.break_off(&self.spec, &mut self.members, index);
+                let stream = self.segments[index].stream;
+                self.segments.tidy(&self.spec, &mut self.members, stream);
             }
         }
     }

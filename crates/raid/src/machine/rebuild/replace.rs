@@ -137,7 +137,8 @@ impl Volume {
         entry.begin_rebuild();
         self.members.begin_epoch(&self.spec);
         // What is written next is to be on all members.
-        let open: Vec<SegmentIndex> = Stream::ALL.iter().flat_map(|&stream| self.stream(stream).open.clone()).collect();
+        let open: Vec<SegmentIndex> =
+            Stream::ALL.iter().flat_map(|&stream| self.segments.open(stream)).copied().collect();
         let is_open =
             |index: &SegmentIndex| matches!(self.segments[*index].state, SegmentState::Opening | SegmentState::Open);
         let open: Vec<SegmentIndex> = open.into_iter().filter(is_open).collect();

@@ -5,6 +5,7 @@ use zonda_zoned::{Status, ZoneAction};
 
 use super::super::Volume;
 use super::super::members::Work;
+use super::super::segments::footer;
 use super::job::{Part, Stage};
 use super::{RebuildFlush, RebuildStep};
 use crate::MemberIndex;
@@ -67,7 +68,7 @@ impl Volume {
             return Bytes::new();
         }
         let job = self.rebuild.job.as_ref().expect("a segment is being rebuilt");
-        self.footer(self.segments[job.segment].sequence, member, &job.entries, first, blocks)
+        footer(&self.spec, self.segments[job.segment].sequence, member, &job.entries, first, blocks)
     }
 
     fn write_rebuilt(&mut self, member: MemberIndex, blocks: u32, data: Bytes, metadata: Bytes) {
@@ -108,20 +109,13 @@ impl Volume {
     /// The member holds its part of the segment.
     fn end_segment(&mut self, member: MemberIndex) {
         let job = self.rebuild.job.take().expect("a segment is being rebuilt");
-        let segment = &mut self.segments[job.segment];
-        segment.zones[member.as_usize()] = Some(job.zone);
-        segment.lost &= !(1 << member.0);
-        segment.footer_written[member.as_usize()] = job.footer_written;
-        segment.is_pinned = job.was_pinned;
-        if let Some(sums) = segment.sums.get_mut(member.as_usize()) {
-            sums.iter_mut().zip(&job.entries).for_each(|(sum, entry)| *sum = entry.block_crc);
-        }
+        self.segments.rebuilt(job.segment, member, job.zone, job.footer_written, &job.entries);
+        self.segments.unpin(job.segment, job.was_pinned);
         self.members[member].close_one_zone();
         self.rebuild.done += 1;
         self.rebuild.flush = RebuildFlush::Wanted;
         self.rebuild.failures = 0;
-        self.rebuild.yielded_at = self.next_sequence;
-        self.collector.look_at(job.segment);
+        self.rebuild.yielded_at = self.segments.next_sequence();
     }
 
     /// The zone cannot be written: it is emptied, and another one is taken.
@@ -156,8 +150,7 @@ impl Volume {
     /// The segment stays as it was.
     pub(super) fn drop_job(&mut self) {
         let Some(job) = self.rebuild.job.take() else { return };
-        self.segments[job.segment].is_pinned = job.was_pinned;
-        self.collector.look_at(job.segment);
+        self.segments.unpin(job.segment, job.was_pinned);
         for part in job.parts {
             if let Part::Piece(piece) = part {
                 self.abandon_piece(piece);

@@ -238,8 +238,7 @@ impl Volume {
     /// Without contents nothing has to survive.
     fn forget(&mut self, lba: u64) {
         if let Location::Media(place) = self.map[lba as usize].location() {
-            self.segments[place.segment].set_dead(place.member, place.offset);
-            self.collector.look_at(place.segment);
+            self.segments.set_dead(place);
             self.map[lba as usize] = Address::NOWHERE;
         }
     }
