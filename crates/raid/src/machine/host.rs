@@ -1,41 +1,12 @@
 //! What hosts ask for. A command takes effect when it is taken: what a read returns is fixed then.
 
-use bytes::{Bytes, BytesMut};
-use zonda_zoned::{
-    BlockBuffer, Command, CommandId, Completion, Instant, Operation, Outcome, Payload, QueueFull, Status,
-};
+use zonda_zoned::{Command, CommandId, Instant, Operation, Payload, QueueFull, Status};
 
 use super::members::Waiter;
+use super::requests::Answer;
 use super::{Phase, Trims, Volume};
 use crate::bug::SeededBug;
-use crate::limits::{BUFFERED_BLOCKS_MAX, REQUEST_BLOCKS_MAX, REQUESTS_MAX};
-
-/// A command of the host under way.
-#[derive(Debug)]
-pub(super) struct Request {
-    pub(super) id: CommandId,
-    /// Parts that have not ended: blocks of a write, fetches of a read, stripes or members of a flush.
-    pub(super) pending: u64,
-    pub(super) status: Status,
-    pub(super) answer: Answer,
-}
-
-/// What a request brings back.
-#[derive(Debug)]
-pub(super) enum Answer {
-    None,
-    /// All blocks of a read came in one piece: it goes on as it came.
-    Whole(Box<BlockBuffer>),
-    /// Blocks of a read as they come in, in any order, with the first block of each piece; what is in none of them reads as zeros.
-    Pieces {
-        bytes: usize,
-        pieces: Vec<(u32, Bytes)>,
-    },
-    /// A read without contents.
-    NoContents,
-    /// A flush: stripes come first, then the members' caches.
-    Flush,
-}
+use crate::limits::{BUFFERED_BLOCKS_MAX, REQUEST_BLOCKS_MAX};
 
 impl Volume {
     /// Takes a command of the host. Zone management ends with [`Status::InvalidField`]: the volume's zones are conventional.
@@ -48,7 +19,7 @@ impl Volume {
         match self.admit(&operation) {
             Admission::Full => return Err(QueueFull(Command { id, namespace, operation })),
             Admission::Refused(status) => {
-                self.completions.push_back(Completion::of(id, status));
+                self.requests.refuse(id, status);
                 return Ok(());
             }
             Admission::Taken => {}
@@ -115,7 +86,7 @@ impl Volume {
             // Others take no blocks.
             _ => (0, 0),
         };
-        let has_room = self.requests.len() < REQUESTS_MAX
+        let has_room = self.requests.has_room()
             && self.buffered_blocks + blocks <= BUFFERED_BLOCKS_MAX
             && (ranges == 0 || self.trims.has_room(ranges));
         if !has_room {
@@ -131,7 +102,7 @@ impl Volume {
 
     fn accept_flush(&mut self, id: CommandId) {
         self.pad_all();
-        let request = self.requests.insert(Request { id, pending: 1, status: Status::Success, answer: Answer::Flush });
+        let request = self.requests.begin(id, 1, Answer::Flush);
         let mut stripes = 0;
         for stripe in self.stripes.values_mut() {
             if stripe.waits_for_hosts() {
@@ -139,49 +110,23 @@ impl Volume {
                 stripes += 1;
             }
         }
-        self.requests[request].pending += stripes;
+        self.requests.add_parts(request, stripes);
         self.end_part(request, 1, Status::Success);
     }
 
     /// Some parts of a request have ended.
+    #[inline]
     pub(super) fn end_part(&mut self, request: u32, parts: u64, status: Status) {
-        let entry = &mut self.requests[request];
-        entry.pending -= parts;
-        if !status.is_success() {
-            entry.status = status;
+        let flushes = self.spec.is_cache_volatile() && self.is_ready() && !self.spec.has(SeededBug::DryFlush);
+        if self.requests.end_part(&self.spec, request, parts, status, flushes) {
+            self.when_durable(Waiter::Request(request));
         }
-        if entry.pending > 0 {
-            return;
-        }
-        let is_flush = matches!(entry.answer, Answer::Flush);
-        if is_flush && self.spec.is_cache_volatile() && self.is_ready() && !self.spec.has(SeededBug::DryFlush) {
-            let entry = &mut self.requests[request];
-            entry.answer = Answer::None;
-            entry.pending = 1;
-            return self.when_durable(Waiter::Request(request));
-        }
-        let Request { id, status, answer, .. } = self.requests.remove(request);
-        let outcome = match answer {
-            _ if !status.is_success() => Outcome::None,
-            Answer::None | Answer::Flush => Outcome::None,
-            Answer::NoContents => Outcome::Data(Payload::None),
-            Answer::Whole(buffer) => Outcome::Data(Payload::Bytes(buffer)),
-            Answer::Pieces { bytes, pieces } => {
-                let data = together(bytes, pieces, self.spec.shape.block_bytes);
-                Outcome::Data(Payload::Bytes(Box::new(BlockBuffer { data, metadata: Bytes::new() })))
-            }
-        };
-        self.completions.push_back(Completion { id, status, outcome });
     }
 
     /// The volume is lost: nothing will end by itself any more.
     pub(super) fn end_all_requests(&mut self) {
         self.trims = Trims::default();
-        let numbers: Vec<u32> = self.requests.iter().map(|(number, _)| number).collect();
-        for number in numbers {
-            let request = self.requests.remove(number);
-            self.completions.push_back(Completion::of(request.id, Status::InternalError));
-        }
+        self.requests.end_all(Status::InternalError);
     }
 }
 
@@ -189,16 +134,4 @@ enum Admission {
     Taken,
     Full,
     Refused(Status),
-}
-
-/// All blocks of a read. No byte is written twice.
-fn together(bytes: usize, mut pieces: Vec<(u32, Bytes)>, block_bytes: usize) -> Bytes {
-    pieces.sort_unstable_by_key(|&(at, _)| at);
-    let mut data = BytesMut::with_capacity(bytes);
-    for (at, piece) in &pieces {
-        data.resize(*at as usize * block_bytes, 0);
-        data.extend_from_slice(piece);
-    }
-    data.resize(bytes, 0);
-    data.freeze()
 }

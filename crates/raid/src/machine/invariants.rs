@@ -51,6 +51,7 @@ impl Volume {
             }
         }
         self.members.check_invariants();
+        self.requests.check_invariants();
         self.check_trims();
         self.segments.check_invariants(&self.spec, &self.members);
         for (index, segment) in self.segments.iter() {

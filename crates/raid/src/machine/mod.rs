@@ -41,6 +41,7 @@ mod pieces;
 mod read;
 mod rebuild;
 mod repair;
+mod requests;
 mod reuse;
 mod scrub;
 mod segments;
@@ -66,12 +67,12 @@ use crate::{MemberIndex, VolumeError};
 
 use collect::Collector;
 pub use extent::Extent;
-use host::Request;
 use members::{Members, Work};
 use pieces::Piece;
 use read::Fetch;
 use rebuild::Rebuild;
 use repair::Repair;
+use requests::Requests;
 use reuse::Spare;
 use scrub::Scrub;
 use segments::Segments;
@@ -96,7 +97,7 @@ pub struct Volume {
     /// For each [`Stream`].
     streams: [StreamState; 3],
     stripes: Slab<Stripe>,
-    requests: Slab<Request>,
+    requests: Requests,
     trims: Trims,
     fetches: Slab<Fetch>,
     repairs: Slab<Repair>,
@@ -108,7 +109,6 @@ pub struct Volume {
     pieces: Slab<Piece>,
     rebuild: Rebuild,
     scrub: Option<Scrub>,
-    completions: VecDeque<Completion>,
     events: VecDeque<Event>,
     counters: Counters,
     spare: Spare,
@@ -186,19 +186,20 @@ impl Volume {
 
     /// The next completion of a host's command.
     pub fn poll_completion(&mut self) -> Option<Completion> {
-        self.completions.pop_front()
+        self.requests.poll()
     }
 
     /// Whether a host's command has ended that nobody has asked for.
     #[must_use]
     pub fn has_completions(&self) -> bool {
-        !self.completions.is_empty()
+        self.requests.has_completions()
     }
 
     /// What was counted since the mount.
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters {
+            host_blocks: self.requests.host_blocks(),
             member_blocks: self.members.written_blocks(),
             collected_segments: self.segments.reset_count(),
             ..self.counters

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use zonda_zoned::{BlockBuffer, Blocks, CommandId, Operation, Outcome, Payload, Status};
 
 use super::Volume;
-use super::host::{Answer, Request};
 use super::members::Work;
+use super::requests::Answer;
 use super::write::Ticket;
 use crate::bug::SeededBug;
 use crate::format::{BlockMeta, Place, Record, crc, read_chunk_meta};
@@ -46,7 +46,7 @@ impl Volume {
         let has_contents = self.spec.has_contents();
         let bytes = blocks as usize * self.spec.shape.block_bytes;
         let answer = if has_contents { Answer::Pieces { bytes, pieces: Vec::new() } } else { Answer::NoContents };
-        let request = self.requests.insert(Request { id, pending: 1, status: Status::Success, answer });
+        let request = self.requests.begin(id, 1, answer);
         let block_bytes = self.spec.shape.block_bytes;
         let mut at = 0;
         while at < blocks {
@@ -58,7 +58,7 @@ impl Volume {
                     while count < most && self.follows(place, count, start + at + count) {
                         count += 1;
                     }
-                    self.requests[request].pending += 1;
+                    self.requests.add_parts(request, 1);
                     self.fetch(place, count as u32, Purpose::Host { request, at: at as u32, lba: start + at });
                 }
                 Location::Buffered { stripe, block } if has_contents => {
@@ -66,7 +66,7 @@ impl Volume {
                     let is_data = entry.blocks[block as usize].lba == start + at;
                     let data = is_data.then(|| entry.contents(block, block_bytes)).flatten();
                     if let Some(data) = data {
-                        self.give_host(request, at as u32, data);
+                        self.requests.give(request, at as u32, data);
                     }
                 }
                 _ => {}
@@ -142,7 +142,7 @@ impl Volume {
             && (0..blocks).all(|at| record(at).is_some())
         {
             // Verified.
-            self.give_host_all(request, at, buffer);
+            self.requests.give_all(request, at, buffer);
             return self.end_fetch(index, Vec::new());
         }
         let block = |at: u32| {
@@ -204,24 +204,6 @@ impl Volume {
         (segment.slots.stripe_at(block.member, slot) == Some(meta.stripe)).then_some(meta)
     }
 
-    fn give_host(&mut self, request: u32, at: u32, data: Bytes) {
-        if let Answer::Pieces { pieces, .. } = &mut self.requests[request].answer {
-            pieces.push((at, data));
-        }
-    }
-
-    /// A whole buffer: most often it is all that was asked for.
-    fn give_host_all(&mut self, request: u32, at: u32, mut buffer: Box<BlockBuffer>) {
-        let answer = &mut self.requests[request].answer;
-        match answer {
-            Answer::Pieces { bytes, .. } if buffer.data.len() == *bytes => {
-                buffer.metadata = Bytes::new();
-                *answer = Answer::Whole(buffer);
-            }
-            _ => self.give_host(request, at, buffer.data),
-        }
-    }
-
     fn repair_all(&mut self, index: u32) {
         let blocks = self.fetches[index].blocks as usize;
         self.fetches[index].found = vec![None; blocks];
@@ -270,7 +252,7 @@ impl Volume {
                 match block {
                     Ok(_) if !self.spec.has_contents() => {}
                     Ok((data, record)) if record.lba == lba + u64::from(number) => {
-                        self.give_host(request, at + number, data.clone());
+                        self.requests.give(request, at + number, data.clone());
                     }
                     Ok(_) => status = Status::UnrecoveredReadError,
                     Err(error) => {
@@ -279,7 +261,7 @@ impl Volume {
                     }
                 }
             }
-            self.requests[request].status = worse(self.requests[request].status, status);
+            self.requests.worsen(request, status);
         }
         self.end_fetch(index, found);
     }
@@ -313,8 +295,4 @@ impl Volume {
         let lba = segment.lbas[place.member.as_usize()][segment.layout.entry_of(place.offset) as usize];
         Record { lba, timestamp: 0, data_crc: 0 }
     }
-}
-
-fn worse(a: Status, b: Status) -> Status {
-    if a.is_success() { b } else { a }
 }

@@ -8,6 +8,7 @@ use zonda_zoned::{
 
 use super::members::{Member, Members, Work, is_dead};
 use super::mount::Mount;
+use super::requests::Requests;
 use super::segments::Segments;
 use super::space::Space;
 use super::spec::Spec;
@@ -125,7 +126,7 @@ impl Volume {
             segments: Segments::new(),
             streams: std::array::from_fn(|_| StreamState::default()),
             stripes: Slab::new(),
-            requests: Slab::new(),
+            requests: Requests::default(),
             trims: super::Trims::default(),
             fetches: Slab::new(),
             repairs: Slab::new(),
@@ -135,7 +136,6 @@ impl Volume {
             pieces: Slab::new(),
             rebuild: super::rebuild::Rebuild::default(),
             scrub: None,
-            completions: VecDeque::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
             spare: super::Spare::default(),

@@ -1,10 +1,9 @@
 //! Blocks gather in stripes.
 
 use bytes::{Bytes, BytesMut};
-use zonda_zoned::{CommandId, Duration, Instant, Payload, Status};
+use zonda_zoned::{CommandId, Duration, Instant, Payload};
 
 use super::Volume;
-use super::host::{Answer, Request};
 use super::reuse::USES;
 use crate::MemberIndex;
 use crate::bug::SeededBug;
@@ -184,15 +183,13 @@ impl Volume {
         let is_large = self.spec.config.tuning.large_segments > 0
             && blocks >= u64::from(self.spec.config.tuning.large_from_blocks);
         let stream = if is_large { Stream::Large } else { Stream::Small };
-        let request = Request { id, pending: blocks, status: Status::Success, answer: Answer::None };
-        let request = self.requests.insert(request);
+        let request = self.requests.begin_write(id, blocks);
         let data = match payload {
             Payload::Bytes(buffer) => buffer.data,
             _ if self.spec.has_contents() && blocks == 1 => self.spec.zeros.clone(),
             _ if self.spec.has_contents() => Bytes::from(vec![0; blocks as usize * self.spec.shape.block_bytes]),
             _ => Bytes::new(),
         };
-        self.counters.host_blocks += blocks;
         self.buffered_blocks += blocks as usize;
         let capacity = self.spec.shape.stripe_blocks(stream) as u64;
         let mut at = 0;

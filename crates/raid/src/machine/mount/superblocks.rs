@@ -184,7 +184,7 @@ impl Volume {
         std::mem::swap(&mut volume.spec.engine, &mut self.spec.engine);
         volume.spec.bug = self.spec.bug;
         volume.events = std::mem::take(&mut self.events);
-        volume.completions = std::mem::take(&mut self.completions);
+        volume.requests.resume(&mut self.requests);
         volume.now = self.now;
         *self = volume;
         Ok(())

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use zonda_zoned::{CommandId, Duration, Instant, Status};
 
 use super::Volume;
-use super::host::{Answer, Request};
+use super::requests::Answer;
 use super::write::{Block, Source};
 use crate::format::{Tombstone, tombstones_per_block};
 use crate::limits::{TOMBSTONE_BLOCKS_MAX, TOMBSTONES_UNDER_WAY_MAX, TRIM_RANGES_MAX, TRIM_TURNS};
@@ -98,8 +98,7 @@ impl Trims {
 impl Volume {
     pub(super) fn accept_trim(&mut self, id: CommandId, ranges: &[(u64, u64)]) {
         // One part more than there are tombstones, until nothing is left and all trims before have ended.
-        let request = Request { id, pending: 1, status: Status::Success, answer: Answer::None };
-        let request = self.requests.insert(request);
+        let request = self.requests.begin(id, 1, Answer::None);
         let number = self.trims.first + self.trims.queue.len() as u64;
         let insert = |&(start, blocks): &(u64, u64)| self.trims.rest.insert(start, start + blocks, number);
         let rest_blocks = ranges.iter().map(insert).sum();
@@ -133,7 +132,7 @@ impl Volume {
         }
         while let Some(trim) = self.trims.queue.front()
             && trim.rest_blocks == 0
-            && self.requests[trim.request].pending == 1
+            && self.requests.awaits_last_part(trim.request)
         {
             let request = trim.request;
             self.trims.queue.pop_front();
@@ -147,7 +146,7 @@ impl Volume {
         self.trims.rest = Rest::default();
         for trim in &mut self.trims.queue {
             trim.rest_blocks = 0;
-            self.requests[trim.request].status = status;
+            self.requests.set_status(trim.request, status);
         }
     }
 
@@ -221,7 +220,7 @@ impl Volume {
     fn push_gathered(&mut self, gathered: &mut Option<Gathered>) {
         let Some(Gathered { trim, tombstones, .. }) = gathered.take() else { return };
         let request = self.trims.queue[(trim - self.trims.first) as usize].request;
-        self.requests[request].pending += 1;
+        self.requests.add_parts(request, 1);
         self.buffered_blocks += 1;
         self.trims.tombstones_under_way += 1;
         let data = self.spec.tombstone_block(&tombstones);
