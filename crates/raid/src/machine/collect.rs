@@ -8,7 +8,7 @@ use zonda_zoned::Status;
 use super::Volume;
 use super::pace::Pace;
 use super::read::Purpose;
-use super::write::{Block, Source, Ticket};
+use super::stripes::{Block, Mover, Source};
 use crate::MemberIndex;
 use crate::format::{Record, Tombstone, read_tombstones, tombstones_per_block};
 use crate::limits::RELOCATED_BLOCKS_MAX;
@@ -92,7 +92,7 @@ impl Volume {
                     Some((victim, is_urgent)) => self.begin_collecting(victim, is_urgent),
                     None if self.collector.is_idle() => self.collector.pace.rest(),
                     // Nobody else may come to fill the stripe.
-                    None => self.pad(Self::MOVED_TO),
+                    None => self.stripes.pad(&self.spec, Stream::Relocation),
                 }
             }
             self.move_blocks();
@@ -189,7 +189,7 @@ impl Volume {
                 }
                 continue;
             }
-            let is_moved = block.is_ok_and(|(data, record)| self.move_block(from, record, data, Ticket::Collector));
+            let is_moved = block.is_ok_and(|(data, record)| self.move_block(from, record, data, Mover::Collector));
             if !is_moved {
                 self.counters.lost_blocks += 1;
                 self.collector.current.as_mut().expect("it is current").has_lost = true;
@@ -198,21 +198,24 @@ impl Volume {
     }
 
     /// Writes a block to where moved ones go, if it is still needed, and is what the map takes it for; says whether it is.
-    pub(super) fn move_block(&mut self, from: Physical, record: Record, data: Bytes, ticket: Ticket) -> bool {
+    pub(super) fn move_block(&mut self, from: Physical, record: Record, data: Bytes, mover: Mover) -> bool {
         let address = Address::media(from);
-        if !self.segments[from.segment].is_live(from.member, from.offset) || !self.refers_to(record.lba, address) {
+        if !self.segments[from.segment].is_live(from.member, from.offset)
+            || !self.map.refers_to(&mut self.stripes, record.lba, address)
+        {
             return false;
         }
         let sequence = self.segments[from.segment].sequence;
-        match ticket {
-            Ticket::Collector => {
+        match mover {
+            Mover::Collector => {
                 self.collector.waiting_blocks += 1;
                 self.counters.relocated_blocks += 1;
             }
-            Ticket::Mend => self.segments.add_reader(from.segment),
-            Ticket::Start => {}
+            Mover::Repair => self.segments.add_reader(from.segment),
+            Mover::Mount => {}
         }
-        self.push_block(Self::MOVED_TO, Block::moved(record.lba, record.timestamp, address, sequence, ticket), data);
+        let block = Block::moved(record.lba, record.timestamp, address, sequence, mover);
+        self.stripes.push(&self.spec, self.now, Stream::Relocation, block, data);
         true
     }
 
@@ -232,17 +235,17 @@ impl Volume {
             current.fetching_tombstones == 0 && current.tombstone == self.segments[place.segment].tombstones.len();
         if is_last {
             let tombstones = std::mem::take(&mut current.tombstones);
-            self.move_tombstones(place.segment, &tombstones, Ticket::Collector);
+            self.move_tombstones(place.segment, &tombstones, Mover::Collector);
         }
     }
 
     /// Writes anew what is still needed of some tombstones; says how many blocks that takes.
-    pub(super) fn move_tombstones(&mut self, from: SegmentIndex, found: &[Tombstone], ticket: Ticket) -> u64 {
+    pub(super) fn move_tombstones(&mut self, from: SegmentIndex, found: &[Tombstone], mover: Mover) -> u64 {
         let mut blocks = 0;
         let mut kept: Vec<Tombstone> = Vec::new();
         for range in found {
             for lba in range.lbas() {
-                let is_needed = match self.map.get(lba as usize).map(|entry| entry.location()) {
+                let is_needed = match self.map.location_if_any(lba) {
                     Some(Location::Trimmed { segment }) => segment == from,
                     // A newer version is on its way: until it is durable a crash needs the tombstone.
                     Some(Location::Buffered { .. }) => true,
@@ -260,13 +263,14 @@ impl Volume {
             }
         }
         for tombstones in kept.chunks(tombstones_per_block(self.spec.shape.block_bytes as u32)) {
-            if ticket == Ticket::Collector {
+            if mover == Mover::Collector {
                 self.collector.waiting_blocks += 1;
             }
             let data = self.spec.tombstone_block(tombstones);
             let timestamp = tombstones.iter().map(|range| range.timestamp).max().unwrap_or(0);
-            let source = Source::MovedTombstones { from, tombstones: tombstones.to_vec(), ticket };
-            self.push_block(Self::MOVED_TO, Block::tombstones(source, timestamp), data);
+            let source = Source::MovedTombstones { from, tombstones: tombstones.to_vec(), mover };
+            let block = Block::tombstones(source, timestamp);
+            self.stripes.push(&self.spec, self.now, Stream::Relocation, block, data);
             blocks += 1;
         }
         blocks
@@ -286,10 +290,10 @@ impl Volume {
         // Tombstones do not tell whether they have arrived. What else is on its way comes with blocks of the next segment.
         let has_to_wait = has_lost || !segment.tombstones.is_empty() || self.collector.emptied.is_some();
         if has_to_wait && self.collector.waiting_blocks > 0 {
-            let filling = self.stream(Self::MOVED_TO).filling.map_or(0, |stripe| self.stripes[stripe].blocks.len());
+            let filling = self.stripes.filling_blocks(Stream::Relocation);
             if self.collector.waiting_blocks as usize <= filling {
                 // Nobody else comes to fill the stripe.
-                self.pad(Self::MOVED_TO);
+                self.stripes.pad(&self.spec, Stream::Relocation);
             }
             return false;
         }

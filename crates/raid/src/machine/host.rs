@@ -1,12 +1,15 @@
 //! What hosts ask for. A command takes effect when it is taken: what a read returns is fixed then.
 
+use bytes::Bytes;
 use zonda_zoned::{Command, CommandId, Instant, Operation, Payload, QueueFull, Status};
 
+use super::map::{Map, Reach};
 use super::members::Waiter;
 use super::requests::Answer;
-use super::{Phase, Trims, Volume};
+use super::{Phase, Volume};
 use crate::bug::SeededBug;
 use crate::limits::{BUFFERED_BLOCKS_MAX, REQUEST_BLOCKS_MAX};
+use crate::shape::Stream;
 
 impl Volume {
     /// Takes a command of the host. Zone management ends with [`Status::InvalidField`]: the volume's zones are conventional.
@@ -28,13 +31,16 @@ impl Volume {
         match operation {
             Operation::Read { start, blocks } => self.accept_read(id, start.0, blocks.0),
             Operation::Write { start, blocks, payload } => {
-                self.trim_before(start.0, blocks.0);
+                let (map, mut reach) = self.map_and_reach();
+                map.trim_before(&mut reach, start.0, blocks.0);
                 self.accept_write(id, start.0, blocks.0, payload);
             }
-            Operation::WriteZeroes { start, blocks } => self.accept_trim(id, &[(start.0, blocks.0)]),
+            Operation::WriteZeroes { start, blocks } => {
+                self.map.begin_trim(&mut self.requests, id, &[(start.0, blocks.0)])
+            }
             Operation::Deallocate { ranges } => {
                 let ranges: Vec<(u64, u64)> = ranges.iter().map(|range| (range.start.0, range.blocks.0)).collect();
-                self.accept_trim(id, &ranges);
+                self.map.begin_trim(&mut self.requests, id, &ranges);
             }
             Operation::Flush => self.accept_flush(id),
             _ => unreachable!("others were refused"),
@@ -79,7 +85,7 @@ impl Volume {
         }
         let (blocks, ranges) = match operation {
             // Each block may need a tombstone before it.
-            Operation::Write { blocks, .. } if self.trims.has_rest() => (2 * blocks.0 as usize, 1),
+            Operation::Write { blocks, .. } if self.map.has_trims() => (2 * blocks.0 as usize, 1),
             Operation::Write { blocks, .. } => (blocks.0 as usize, 0),
             Operation::WriteZeroes { .. } => (0, 1),
             Operation::Deallocate { ranges } => (0, ranges.len()),
@@ -87,8 +93,8 @@ impl Volume {
             _ => (0, 0),
         };
         let has_room = self.requests.has_room()
-            && self.buffered_blocks + blocks <= BUFFERED_BLOCKS_MAX
-            && (ranges == 0 || self.trims.has_room(ranges));
+            && self.stripes.buffered_blocks() + blocks <= BUFFERED_BLOCKS_MAX
+            && (ranges == 0 || self.map.has_room_for_trim(ranges));
         if !has_room {
             return Admission::Full;
         }
@@ -100,16 +106,41 @@ impl Volume {
         !matches!(payload, Payload::Fingerprints(_)) && payload.fits(blocks.0, self.spec.geometry.block_size_bytes, 0)
     }
 
-    fn accept_flush(&mut self, id: CommandId) {
-        self.pad_all();
-        let request = self.requests.begin(id, 1, Answer::Flush);
-        let mut stripes = 0;
-        for stripe in self.stripes.values_mut() {
-            if stripe.waits_for_hosts() {
-                stripe.flushes.push(request);
-                stripes += 1;
-            }
+    fn accept_write(&mut self, id: CommandId, start: u64, blocks: u64, payload: Payload) {
+        let tuning = &self.spec.config.tuning;
+        let is_large = tuning.large_segments > 0 && blocks >= u64::from(tuning.large_from_blocks);
+        let stream = if is_large { Stream::Large } else { Stream::Small };
+        let request = self.requests.begin_write(id, blocks);
+        let data = match payload {
+            Payload::Bytes(buffer) => buffer.data,
+            _ if self.spec.has_contents() && blocks == 1 => self.spec.zeros.clone(),
+            _ if self.spec.has_contents() => Bytes::from(vec![0; blocks as usize * self.spec.shape.block_bytes]),
+            _ => Bytes::new(),
+        };
+        let (map, mut reach) = self.map_and_reach();
+        map.write(&mut reach, stream, request, (start, blocks), &data);
+    }
+
+    /// The map, and what writes and trims reach beside it.
+    #[inline]
+    pub(super) fn map_and_reach(&mut self) -> (&mut Map, Reach<'_>) {
+        let Volume { spec, segments, stripes, requests, map, now, .. } = self;
+        (map, Reach { spec, segments, stripes, requests, now: *now })
+    }
+
+    /// Does the next portion of trims, if there is one, and ends trims.
+    pub(super) fn pump_trims(&mut self) {
+        let (map, mut reach) = self.map_and_reach();
+        map.pump_trims(&mut reach);
+        while let Some(request) = self.map.next_ended_trim(&self.requests) {
+            self.end_part(request, 1, Status::Success);
         }
+    }
+
+    fn accept_flush(&mut self, id: CommandId) {
+        self.stripes.pad_all(&self.spec);
+        let request = self.requests.begin(id, 1, Answer::Flush);
+        let stripes = self.stripes.add_flush(request);
         self.requests.add_parts(request, stripes);
         self.end_part(request, 1, Status::Success);
     }
@@ -125,7 +156,7 @@ impl Volume {
 
     /// The volume is lost: nothing will end by itself any more.
     pub(super) fn end_all_requests(&mut self) {
-        self.trims = Trims::default();
+        self.map.forget_trims();
         self.requests.end_all(Status::InternalError);
     }
 }

@@ -26,62 +26,58 @@
 
 mod collect;
 mod commit;
-mod encode;
-mod extent;
 mod failures;
 #[cfg(test)]
 mod fixtures;
 mod host;
 mod invariants;
 mod issue;
+mod map;
 mod members;
 mod mount;
+mod out_of_space;
 mod pace;
 mod pieces;
 mod read;
 mod rebuild;
 mod repair;
 mod requests;
-mod reuse;
 mod scrub;
 mod segments;
 mod space;
 mod spec;
 mod start;
 mod status;
-mod trim;
+mod stripes;
 mod victim;
-mod worn;
-mod write;
 
 use std::collections::VecDeque;
 
 use zonda_erasure::Engine;
-use zonda_zoned::{Completion, Geometry, Instant, Slab};
+use zonda_zoned::{Blocks, Completion, Geometry, Instant, Lba, Slab};
 
 use crate::bug::SeededBug;
 use crate::event::Event;
+use crate::limits::EXTENT_BLOCKS_MAX;
 use crate::shape::Stream;
-use crate::tables::Address;
 use crate::{MemberIndex, VolumeError};
 
 use collect::Collector;
-pub use extent::Extent;
+pub use map::Extent;
+use map::Map;
 use members::{Members, Work};
 use pieces::Piece;
 use read::Fetch;
 use rebuild::Rebuild;
 use repair::Repair;
 use requests::Requests;
-use reuse::Spare;
 use scrub::Scrub;
 use segments::Segments;
 use space::Space;
 use spec::Spec;
 use start::Start;
 pub use status::{MemberReport, VolumeStatus};
-use trim::Trims;
-use write::Stripe;
+use stripes::Stripes;
 
 /// A volume over its members. It never blocks: commands and completions go in, commands and completions come out.
 ///
@@ -91,19 +87,12 @@ pub struct Volume {
     spec: Spec,
     phase: Phase,
     members: Members,
-    /// Where each logical block is.
-    map: Vec<Address>,
+    map: Map,
     segments: Segments,
-    /// For each [`Stream`].
-    streams: [StreamState; 3],
-    stripes: Slab<Stripe>,
+    stripes: Stripes,
     requests: Requests,
-    trims: Trims,
     fetches: Slab<Fetch>,
     repairs: Slab<Repair>,
-    /// Blocks of hosts that wait in stripes.
-    buffered_blocks: usize,
-    next_timestamp: u64,
     collector: Collector,
     /// Runs of stripes on their way in.
     pieces: Slab<Piece>,
@@ -111,7 +100,6 @@ pub struct Volume {
     scrub: Option<Scrub>,
     events: VecDeque<Event>,
     counters: Counters,
-    spare: Spare,
     now: Instant,
     /// Something has happened that others may have waited for.
     has_progress: bool,
@@ -123,15 +111,6 @@ enum Phase {
     Starting(Box<Start>),
     Ready,
     Failed(VolumeError),
-}
-
-/// Where blocks of one stream go.
-#[derive(Debug, Default)]
-struct StreamState {
-    /// A stripe that is not full.
-    filling: Option<u32>,
-    /// Stripes that wait for a segment.
-    ready: VecDeque<u32>,
 }
 
 /// What is counted since the mount.
@@ -179,6 +158,21 @@ impl Volume {
         self.spec.bug = Some(bug);
     }
 
+    /// What is to be had from `start` on: the blocks that are as the first one is, at most `most` of them. No more than
+    /// [`EXTENT_BLOCKS_MAX`] are looked at, so what is behind them may be in the same state. As
+    /// with a read, what counts is what was taken before. A volume that is not ready says that everything holds something.
+    ///
+    /// # Panics
+    /// When `start` is behind the end of the volume, or `most` is nothing.
+    #[must_use]
+    pub fn extent(&self, start: Lba, most: Blocks) -> Extent {
+        if self.is_ready() {
+            return self.map.extent(&self.stripes, start, most);
+        }
+        let blocks = most.0.min(self.map.blocks() - start.0).min(EXTENT_BLOCKS_MAX);
+        Extent { blocks: Blocks(blocks), is_hole: false }
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
@@ -200,6 +194,7 @@ impl Volume {
     pub fn counters(&self) -> Counters {
         Counters {
             host_blocks: self.requests.host_blocks(),
+            padding_blocks: self.stripes.padding_blocks(),
             member_blocks: self.members.written_blocks(),
             collected_segments: self.segments.reset_count(),
             ..self.counters
@@ -226,7 +221,7 @@ impl Volume {
         if self.is_lost() {
             return;
         }
-        self.flush_late_stripes();
+        self.stripes.pad_late(&self.spec, self.now);
         self.fail_silent_members();
         self.settle();
     }
@@ -237,14 +232,14 @@ impl Volume {
         if self.is_lost() {
             return None;
         }
-        let stripes = Stream::ALL.iter().filter_map(|&stream| self.padding_due(stream));
+        let stripes = Stream::ALL.iter().filter_map(|&stream| self.stripes.padding_due(&self.spec, stream));
         let members = self.members.answer_due(self.spec.config.tuning.member_timeout);
         stripes
             .chain(members)
             .chain(self.rebuild_due())
             .chain(self.scrub_due())
             .chain(self.collection_due())
-            .chain(self.trims_due())
+            .chain(self.map.trims_due(&self.spec))
             .min()
     }
 
@@ -303,7 +298,7 @@ impl Volume {
     }
 
     fn settle_if_woken(&mut self) {
-        if self.has_progress || self.segments.has_progress() {
+        if self.has_progress || self.segments.has_progress() || self.stripes.has_progress() {
             self.settle();
         }
     }
@@ -312,6 +307,7 @@ impl Volume {
     fn settle(&mut self) {
         self.has_progress = false;
         self.segments.clear_progress();
+        self.stripes.clear_progress();
         loop {
             self.end_aborted();
             self.end_flushes();
@@ -335,7 +331,7 @@ impl Volume {
                     }
                     // Whatever that left without contents goes now: the next event may be one that nobody waits for.
                     self.segments.reset_empty(&self.spec, &mut self.members);
-                    has_changed = self.end_if_worn();
+                    has_changed = self.end_if_out_of_space();
                 }
                 Phase::Failed(_) => {
                     self.members.forget_aborted();
@@ -358,13 +354,5 @@ impl Volume {
     /// Whether nothing will come of anything any more.
     fn is_lost(&self) -> bool {
         matches!(self.phase, Phase::Failed(_))
-    }
-
-    fn stream_mut(&mut self, stream: Stream) -> &mut StreamState {
-        &mut self.streams[stream as usize]
-    }
-
-    fn stream(&self, stream: Stream) -> &StreamState {
-        &self.streams[stream as usize]
     }
 }

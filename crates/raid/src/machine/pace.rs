@@ -92,7 +92,7 @@ impl Volume {
 
     /// What wins less than the padding of a stripe can cost would be moved to and fro for ever.
     fn may_go_alone(&self) -> bool {
-        self.buffered_blocks == 0
+        self.stripes.buffered_blocks() == 0
             && self.collector.pace.won_blocks >= self.spec.shape.stripe_blocks(Stream::Relocation) as u64
     }
 

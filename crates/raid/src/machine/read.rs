@@ -6,10 +6,11 @@ use zonda_zoned::{BlockBuffer, Blocks, CommandId, Operation, Outcome, Payload, S
 use super::Volume;
 use super::members::Work;
 use super::requests::Answer;
-use super::write::Ticket;
+use super::stripes::Mover;
 use crate::bug::SeededBug;
 use crate::format::{BlockMeta, Place, Record, crc, read_chunk_meta};
 use crate::limits::MENDED_STRIPES_MAX;
+use crate::shape::Stream;
 use crate::tables::{Location, Physical};
 
 /// Consecutive blocks of one slot or more of a zone, on their way in.
@@ -50,7 +51,7 @@ impl Volume {
         let block_bytes = self.spec.shape.block_bytes;
         let mut at = 0;
         while at < blocks {
-            let location = self.location_for_hosts(start + at);
+            let location = self.map.location_for_hosts(start + at);
             let mut count = 1;
             match location {
                 Location::Media(place) => {
@@ -79,7 +80,7 @@ impl Volume {
     /// Whether a logical block lies `count` blocks behind a place, in the same run of blocks.
     fn follows(&self, place: Physical, count: u64, lba: u64) -> bool {
         let next = Physical { offset: place.offset + count as u32, ..place };
-        self.location_for_hosts(lba) == Location::Media(next)
+        self.map.location_for_hosts(lba) == Location::Media(next)
     }
 
     /// Reads blocks that follow each other on a member, none of them metadata of a chunk.
@@ -230,9 +231,10 @@ impl Volume {
             let is_readable = self.members[place.member].is_present() && self.segments[place.segment].has(place.member);
             // What a member lacks a rebuild or collection brings; what it has and should not have is written anew.
             if is_readable && is_damaged {
-                let has_room = !self.space().is_low() && self.stream(Self::MOVED_TO).ready.len() < MENDED_STRIPES_MAX;
+                let has_room =
+                    !self.space().is_low() && self.stripes.ready(Stream::Relocation).len() < MENDED_STRIPES_MAX;
                 if has_room {
-                    self.move_block(target, *record, data.clone(), Ticket::Mend);
+                    self.move_block(target, *record, data.clone(), Mover::Repair);
                 } else {
                     // Collection will come to it, and win back more than it takes.
                     self.segments.set_damaged(place.segment);

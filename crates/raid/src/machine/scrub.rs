@@ -9,7 +9,7 @@ use zonda_zoned::Instant;
 use super::Volume;
 use super::pieces::{Chunk, Owner, Pace, Piece};
 use super::rebuild::Recoveries;
-use super::write::Ticket;
+use super::stripes::Mover;
 use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::event::Event;
@@ -109,7 +109,7 @@ impl Volume {
 
     /// Blocks that were mended are written before more are found.
     fn may_scrub(&self) -> bool {
-        self.stream(Stream::Relocation).ready.len() < SCRUBBED_STRIPES_MAX
+        self.stripes.ready(Stream::Relocation).len() < SCRUBBED_STRIPES_MAX
     }
 
     /// When the next run may begin, if that is what a scrub waits for.
@@ -184,7 +184,7 @@ impl Volume {
         }
         self.counters.lost_blocks += found.lost;
         for (place, record, data) in found.mends {
-            self.move_block(place, record, data, Ticket::Mend);
+            self.move_block(place, record, data, Mover::Repair);
         }
         let scrub = self.scrub.as_mut().expect("a piece that nobody wants is abandoned");
         scrub.blocks += found.blocks;

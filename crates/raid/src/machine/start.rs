@@ -6,19 +6,20 @@ use zonda_zoned::{
     Blocks, Geometry, Instant, Operation, Outcome, Slab, Status, ZoneAction, ZoneDescriptor, ZoneState, ZoneTarget,
 };
 
+use super::map::Map;
 use super::members::{Member, Members, Work, is_dead};
 use super::mount::Mount;
 use super::requests::Requests;
 use super::segments::Segments;
 use super::space::Space;
 use super::spec::Spec;
-use super::{Counters, Phase, StreamState, Volume};
+use super::stripes::Stripes;
+use super::{Counters, Phase, Volume};
 use crate::config::VolumeConfig;
 use crate::event::{Event, FailReason};
 use crate::format::ArrayId;
 use crate::limits::{METADATA_ZONES, MOUNT_SEGMENTS, RELOCATION_SEGMENTS, REPORT_ZONES_MAX, REQUEST_BLOCKS_MAX};
 use crate::shape::Shape;
-use crate::tables::Address;
 use crate::{MemberIndex, VolumeError};
 
 /// What is being done while the volume is starting.
@@ -117,28 +118,23 @@ impl Volume {
             members.into_iter().map(|member| member.unwrap_or_else(|| Member::new([0; 16], some.clone()))).collect();
         let geometries: Vec<Geometry> = members.iter().map(|member| member.geometry().clone()).collect();
         let spec = Spec::new(config, array, &geometries, known)?;
-        let blocks = spec.volume_blocks() as usize;
+        let map = Map::new(&spec);
         Ok(Volume {
             spec,
             phase: Phase::Failed(VolumeError::Config("the volume was not started".to_owned())),
             members: Members::new(members),
-            map: vec![Address::NOWHERE; blocks],
+            map,
             segments: Segments::new(),
-            streams: std::array::from_fn(|_| StreamState::default()),
-            stripes: Slab::new(),
+            stripes: Stripes::new(),
             requests: Requests::default(),
-            trims: super::Trims::default(),
             fetches: Slab::new(),
             repairs: Slab::new(),
-            buffered_blocks: 0,
-            next_timestamp: 1,
             collector: super::Collector::default(),
             pieces: Slab::new(),
             rebuild: super::rebuild::Rebuild::default(),
             scrub: None,
             events: VecDeque::new(),
             counters: Counters::default(),
-            spare: super::Spare::default(),
             now: Instant::ZERO,
             has_progress: false,
         })

@@ -65,14 +65,14 @@ impl Volume {
         };
         let mut status = VolumeStatus {
             members: self.members.iter().map(member).collect(),
-            volume_blocks: self.map.len() as u64,
+            volume_blocks: self.map.blocks(),
             room_blocks: self.space().room_blocks(),
             live_blocks: 0,
             free_segments: self.space().free_segments(),
             low_segments: self.space().low_segments(),
             segments: self.segments.len() as u32,
             degraded_segments: 0,
-            map_bytes: self.map.len() as u64 * size_of::<crate::tables::Address>() as u64,
+            map_bytes: self.map.blocks() * size_of::<crate::tables::Address>() as u64,
             stripe_table_bytes: 0,
             stripe_table_max_bytes: self.stripe_table_max_bytes(),
             segment_table_bytes: 0,

@@ -172,7 +172,7 @@ impl Volume {
                 for meta in read.blocks.iter().filter_map(|block| block.meta) {
                     let record = Record::from_bytes(&meta.record);
                     if record.lba != PADDING_LBA {
-                        self.saw_timestamp(record.timestamp);
+                        self.map.saw_timestamp(&self.spec, record.timestamp);
                     }
                 }
             }

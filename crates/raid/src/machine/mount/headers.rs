@@ -137,7 +137,7 @@ impl Volume {
         let mut kept = BTreeMap::new();
         for (sequence, segment) in segments {
             self.segments.saw_sequence(sequence);
-            self.next_timestamp = self.next_timestamp.max(segment.header.timestamp);
+            self.map.saw_header(segment.header.timestamp);
             if segment.zones.iter().flatten().count() >= data.min(self.spec.code.data())
                 || self.spec.code.tolerates() == 0
             {

@@ -169,7 +169,7 @@ impl Volume {
                 self.read_headers();
                 if self.start_mut().pending == 0 {
                     self.match_zones();
-                    let blocks = self.map.len();
+                    let blocks = self.map.blocks() as usize;
                     self.found().stamps = vec![0; blocks];
                     self.enter(Step::ReadSegments);
                 }

@@ -22,7 +22,7 @@ impl Volume {
     pub(super) fn win_back(&mut self) {
         self.pump_superblocks();
         self.pump_collector();
-        self.pump_stream(Self::MOVED_TO);
+        self.pump_stream(Stream::Relocation);
         if !self.collector.is_idle() {
             return self.fail_if_stuck();
         }
@@ -50,8 +50,7 @@ impl Volume {
     /// Writes have failed, and have used up the segments that were reckoned with: all that can be done is to begin anew, which gives
     /// those back.
     pub(super) fn fail_if_stuck(&mut self) {
-        let stream = self.stream(Self::MOVED_TO);
-        let waits = !stream.ready.is_empty() && self.segments.open(Self::MOVED_TO).is_empty();
+        let waits = self.stripes.has_ready(Stream::Relocation) && self.segments.open(Stream::Relocation).is_empty();
         if waits && self.space().free_segments() == 0 && self.is_at_rest() {
             self.mount_again("no segment is free, and none can be emptied: replace members of which zones have failed");
         }
@@ -85,8 +84,8 @@ impl Volume {
         victims.sort_unstable();
         let &(first, victim) = victims.first()?;
         let room = self.room_for_moves();
-        let stripe = self.spec.shape.stripe_blocks(Self::MOVED_TO) as u64;
-        let each = self.spec.shape.data_blocks(self.spec.shape.layout(Self::MOVED_TO));
+        let stripe = self.spec.shape.stripe_blocks(Stream::Relocation) as u64;
+        let each = self.spec.shape.data_blocks(self.spec.shape.layout(Stream::Relocation));
         let segments_for = |blocks: u64| blocks.next_multiple_of(stripe).saturating_sub(room).div_ceil(each);
         // Whatever is emptied, torn blocks take what they take.
         let mut blocks = torn.unwrap_or(0);
@@ -101,10 +100,11 @@ impl Volume {
 
     /// Blocks that still fit the segments that take moved blocks.
     pub(in crate::machine) fn room_for_moves(&self) -> u64 {
-        let stream = self.stream(Self::MOVED_TO);
         let left = |segment: &Segment| if segment.is_broken { 0 } else { segment.layout.stripes - segment.next_stripe };
-        let stripes: u32 = self.segments.open(Self::MOVED_TO).iter().map(|&index| left(&self.segments[index])).sum();
-        let waiting = stream.ready.len() + usize::from(stream.filling.is_some());
+        let stripes: u32 =
+            self.segments.open(Stream::Relocation).iter().map(|&index| left(&self.segments[index])).sum();
+        let waiting = self.stripes.ready(Stream::Relocation).len()
+            + usize::from(self.stripes.is_filling(Stream::Relocation).is_some());
         u64::from(stripes).saturating_sub(waiting as u64) * self.spec.shape.stripe_blocks(Stream::Relocation) as u64
     }
 

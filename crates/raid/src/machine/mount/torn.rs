@@ -11,7 +11,8 @@ use crate::machine::Phase;
 use crate::machine::members::Waiter;
 use crate::machine::read::Purpose;
 use crate::machine::start::Step;
-use crate::machine::write::Ticket;
+use crate::machine::stripes::Mover;
+use crate::shape::Stream;
 use crate::tables::{Physical, SegmentIndex};
 
 impl Volume {
@@ -62,8 +63,8 @@ impl Volume {
                 return;
             }
         }
-        self.pad(Self::MOVED_TO);
-        self.pump_stream(Self::MOVED_TO);
+        self.stripes.pad(&self.spec, Stream::Relocation);
+        self.pump_stream(Stream::Relocation);
         if self.found().moving > 0 {
             return self.fail_if_stuck();
         }
@@ -131,10 +132,10 @@ impl Volume {
         }
         if record.lba == TOMBSTONE_LBA {
             if let Some(tombstones) = read_tombstones(&data) {
-                let moved = self.move_tombstones(place.segment, &tombstones, Ticket::Start);
+                let moved = self.move_tombstones(place.segment, &tombstones, Mover::Mount);
                 self.found().moving += moved;
             }
-        } else if self.move_block(place, record, data, Ticket::Start) {
+        } else if self.move_block(place, record, data, Mover::Mount) {
             self.found().moving += 1;
         }
     }

@@ -49,18 +49,11 @@ impl Volume {
         self.segments[index].lost & bits(active.map(crate::MemberIndex::as_usize)) != 0
     }
 
-    /// Timestamps go on from the highest.
-    pub(super) fn saw_timestamp(&mut self, timestamp: u64) {
-        if !self.spec.has(SeededBug::StaleTimestamps) {
-            self.next_timestamp = self.next_timestamp.max(timestamp + 1);
-        }
-    }
-
     pub(super) fn take_block(&mut self, place: Physical, record: Record, stripe: &FoundStripe, standing: Standing) {
         if record.lba == PADDING_LBA {
             return;
         }
-        self.saw_timestamp(record.timestamp);
+        self.map.saw_timestamp(&self.spec, record.timestamp);
         if stripe.is_torn {
             self.found().torn.insert(place);
         }
@@ -76,13 +69,13 @@ impl Volume {
             return;
         }
         let Some(&stamp) = self.found().stamps.get(record.lba as usize) else { return };
-        let known = self.map[record.lba as usize].location();
+        let known = self.map.location(record.lba);
         if stamp < record.timestamp || stamp == record.timestamp && self.is_better(known, place, standing) {
             self.found().stamps[record.lba as usize] = record.timestamp;
             if stripe.is_torn {
                 self.shadow(place.segment, known);
             }
-            self.point(record.lba, Address::media(place));
+            self.map.point(&mut self.segments, record.lba, Address::media(place));
         } else if stamp > record.timestamp {
             self.shadow_behind(known, Location::Media(place));
         }
@@ -152,17 +145,17 @@ impl Volume {
         };
         let mut is_needed = matches!(standing, Standing::Whole | Standing::Frail);
         for range in &tombstones {
-            self.saw_timestamp(range.timestamp);
-            let end = range.lbas().end.min(self.map.len() as u64);
+            self.map.saw_timestamp(&self.spec, range.timestamp);
+            let end = range.lbas().end.min(self.map.blocks());
             for lba in range.lba..end {
-                let (stamp, known) = (self.found().stamps[lba as usize], self.map[lba as usize].location());
+                let (stamp, known) = (self.found().stamps[lba as usize], self.map.location(lba));
                 // Of two tombstones of one trim that lack nothing the later one counts: the first may be about to go.
                 if stamp < range.timestamp || stamp == range.timestamp && standing == Standing::Whole {
                     self.found().stamps[lba as usize] = range.timestamp;
                     if is_torn {
                         self.shadow(segment, known);
                     }
-                    self.point(lba, Address::trimmed(segment));
+                    self.map.point(&mut self.segments, lba, Address::trimmed(segment));
                     is_needed = true;
                 } else if stamp > range.timestamp {
                     self.shadow_behind(known, Location::Trimmed { segment });
@@ -176,17 +169,6 @@ impl Volume {
             // Others say all of it.
             self.segments.drop_tombstones(place);
             self.found().torn.remove(&place);
-        }
-    }
-
-    /// The newest version so far of a block is here.
-    fn point(&mut self, lba: u64, address: Address) {
-        let old = std::mem::replace(&mut self.map[lba as usize], address);
-        if let Location::Media(place) = old.location() {
-            self.segments.set_dead(place);
-        }
-        if let Location::Media(place) = address.location() {
-            self.segments.set_live(place);
         }
     }
 }

@@ -100,7 +100,7 @@ impl Volume {
         let mut zones = segment.zones.clone();
         zones[member.as_usize()] = Some(zone);
         // Its epoch is later than that of the headers that opened the segment, which name the zones that it began with.
-        let data = header(&self.spec, (self.members.epoch(), self.next_timestamp), segment, member, zones);
+        let data = header(&self.spec, (self.members.epoch(), self.map.next_timestamp()), segment, member, zones);
         let header = Ready { blocks: 1, data, metadata: self.spec.no_metadata(&self.members[member].geometry(), 1) };
         let entries = if self.spec.has_contents() { segment.layout.entries() as usize } else { 0 };
         self.rebuild.job = Some(Box::new(Job {
@@ -126,7 +126,7 @@ impl Volume {
         let entry = &self.members[member];
         let waiting = Stream::ALL
             .iter()
-            .filter(|&&stream| !self.stream(stream).ready.is_empty() && self.segments.open(stream).is_empty())
+            .filter(|&&stream| self.stripes.has_ready(stream) && self.segments.open(stream).is_empty())
             .count() as u32;
         // A stream that waits comes first, but not for ever.
         let waiting = if self.segments.next_sequence() == self.rebuild.yielded_at { waiting } else { 0 };
@@ -148,7 +148,7 @@ impl Volume {
             return;
         }
         let is_idle =
-            |stream: &&Stream| self.stream(**stream).ready.is_empty() && self.stream(**stream).filling.is_none();
+            |stream: &&Stream| !self.stripes.has_ready(**stream) && self.stripes.is_filling(**stream).is_none();
         let idle = Stream::ALL.iter().filter(is_idle);
         let idle = idle.flat_map(|&stream| self.segments.open(stream)).copied().filter(|&index| {
             let segment = &self.segments[index];

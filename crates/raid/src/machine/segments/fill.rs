@@ -4,7 +4,7 @@ use zonda_zoned::{Instant, Outcome};
 
 use super::super::members::Members;
 use super::super::spec::Spec;
-use super::super::write::Stripe;
+use super::super::stripes::Stripe;
 use super::{Open, Segments};
 use crate::MemberIndex;
 use crate::bug::SeededBug;
