@@ -7,7 +7,7 @@ use zonda_zoned::Status;
 
 use super::Volume;
 use super::pace::Pace;
-use super::read::Purpose;
+use super::reads::Purpose;
 use super::stripes::{Block, Mover, Source};
 use crate::MemberIndex;
 use crate::format::{Record, Tombstone, read_tombstones, tombstones_per_block};
@@ -36,7 +36,7 @@ struct Current {
     tombstone: usize,
     /// Tombstones that were read: those of several blocks go to one.
     tombstones: Vec<Tombstone>,
-    /// Fetches under way, and those of them that are of tombstones.
+    /// Fetches in flight, and those of them that are of tombstones.
     fetching: u32,
     fetching_tombstones: u32,
     /// Blocks that the fetches are of.
@@ -123,8 +123,8 @@ impl Volume {
     fn move_blocks(&mut self) {
         let most = RELOCATED_BLOCKS_MAX.max(3 * self.spec.shape.stripe_blocks(Stream::Relocation)) as u32;
         while let Some(current) = self.collector.current.as_ref().filter(|current| !current.is_read) {
-            let under_way = self.collector.waiting_blocks + current.fetching_blocks;
-            let may_move = under_way < most && (current.is_urgent || self.may_move(under_way));
+            let in_flight = self.collector.waiting_blocks + current.fetching_blocks;
+            let may_move = in_flight < most && (current.is_urgent || self.may_move(in_flight));
             match self.next_moved() {
                 None => self.current().is_read = true,
                 Some(_) if !may_move => return,
@@ -298,7 +298,7 @@ impl Volume {
             return false;
         }
         if has_lost {
-            // What can be read in it can still be read; when all of it is written anew by hosts, it goes.
+            // What can be read in it can still be read; when all of it is rewritten by hosts, it goes.
             self.segments.set_lost(index);
             self.segments.unpin(index, false);
         } else if is_unneeded(segment) {
@@ -306,7 +306,7 @@ impl Volume {
         } else if self.collector.waiting_blocks > 0 {
             self.collector.emptied = Some(index);
         } else {
-            // A read is under way. Nothing can have come to life: the segment is sealed.
+            // A read is in flight. Nothing can have come to life: the segment is sealed.
             return false;
         }
         self.collector.current = None;

@@ -42,7 +42,7 @@ impl Volume {
             return;
         }
         self.evict(member, FailReason::Command);
-        self.settle();
+        self.make_progress();
     }
 
     /// Evicts a member that an event has shown to have failed.

@@ -45,7 +45,7 @@ impl Volume {
             Operation::Flush => self.accept_flush(id),
             _ => unreachable!("others were refused"),
         }
-        self.settle_if_woken();
+        self.make_progress_if_woken();
         Ok(())
     }
 

@@ -1,27 +1,37 @@
 //! The running volume: commands of hosts and completions of members in, commands to members and completions for hosts out.
 //!
+//! State has owners, each with private fields, verbs and checks of its own:
+//!
 //! ```text
-//! host.rs      what hosts ask for
-//! write.rs     blocks gather in stripes
-//! issue.rs     stripes go to segments
-//! encode.rs    what each member is given of one
-//! describe.rs  headers and footers
-//! commit.rs    a stripe is durable: the map learns of it
-//! segments.rs  segments open, close and are reset
-//! read.rs      blocks by their addresses
-//! repair.rs    blocks out of the rest of their stripe
-//! trim/        ranges that read as zeros
-//! extent.rs    which blocks hold something
-//! collect.rs   garbage collection
-//! victim.rs    which segment is next
-//! pace.rs      how fast it goes
-//! reuse.rs     memory that is used again
-//! worn.rs      no room left, and none to be won
-//! members.rs   commands to members; members that fail
-//! superblocks.rs  the log of superblocks
-//! caches.rs    members that may lose what they have acknowledged
-//! start.rs, mount/  creating and mounting
-//! rebuild/, scrub.rs    maintenance, on pieces/: runs of stripes
+//! spec.rs      what the volume is: everybody reads it, nobody changes it
+//! members/     member devices: their zones, commands, superblocks and caches
+//! segments/    segments: open, filled, closed, reset
+//! stripes/     blocks in memory, and the stripes that they gather in
+//! map/         where each logical block is; trims
+//! requests.rs  what hosts wait for
+//! reads/       blocks by their places, verified or computed
+//! space.rs     a view of the members: how many segments are free
+//! ```
+//!
+//! An owner that needs another one is handed that one, as `&mut Segments` or `&Map`. Where one event concerns several owners,
+//! the volume routes it; what an owner finds out for others it returns:
+//!
+//! ```text
+//! host.rs          what hosts ask for
+//! reading.rs       reads of hosts, and who is told what was read
+//! issue.rs         stripes go to segments, and count, or are written again
+//! commit.rs        a stripe counts: the map, requests
+//! failures.rs      members that fail; what becomes durable
+//! out_of_space.rs  no space left, and none to be reclaimed
+//! status.rs, invariants.rs
+//! ```
+//!
+//! Still the volume's own, with state of their own but with handlers that reach all of it:
+//!
+//! ```text
+//! collect.rs, victim.rs, pace.rs  garbage collection: what is moved, which segment is next, how fast it goes
+//! start.rs, mount/                creating and mounting
+//! rebuild/, scrub.rs, pieces/     maintenance, on runs of stripes
 //! ```
 
 mod collect;
@@ -38,9 +48,9 @@ mod mount;
 mod out_of_space;
 mod pace;
 mod pieces;
-mod read;
+mod reading;
+mod reads;
 mod rebuild;
-mod repair;
 mod requests;
 mod scrub;
 mod segments;
@@ -67,9 +77,8 @@ pub use map::Extent;
 use map::Map;
 use members::{Members, Work};
 use pieces::Piece;
-use read::Fetch;
+use reads::Reads;
 use rebuild::Rebuild;
-use repair::Repair;
 use requests::Requests;
 use scrub::Scrub;
 use segments::Segments;
@@ -91,8 +100,7 @@ pub struct Volume {
     segments: Segments,
     stripes: Stripes,
     requests: Requests,
-    fetches: Slab<Fetch>,
-    repairs: Slab<Repair>,
+    reads: Reads,
     collector: Collector,
     /// Runs of stripes on their way in.
     pieces: Slab<Piece>,
@@ -101,7 +109,7 @@ pub struct Volume {
     events: VecDeque<Event>,
     counters: Counters,
     now: Instant,
-    /// Something has happened that others may have waited for.
+    /// Something has happened that others may wait for, beside what owners know.
     has_progress: bool,
 }
 
@@ -128,7 +136,7 @@ pub struct Counters {
     pub collected_segments: u64,
     /// Blocks that were read out of the rest of their stripe.
     pub reconstructed_blocks: u64,
-    /// Blocks that could not be read, or were not what had been written, and were written anew.
+    /// Blocks that could not be read, or were not what had been written, and were rewritten.
     pub mended_blocks: u64,
     /// Blocks that are lost: more members failed than the volume tolerates.
     pub lost_blocks: u64,
@@ -197,11 +205,13 @@ impl Volume {
             padding_blocks: self.stripes.padding_blocks(),
             member_blocks: self.members.written_blocks(),
             collected_segments: self.segments.reset_count(),
+            reconstructed_blocks: self.reads.reconstructed_blocks(),
+            lost_blocks: self.counters.lost_blocks + self.reads.lost_blocks(),
             ..self.counters
         }
     }
 
-    /// A command of a member has ended. Of a member that was given up, and of a command that it was given up for, nothing is
+    /// A command of a member has ended. Of a member that has failed, and of a command that it was failed for, nothing is
     /// believed any more.
     pub fn on_completion(&mut self, now: Instant, member: MemberIndex, completion: Completion) {
         self.now = now;
@@ -212,7 +222,7 @@ impl Volume {
         // Of chunks and reads only some change anything for others: their handlers say so.
         self.has_progress |= !matches!(work, Work::Chunk { .. } | Work::Fetch { .. } | Work::Source { .. });
         self.dispatch(member, work, completion);
-        self.settle_if_woken();
+        self.make_progress_if_woken();
     }
 
     /// The time that [`next_timeout`](Volume::next_timeout) named has come.
@@ -223,7 +233,7 @@ impl Volume {
         }
         self.stripes.pad_late(&self.spec, self.now);
         self.fail_silent_members();
-        self.settle();
+        self.make_progress();
     }
 
     /// When [`on_timeout`](Volume::on_timeout) is wanted.
@@ -297,24 +307,26 @@ impl Volume {
         self.has_progress = true;
     }
 
-    fn settle_if_woken(&mut self) {
-        if self.has_progress || self.segments.has_progress() || self.stripes.has_progress() {
-            self.settle();
+    fn make_progress_if_woken(&mut self) {
+        if self.has_progress || self.segments.has_progress() || self.stripes.has_progress() || self.reads.has_progress()
+        {
+            self.make_progress();
         }
     }
 
     /// Does everything that has become possible.
-    fn settle(&mut self) {
+    fn make_progress(&mut self) {
         self.has_progress = false;
         self.segments.clear_progress();
         self.stripes.clear_progress();
+        self.reads.clear_progress();
         loop {
             self.end_aborted();
             self.end_flushes();
             let mut has_changed = false;
             match self.phase {
                 Phase::Starting(_) => {
-                    self.settle_start();
+                    self.continue_start();
                     if self.is_ready() {
                         // There may be zones to be reset at once.
                         continue;

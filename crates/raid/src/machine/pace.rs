@@ -1,6 +1,6 @@
 //! How fast garbage collection goes: hosts and collection are bound to each other, block by block.
 //!
-//! What hosts write while little is free makes a debt: as many blocks to be moved as win back what was written, and more or fewer by how
+//! What hosts write while little is free makes a debt: as many blocks to be moved as reclaim what was written, and more or fewer by how
 //! much is free. Collection works off the debt and does not run ahead of it; hosts wait when it is too large. So each write
 //! meets about the same share of collection, and there is no moment at which either side stops for the other.
 
@@ -15,9 +15,9 @@ use crate::shape::Stream;
 pub(super) struct Pace {
     /// Blocks to be moved for what hosts have written, in units of 1 / [`ONE`].
     debt: i64,
-    /// Blocks to be moved to win back one block, in the same units.
+    /// Blocks to be moved to reclaim one block, in the same units.
     price: i64,
-    /// Blocks that the segment being collected wins back.
+    /// Blocks that the segment being collected reclaims.
     won_blocks: u64,
     /// When hosts last wrote.
     paid_at: Instant,
@@ -53,7 +53,7 @@ impl Volume {
         let lead = i64::from(HOST_LEAD_STRIPES) * self.spec.shape.stripe_blocks(Stream::Relocation) as i64 * ONE;
         stream == Stream::Relocation
             || self.collector.pace.debt < lead
-            // With nothing to be won back, what room there is, is for hosts.
+            // With nothing to be reclaimed, what room there is, is for hosts.
             || self.collector.is_idle()
             || self.is_collection_stopped()
     }
@@ -69,11 +69,11 @@ impl Volume {
         }
     }
 
-    /// Whether another block may be moved, with `under_way` of them on their way.
-    pub(super) fn may_move(&self, under_way: u32) -> bool {
-        let is_owed = self.collector.pace.debt > i64::from(under_way) * ONE;
+    /// Whether another block may be moved, with `in_flight` of them in flight.
+    pub(super) fn may_move(&self, in_flight: u32) -> bool {
+        let is_owed = self.collector.pace.debt > i64::from(in_flight) * ONE;
         // Nobody writes: collection goes on by itself, a stripe at a time, so that whoever comes finds little in the way.
-        let is_alone = (under_way as usize) < self.spec.shape.stripe_blocks(Stream::Relocation)
+        let is_alone = (in_flight as usize) < self.spec.shape.stripe_blocks(Stream::Relocation)
             && self.may_go_alone()
             && self.alone_at() <= self.now;
         // Nobody can write any more: everybody waits for it.
@@ -96,7 +96,7 @@ impl Volume {
             && self.collector.pace.won_blocks >= self.spec.shape.stripe_blocks(Stream::Relocation) as u64
     }
 
-    /// How much more is moved than wins back what hosts write: nothing at the mark, as much where free segments are to settle, in
+    /// How much more is moved than reclaims what hosts write: nothing at the mark, as much where free segments are to settle, in
     /// units of 1 / [`ONE`].
     fn haste(&self) -> i64 {
         let (free, low) = (i64::from(self.space().free_segments()), i64::from(self.space().low_segments()));

@@ -1,6 +1,6 @@
 //! All blocks are read and compared: with what their metadata says, and parity with the data.
 //!
-//! A live block that is wrong is written anew at once. What else is wrong would be missed when another member fails: its segment is
+//! A live block that is wrong is rewritten at once. What else is wrong would be missed when another member fails: its segment is
 //! suspect, and collected before more is found.
 
 use bytes::{Bytes, BytesMut};
@@ -18,7 +18,7 @@ use crate::limits::SCRUBBED_STRIPES_MAX;
 use crate::shape::Stream;
 use crate::tables::{Physical, SegmentIndex, SegmentState};
 
-/// A scrub under way.
+/// A scrub in progress.
 #[derive(Debug)]
 pub(super) struct Scrub {
     /// Sequences that are left: segments sealed when it began.
@@ -44,8 +44,8 @@ struct Current {
 }
 
 impl Volume {
-    /// Reads all blocks of all segments that are full, and mends those that are wrong, until [`Event::Scrubbed`]. While a
-    /// member is rebuilt it waits. Without effect when a scrub is under way, or the volume is not ready.
+    /// Reads all blocks of all segments that are full, and repairs those that are wrong, until [`Event::Scrubbed`]. While a
+    /// member is rebuilt it waits. Without effect when a scrub is in progress, or the volume is not ready.
     pub fn start_scrub(&mut self, now: Instant) {
         self.now = now;
         if self.scrub.is_some() || !self.is_ready() {
@@ -63,7 +63,7 @@ impl Volume {
             mended: 0,
             lost: 0,
         });
-        self.settle();
+        self.make_progress();
     }
 
     /// Ends a scrub where it is.
@@ -75,7 +75,7 @@ impl Volume {
                 self.abandon_piece(piece);
             }
         }
-        self.settle();
+        self.make_progress();
     }
 
     /// Segments that were read, and that are to be read in all.
@@ -107,7 +107,7 @@ impl Volume {
         }
     }
 
-    /// Blocks that were mended are written before more are found.
+    /// Blocks that are repaired are written before more are found.
     fn may_scrub(&self) -> bool {
         self.stripes.ready(Stream::Relocation).len() < SCRUBBED_STRIPES_MAX
     }
@@ -183,7 +183,7 @@ impl Volume {
             self.segments.set_damaged(piece.segment);
         }
         self.counters.lost_blocks += found.lost;
-        for (place, record, data) in found.mends {
+        for (place, record, data) in found.repairs {
             self.move_block(place, record, data, Mover::Repair);
         }
         let scrub = self.scrub.as_mut().expect("a piece that nobody wants is abandoned");
@@ -229,7 +229,7 @@ impl Volume {
                 match record.filter(|record| believes_rot || record.data_crc == crc(&data)) {
                     Some(record) => {
                         found.wrong += 1;
-                        found.mends.push((place, record, data.freeze()));
+                        found.repairs.push((place, record, data.freeze()));
                     }
                     None => found.lost += 1,
                 }
@@ -282,5 +282,5 @@ struct Found {
     /// Blocks that are wrong, and are or need not be known.
     wrong: u64,
     lost: u64,
-    mends: Vec<(Physical, Record, Bytes)>,
+    repairs: Vec<(Physical, Record, Bytes)>,
 }

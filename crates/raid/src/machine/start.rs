@@ -9,6 +9,7 @@ use zonda_zoned::{
 use super::map::Map;
 use super::members::{Member, Members, Work, is_dead};
 use super::mount::Mount;
+use super::reads::Reads;
 use super::requests::Requests;
 use super::segments::Segments;
 use super::space::Space;
@@ -27,7 +28,7 @@ use crate::{MemberIndex, VolumeError};
 pub(super) struct Start {
     pub(super) kind: Kind,
     pub(super) step: Step,
-    /// Commands under way.
+    /// Commands in flight.
     pub(super) pending: u32,
     /// What the members say of their zones.
     pub(super) zones: Vec<Vec<ZoneDescriptor>>,
@@ -53,7 +54,7 @@ pub(super) enum Step {
     ReadTombstones,
     WriteSuperblocks,
     CloseSegments,
-    WinBack,
+    Reclaim,
     MoveTorn,
 }
 
@@ -127,8 +128,7 @@ impl Volume {
             segments: Segments::new(),
             stripes: Stripes::new(),
             requests: Requests::default(),
-            fetches: Slab::new(),
-            repairs: Slab::new(),
+            reads: Reads::default(),
             collector: super::Collector::default(),
             pieces: Slab::new(),
             rebuild: super::rebuild::Rebuild::default(),
@@ -242,7 +242,7 @@ impl Volume {
     }
 
     /// Goes on with the start.
-    pub(super) fn settle_start(&mut self) {
+    pub(super) fn continue_start(&mut self) {
         loop {
             let Phase::Starting(start) = &self.phase else { return };
             if start.pending > 0 {
@@ -326,7 +326,7 @@ fn step_name(step: Step) -> &'static str {
         Step::ReadTombstones => "tombstones were read",
         Step::CloseSegments => "open segments were closed",
         Step::WriteSuperblocks => "superblocks were written",
-        Step::WinBack => "free segments were won back",
+        Step::Reclaim => "free segments were reclaimed",
         Step::MoveTorn => "the last stripes were moved",
     }
 }

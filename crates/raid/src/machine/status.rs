@@ -12,7 +12,7 @@ pub struct VolumeStatus {
     pub members: Vec<MemberReport>,
     /// Blocks that hosts see.
     pub volume_blocks: u64,
-    /// Blocks that the members have room for: fewer than `volume_blocks` once too many zones are worn out. Then writes may end with
+    /// Blocks that the members have room for: fewer than `volume_blocks` once too many zones are out of use. Then writes may end with
     /// Zone Is Full when so many blocks hold contents.
     pub room_blocks: u64,
     /// Blocks that hold contents.
@@ -34,9 +34,9 @@ pub struct VolumeStatus {
     pub stripe_table_max_bytes: u64,
     /// Bytes of all tables of segments.
     pub segment_table_bytes: u64,
-    /// Segments rebuilt and to be rebuilt, while a rebuild is under way.
+    /// Segments rebuilt and to be rebuilt, while a rebuild is in progress.
     pub rebuild: Option<(u32, u32)>,
-    /// Segments scrubbed and to be scrubbed, while a scrub is under way.
+    /// Segments scrubbed and to be scrubbed, while a scrub is in progress.
     pub scrub: Option<(u32, u32)>,
 }
 

@@ -69,7 +69,7 @@ impl Volume {
         .map(|(index, _)| (index, false))
     }
 
-    /// Blocks that collecting a segment would win back.
+    /// Blocks that collecting a segment would reclaim.
     pub(super) fn worth(&self, segment: &Segment) -> u64 {
         let all = self.spec.shape.data_blocks(&segment.layout);
         let moved = self.moved_blocks(segment);

@@ -6,12 +6,12 @@
 //! zones.rs        what each block of a segment is: from footers, or from the blocks themselves
 //! assemble.rs     stripes
 //! versions.rs     the newest version of each block, and which of its copies counts
-//! torn.rs         blocks of stripes that were not complete are written anew
-//! room.rs         free segments are won back before hosts come
+//! torn.rs         blocks of stripes that were not complete are rewritten
+//! room.rs         free segments are reclaimed before hosts come
 //! ```
 //!
 //! A stripe that lacks a chunk on a member that took part was never acknowledged. If it can be decoded all the same, its blocks
-//! count, and are written anew before the volume is ready; if it cannot, they do not. Either way later mounts decide alike, since
+//! count, and are rewritten before the volume is ready; if it cannot, they do not. Either way later mounts decide alike, since
 //! members only ever lose chunks.
 //!
 //! A mount that is cut short, however often, leaves the next one no less room than it had: see `room.rs`.
@@ -68,7 +68,7 @@ pub(super) struct Mount {
     unsound: BTreeSet<Physical>,
     /// Those of them whose stripes may never have been complete.
     torn: BTreeSet<Physical>,
-    /// For each segment with torn blocks the segments that hold what these replace; they stay until the blocks are written anew.
+    /// For each segment with torn blocks the segments that hold what these replace; they stay until the blocks are rewritten.
     shadowed: BTreeMap<SegmentIndex, BTreeSet<SegmentIndex>>,
     /// Torn blocks that are being moved.
     moving: u64,
@@ -140,7 +140,7 @@ impl Volume {
         Ok(volume)
     }
 
-    /// The mount under way.
+    /// The mount in progress.
     fn found(&mut self) -> &mut Mount {
         match &mut self.start_mut().kind {
             Kind::Mount(mount) => mount,
@@ -195,7 +195,7 @@ impl Volume {
                 };
                 for place in places {
                     self.start_mut().pending += 1;
-                    self.fetch(place, 1, super::read::Purpose::Start);
+                    self.fetch(place, 1, super::reads::Purpose::Mount);
                 }
             }
             Step::WriteSuperblocks => {
@@ -212,10 +212,10 @@ impl Volume {
                 let is_moving = |state| !matches!(state, SegmentState::Sealed);
                 if self.members.is_epoch_durable() && !self.segments.iter().any(|(_, segment)| is_moving(segment.state))
                 {
-                    self.enter(Step::WinBack);
+                    self.enter(Step::Reclaim);
                 }
             }
-            Step::WinBack => self.win_back(),
+            Step::Reclaim => self.reclaim(),
             Step::MoveTorn => self.move_torn(),
             Step::Wipe => unreachable!("not a step of a mount"),
         }
@@ -243,7 +243,7 @@ impl Volume {
         }
     }
 
-    /// What was found a moment ago is not so any more: a new mount finds what is. Nothing is under way, and nothing was reset that it
+    /// What was found a moment ago is not so any more: a new mount finds what is. Nothing is in flight, and nothing was reset that it
     /// needs. `why` says what is wrong if that happens again and again, and what to do.
     fn mount_again(&mut self, why: &str) {
         let attempts = self.found().attempts + 1;

@@ -1,13 +1,13 @@
-//! Free segments are won back before hosts come.
+//! Free segments are reclaimed before hosts come.
 //!
-//! A crash leaves the segments that were open half empty, and what it has torn takes another one to be written anew. So that any
+//! A crash leaves the segments that were open half empty, and what it has torn takes another one to be rewritten. So that any
 //! number of crashes can follow each other, the segments that are left to mounts
 //! ([`MOUNT_SEGMENTS`](crate::limits::MOUNT_SEGMENTS)) are free again before hosts see the volume: segments are emptied, those first
 //! that take the fewest moves, before torn blocks are moved and after that.
 //!
 //! A mount that is cut short leaves the next one as many free segments as it had itself. What it was moving out of a segment that it
 //! has not emptied counts for nothing (see `versions.rs`), so the segment that this was moved to is empty, or holds all of what was in
-//! others that are free. What was torn and has been written anew stays: it fills a segment by and by, and is the first to be moved on
+//! others that are free. What was torn and has been rewritten stays: it fills a segment by and by, and is the first to be moved on
 //! if crashes have left it in several.
 
 use super::{Mount, Volume};
@@ -19,14 +19,14 @@ use crate::tables::{Segment, SegmentIndex, SegmentState};
 
 impl Volume {
     /// Segments are emptied until enough are free; then torn blocks are moved, if any are left, or hosts may come.
-    pub(super) fn win_back(&mut self) {
+    pub(super) fn reclaim(&mut self) {
         self.pump_superblocks();
         self.pump_collector();
         self.pump_stream(Stream::Relocation);
         if !self.collector.is_idle() {
             return self.fail_if_stuck();
         }
-        if !self.is_at_rest() {
+        if !self.is_quiescent() {
             return;
         }
         if !self.found().torn.is_empty() {
@@ -38,11 +38,11 @@ impl Volume {
         }
     }
 
-    /// Whether nothing is under way.
-    pub(super) fn is_at_rest(&self) -> bool {
+    /// Whether nothing is in flight.
+    pub(super) fn is_quiescent(&self) -> bool {
         let is_changing = |segment: &Segment| {
-            let is_settled = matches!(segment.state, SegmentState::Open | SegmentState::Sealed);
-            !is_settled || segment.in_flight > 0 || segment.readers > 0 || segment.awaits_flush
+            let is_stable = matches!(segment.state, SegmentState::Open | SegmentState::Sealed);
+            !is_stable || segment.in_flight > 0 || segment.readers > 0 || segment.awaits_flush
         };
         self.members.is_epoch_durable() && !self.segments.iter().any(|(_, segment)| is_changing(segment))
     }
@@ -51,7 +51,7 @@ impl Volume {
     /// those back.
     pub(super) fn fail_if_stuck(&mut self) {
         let waits = self.stripes.has_ready(Stream::Relocation) && self.segments.open(Stream::Relocation).is_empty();
-        if waits && self.space().free_segments() == 0 && self.is_at_rest() {
+        if waits && self.space().free_segments() == 0 && self.is_quiescent() {
             self.mount_again("no segment is free, and none can be emptied: replace members of which zones have failed");
         }
     }
@@ -108,7 +108,7 @@ impl Volume {
         u64::from(stripes).saturating_sub(waiting as u64) * self.spec.shape.stripe_blocks(Stream::Relocation) as u64
     }
 
-    /// The mount under way, if one is.
+    /// The mount in progress, if one is.
     fn mounting(&self) -> Option<&Mount> {
         match &self.phase {
             Phase::Starting(start) => match &start.kind {

@@ -78,7 +78,7 @@ impl Volume {
         }
     }
 
-    /// Takes what the newest superblock says, and gives up the members that it does not know as they are.
+    /// Takes what the newest superblock says, and evicts the members that it does not know as they are.
     pub(super) fn choose_superblock(&mut self) -> Result<(), VolumeError> {
         let mut own: Vec<Option<(Superblock, MetadataLog)>> = Vec::new();
         for (member, probes) in (0..).map(MemberIndex).zip(std::mem::take(&mut self.found().probes)) {

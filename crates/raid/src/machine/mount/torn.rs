@@ -1,4 +1,4 @@
-//! Blocks of stripes that were not complete are written anew, those of one segment after those of another: what they replace stays
+//! Blocks of stripes that were not complete are rewritten, those of one segment after those of another: what they replace stays
 //! until then, and can be collected from then on.
 
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use crate::MemberIndex;
 use crate::format::{Record, TOMBSTONE_LBA, read_tombstones};
 use crate::machine::Phase;
 use crate::machine::members::Waiter;
-use crate::machine::read::Purpose;
+use crate::machine::reads::Purpose;
 use crate::machine::start::Step;
 use crate::machine::stripes::Mover;
 use crate::shape::Stream;
@@ -48,7 +48,7 @@ impl Volume {
         }
     }
 
-    /// The torn blocks of one segment are written anew.
+    /// The torn blocks of one segment are rewritten.
     pub(super) fn move_torn(&mut self) {
         self.pump_superblocks();
         let segment = self.found().torn.first().expect("there are torn blocks").segment;
@@ -57,7 +57,7 @@ impl Volume {
             let torn: Vec<Physical> = self.torn_in(segment).collect();
             for place in torn {
                 self.start_mut().pending += 1;
-                self.fetch(place, 1, Purpose::Start);
+                self.fetch(place, 1, Purpose::Mount);
             }
             if self.start_mut().pending > 0 {
                 return;
@@ -72,7 +72,7 @@ impl Volume {
             return;
         }
         if self.found().has_failed {
-            if self.is_at_rest() {
+            if self.is_quiescent() {
                 self.mount_again("the last stripes cannot be read: mount the volume again");
             }
             return;
@@ -84,7 +84,7 @@ impl Volume {
         self.found().is_asked = false;
         self.release_shadowed(segment);
         self.segments.look_at(segment);
-        self.enter(Step::WinBack);
+        self.enter(Step::Reclaim);
     }
 
     /// Whether what the mount has written is durable; sees to it if not.

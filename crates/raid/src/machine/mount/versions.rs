@@ -97,7 +97,7 @@ impl Volume {
         self.segments[place.segment].lost != 0 || self.found().torn.contains(&place)
     }
 
-    /// Until a version that was not complete, in the segment `torn`, is written anew, the one before it must stay: if the first is
+    /// Until a version that was not complete, in the segment `torn`, is rewritten, the one before it must stay: if the first is
     /// lost, that one counts.
     fn shadow(&mut self, torn: SegmentIndex, older: Location) {
         let segment = match older {

@@ -28,7 +28,7 @@ pub(super) struct Piece {
     pub(super) asked: u32,
     /// The stripes of it, in ascending order.
     stripes: Vec<u32>,
-    /// Reads under way.
+    /// Reads in flight.
     pending: u32,
     /// Reads that may be tried again: an error that is not the medium's may pass.
     retries: u8,

@@ -211,7 +211,7 @@ impl Volume {
         self.rebuild.job.as_ref().map(|job| job.segment)
     }
 
-    /// Whether a rebuild is under way, or about to be.
+    /// Whether a rebuild is in progress, or about to be.
     pub(super) fn is_rebuilding(&self) -> bool {
         self.rebuild.member.is_some()
     }

@@ -59,7 +59,7 @@ impl Volume {
         self.members[member].replace(id, geometry);
         self.rebuild.replacements.push(Replacement { member, zones: Vec::new() });
         self.report_replacement(member, 0);
-        self.settle();
+        self.make_progress();
         Ok(())
     }
 
