@@ -17,6 +17,7 @@ impl Volume {
         self.members.check_invariants();
         self.requests.check_invariants();
         self.reads.check_invariants(&self.segments);
+        self.collector.check_invariants(&self.segments);
         self.segments.check_invariants(&self.spec, &self.members);
         for (index, segment) in self.segments.iter() {
             assert_eq!(segment.live_blocks, live[index.as_usize()], "live blocks of segment {}", segment.sequence);

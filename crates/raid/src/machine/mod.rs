@@ -10,6 +10,7 @@
 //! map/         where each logical block is; trims
 //! requests.rs  what hosts wait for
 //! reads/       blocks by their places, verified or computed
+//! collector/   garbage collection: what is moved, which segment is next, how fast it goes
 //! space.rs     a view of the members: how many segments are free
 //! ```
 //!
@@ -20,6 +21,7 @@
 //! host.rs          what hosts ask for
 //! reading.rs       reads of hosts, and who is told what was read
 //! issue.rs         stripes go to segments, and count, or are written again
+//! collecting.rs    what garbage collection reads, and where that is written
 //! commit.rs        a stripe counts: the map, requests
 //! failures.rs      members that fail; what becomes durable
 //! out_of_space.rs  no space left, and none to be reclaimed
@@ -29,12 +31,12 @@
 //! Still the volume's own, with state of their own but with handlers that reach all of it:
 //!
 //! ```text
-//! collect.rs, victim.rs, pace.rs  garbage collection: what is moved, which segment is next, how fast it goes
-//! start.rs, mount/                creating and mounting
-//! rebuild/, scrub.rs, pieces/     maintenance, on runs of stripes
+//! start.rs, mount/             creating and mounting
+//! rebuild/, scrub.rs, pieces/  maintenance, on runs of stripes
 //! ```
 
-mod collect;
+mod collecting;
+mod collector;
 mod commit;
 mod failures;
 #[cfg(test)]
@@ -46,7 +48,6 @@ mod map;
 mod members;
 mod mount;
 mod out_of_space;
-mod pace;
 mod pieces;
 mod reading;
 mod reads;
@@ -59,7 +60,6 @@ mod spec;
 mod start;
 mod status;
 mod stripes;
-mod victim;
 
 use std::collections::VecDeque;
 
@@ -72,7 +72,7 @@ use crate::limits::EXTENT_BLOCKS_MAX;
 use crate::shape::Stream;
 use crate::{MemberIndex, VolumeError};
 
-use collect::Collector;
+use collector::Collector;
 pub use map::Extent;
 use map::Map;
 use members::{Members, Work};
@@ -205,6 +205,7 @@ impl Volume {
             padding_blocks: self.stripes.padding_blocks(),
             member_blocks: self.members.written_blocks(),
             collected_segments: self.segments.reset_count(),
+            relocated_blocks: self.collector.relocated_blocks(),
             reconstructed_blocks: self.reads.reconstructed_blocks(),
             lost_blocks: self.counters.lost_blocks + self.reads.lost_blocks(),
             ..self.counters

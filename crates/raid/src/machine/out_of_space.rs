@@ -7,6 +7,7 @@
 use zonda_zoned::Status;
 
 use super::Volume;
+use super::collector::victim;
 use super::stripes::{NO_REQUEST, Source};
 use crate::MemberIndex;
 use crate::event::FailReason;
@@ -84,7 +85,7 @@ impl Volume {
             let is_stopped = self.is_without_segment(Stream::Relocation);
             // It does not go ahead of hosts while there is room for it: then it is not what they wait for.
             let is_paced = self.collector.has_more()
-                && self.collector.waiting_blocks == 0
+                && !self.collector.waits_for_blocks()
                 && self.space().free_segments() > RELOCATION_SEGMENTS;
             return self.collector.is_fetching() || !(is_stopped || is_paced);
         }
@@ -96,7 +97,7 @@ impl Volume {
         for (_, segment) in self.segments.iter() {
             if segment.state == SegmentState::Sealed && !segment.has_lost {
                 is_held |= segment.readers > 0 || segment.is_pinned;
-                worth += self.worth(segment);
+                worth += victim::worth(&self.spec, segment);
             }
         }
         is_held

@@ -19,6 +19,10 @@ impl<'a> Space<'a> {
         Space { spec, members, is_ready }
     }
 
+    pub(super) fn spec(self) -> &'a Spec {
+        self.spec
+    }
+
     pub(super) fn members(self) -> &'a Members {
         self.members
     }

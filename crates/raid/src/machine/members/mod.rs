@@ -29,7 +29,7 @@ use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::format::MemberState;
 use crate::shape::bits;
-use crate::tables::SegmentIndex;
+use crate::tables::{Segment, SegmentIndex};
 
 use caches::Caches;
 pub(super) use caches::Waiter;
@@ -268,6 +268,12 @@ impl Members {
     pub(super) fn first_rebuilding(&self) -> Option<MemberIndex> {
         let is_rebuilding = |member: &Member| member.state() == MemberState::Rebuilding;
         self.members.iter().position(is_rebuilding).map(|at| MemberIndex(at as u8))
+    }
+
+    /// Whether all that a segment lacks will be written by a rebuild.
+    pub(super) fn will_rebuild(&self, segment: &Segment) -> bool {
+        let mut lacking = self.present().filter(|&member| !segment.has(member));
+        lacking.all(|member| self[member].state() == MemberState::Rebuilding)
     }
 
     /// Whether stripes can be read without the members that have failed.

@@ -13,6 +13,7 @@
 use super::{Mount, Volume};
 use crate::limits::{MOUNT_SEGMENTS, RELOCATION_SEGMENTS};
 use crate::machine::Phase;
+use crate::machine::collector::victim::moved_blocks;
 use crate::machine::start::{Kind, Step};
 use crate::shape::Stream;
 use crate::tables::{Segment, SegmentIndex, SegmentState};
@@ -77,10 +78,14 @@ impl Volume {
                 && !segment.has_lost
                 && segment.readers == 0
                 && found.torn_in(*index).next().is_none()
-                && self.moved_blocks(segment) < self.spec.shape.data_blocks(&segment.layout)
+                && moved_blocks(&self.spec, segment) < self.spec.shape.data_blocks(&segment.layout)
         };
-        let mut victims: Vec<(u64, SegmentIndex)> =
-            self.segments.iter().filter(may).map(|(index, segment)| (self.moved_blocks(segment), index)).collect();
+        let mut victims: Vec<(u64, SegmentIndex)> = self
+            .segments
+            .iter()
+            .filter(may)
+            .map(|(index, segment)| (moved_blocks(&self.spec, segment), index))
+            .collect();
         victims.sort_unstable();
         let &(first, victim) = victims.first()?;
         let room = self.room_for_moves();
@@ -96,16 +101,6 @@ impl Volume {
         });
         let has_room = segments_for(first) <= u64::from(self.space().free_segments());
         (wins && has_room).then_some(victim)
-    }
-
-    /// Blocks that still fit the segments that take moved blocks.
-    pub(in crate::machine) fn room_for_moves(&self) -> u64 {
-        let left = |segment: &Segment| if segment.is_broken { 0 } else { segment.layout.stripes - segment.next_stripe };
-        let stripes: u32 =
-            self.segments.open(Stream::Relocation).iter().map(|&index| left(&self.segments[index])).sum();
-        let waiting = self.stripes.ready(Stream::Relocation).len()
-            + usize::from(self.stripes.is_filling(Stream::Relocation).is_some());
-        u64::from(stripes).saturating_sub(waiting as u64) * self.spec.shape.stripe_blocks(Stream::Relocation) as u64
     }
 
     /// The mount in progress, if one is.

@@ -23,7 +23,6 @@ use super::pieces::Pace;
 use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::event::Event;
-use crate::format::MemberState;
 use crate::limits::RELOCATION_SEGMENTS;
 use crate::tables::{Segment, SegmentIndex, SegmentState};
 
@@ -196,14 +195,6 @@ impl Volume {
         let member = self.rebuild.member?;
         let left = self.segments.iter().filter(|(_, segment)| Self::lacks(segment, member)).count() as u32;
         Some((self.rebuild.done, self.rebuild.done + left))
-    }
-
-    /// Whether all that a segment lacks will be written by a rebuild.
-    pub(super) fn is_rebuilding_segment(&self, segment: &Segment) -> bool {
-        self.members
-            .present()
-            .filter(|&member| !segment.has(member))
-            .all(|member| self.members[member].state() == MemberState::Rebuilding)
     }
 
     /// The segment that is being written to a member.

@@ -6,7 +6,8 @@
 
 use zonda_zoned::{Duration, Instant};
 
-use super::Volume;
+use super::super::space::Space;
+use super::super::spec::Spec;
 use crate::limits::{HOST_LEAD_STRIPES, MOVES_PER_BLOCK_MAX, RELOCATION_SEGMENTS};
 use crate::shape::Stream;
 
@@ -45,62 +46,54 @@ impl Pace {
     pub(super) fn rest(&mut self) {
         *self = Pace { paid_at: self.paid_at, ..Pace::default() };
     }
-}
 
-impl Volume {
-    /// Whether the next stripe of a stream may be written.
-    pub(super) fn may_write(&self, stream: Stream) -> bool {
-        let lead = i64::from(HOST_LEAD_STRIPES) * self.spec.shape.stripe_blocks(Stream::Relocation) as i64 * ONE;
-        stream == Stream::Relocation
-            || self.collector.pace.debt < lead
-            // With nothing to be reclaimed, what room there is, is for hosts.
-            || self.collector.is_idle()
-            || self.is_collection_stopped()
+    /// Whether hosts are not too far ahead.
+    pub(super) fn allows_hosts(&self, spec: &Spec) -> bool {
+        self.debt < i64::from(HOST_LEAD_STRIPES) * spec.shape.stripe_blocks(Stream::Relocation) as i64 * ONE
     }
 
     /// A stripe is written.
-    pub(super) fn pay(&mut self, stream: Stream) {
+    pub(super) fn pay(&mut self, space: Space<'_>, now: Instant, stream: Stream, is_idle: bool) {
         if stream != Stream::Relocation {
-            self.collector.pace.paid_at = self.now;
+            self.paid_at = now;
         }
-        if stream != Stream::Relocation && !self.collector.is_idle() {
-            let cost = self.spec.shape.stripe_blocks(stream) as i64 * self.collector.pace.price;
-            self.collector.pace.debt += cost * self.haste() / ONE;
+        if stream != Stream::Relocation && !is_idle {
+            let cost = space.spec().shape.stripe_blocks(stream) as i64 * self.price;
+            self.debt += cost * haste(space) / ONE;
         }
     }
 
     /// Whether another block may be moved, with `in_flight` of them in flight.
-    pub(super) fn may_move(&self, in_flight: u32) -> bool {
-        let is_owed = self.collector.pace.debt > i64::from(in_flight) * ONE;
+    pub(super) fn may_move(&self, space: Space<'_>, buffered_blocks: usize, now: Instant, in_flight: u32) -> bool {
+        let spec = space.spec();
+        let is_owed = self.debt > i64::from(in_flight) * ONE;
         // Nobody writes: collection goes on by itself, a stripe at a time, so that whoever comes finds little in the way.
-        let is_alone = (in_flight as usize) < self.spec.shape.stripe_blocks(Stream::Relocation)
-            && self.may_go_alone()
-            && self.alone_at() <= self.now;
+        let is_alone = (in_flight as usize) < spec.shape.stripe_blocks(Stream::Relocation)
+            && self.may_go_alone(spec, buffered_blocks)
+            && self.alone_at() <= now;
         // Nobody can write any more: everybody waits for it.
-        is_owed || is_alone || self.space().free_segments() <= RELOCATION_SEGMENTS
+        is_owed || is_alone || space.free_segments() <= RELOCATION_SEGMENTS
     }
 
     /// When collection goes on although nobody writes, if that is what it waits for.
-    pub(super) fn collection_due(&self) -> Option<Instant> {
-        let waits = self.collector.has_more() && self.may_go_alone();
-        waits.then(|| self.alone_at()).filter(|&at| at > self.now)
+    pub(super) fn due(&self, spec: &Spec, buffered_blocks: usize, now: Instant) -> Option<Instant> {
+        self.may_go_alone(spec, buffered_blocks).then(|| self.alone_at()).filter(|&at| at > now)
     }
 
     fn alone_at(&self) -> Instant {
-        self.collector.pace.paid_at + ALONE_AFTER
+        self.paid_at + ALONE_AFTER
     }
 
-    /// What wins less than the padding of a stripe can cost would be moved to and fro for ever.
-    fn may_go_alone(&self) -> bool {
-        self.stripes.buffered_blocks() == 0
-            && self.collector.pace.won_blocks >= self.spec.shape.stripe_blocks(Stream::Relocation) as u64
+    /// What reclaims less than the padding of a stripe can cost would be moved to and fro for ever.
+    fn may_go_alone(&self, spec: &Spec, buffered_blocks: usize) -> bool {
+        buffered_blocks == 0 && self.won_blocks >= spec.shape.stripe_blocks(Stream::Relocation) as u64
     }
+}
 
-    /// How much more is moved than reclaims what hosts write: nothing at the mark, as much where free segments are to settle, in
-    /// units of 1 / [`ONE`].
-    fn haste(&self) -> i64 {
-        let (free, low) = (i64::from(self.space().free_segments()), i64::from(self.space().low_segments()));
-        let settled = i64::from(RELOCATION_SEGMENTS + 1 + self.space().host_segments()).min(low - 1);
-        if free >= settled { (low - free).max(0) * ONE / (low - settled) } else { (1 + settled - free) * ONE }
-    }
+/// How much more is moved than reclaims what hosts write: nothing at the mark, as much where free segments are to stay, in
+/// units of 1 / [`ONE`].
+fn haste(space: Space<'_>) -> i64 {
+    let (free, low) = (i64::from(space.free_segments()), i64::from(space.low_segments()));
+    let settled = i64::from(RELOCATION_SEGMENTS + 1 + space.host_segments()).min(low - 1);
+    if free >= settled { (low - free).max(0) * ONE / (low - settled) } else { (1 + settled - free) * ONE }
 }
