@@ -97,3 +97,35 @@ fn haste(space: Space<'_>) -> i64 {
     let settled = i64::from(RELOCATION_SEGMENTS + 1 + space.host_segments()).min(low - 1);
     if free >= settled { (low - free).max(0) * ONE / (low - settled) } else { (1 + settled - free) * ONE }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::fixtures::{members, spec};
+    use super::*;
+    use crate::MemberIndex;
+
+    #[test]
+    fn hosts_that_write_while_little_is_free_owe_moves_and_wait_when_they_owe_too_many() {
+        let spec = spec(1, false);
+        let mut members = members(&spec);
+        let (mut pace, now) = (Pace::default(), Instant(1));
+        pace.begin(20, 10);
+        let is_owed = |pace: &Pace, space: Space<'_>| pace.may_move(space, 1, now, 0);
+        pace.pay(Space::new(&spec, &members, true), now, Stream::Small, false);
+        assert!(!is_owed(&pace, Space::new(&spec, &members, true)), "enough is free");
+        while !Space::new(&spec, &members, true).is_low() {
+            members[MemberIndex(0)].take_zone().expect("the mark is above nothing");
+        }
+        let space = Space::new(&spec, &members, true);
+        assert!(space.free_segments() > RELOCATION_SEGMENTS, "what is owed decides, not that nothing is free");
+        let mut paid = 0;
+        while pace.allows_hosts(&spec) {
+            pace.pay(space, now, Stream::Small, false);
+            paid += 1;
+            assert!(paid < 1000, "hosts come to owe too much");
+        }
+        assert!(is_owed(&pace, space));
+        (0..paid * 100).for_each(|_| pace.moved_one());
+        assert!(pace.allows_hosts(&spec) && !is_owed(&pace, space), "the debt is worked off");
+    }
+}

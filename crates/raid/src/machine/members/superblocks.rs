@@ -186,3 +186,42 @@ impl Members {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::fixtures::{end_next, members, spec};
+    use super::*;
+
+    #[test]
+    fn stripes_wait_until_all_members_know_of_a_change() {
+        let spec = spec(1, false);
+        let mut members = members(&spec);
+        members.begin_epoch(&spec);
+        members.wait_for_epoch(4);
+        members.write_superblocks(&spec);
+        for member in spec.member_indices() {
+            assert!(!members.is_epoch_durable() && members.decided(&spec).is_empty());
+            let (work, completion) = end_next(&mut members, member, Status::Success).expect("a superblock");
+            assert!(matches!(work, Work::Superblock));
+            assert_eq!(members.on_superblock(&spec, member, completion.status), Verdict::Usable);
+        }
+        assert!(members.is_epoch_durable());
+        assert_eq!((members.epoch(), members.decided(&spec)), (2, vec![4]));
+        members.check_invariants();
+    }
+
+    #[test]
+    fn a_member_that_cannot_write_its_superblock_has_failed_and_delays_no_other() {
+        let spec = spec(1, false);
+        let mut members = members(&spec);
+        members.begin_epoch(&spec);
+        members.write_superblocks(&spec);
+        for member in spec.member_indices() {
+            let status = if member.0 == 1 { Status::InternalError } else { Status::Success };
+            end_next(&mut members, member, status).expect("a superblock");
+            let expected = if member.0 == 1 { Verdict::Failed } else { Verdict::Usable };
+            assert_eq!(members.on_superblock(&spec, member, status), expected);
+        }
+        assert!(members.is_epoch_durable());
+    }
+}

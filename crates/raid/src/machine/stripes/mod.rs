@@ -11,6 +11,8 @@ mod encode;
 mod issue;
 mod spare;
 mod stripe;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::ops::Index;
