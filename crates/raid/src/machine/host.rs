@@ -36,7 +36,7 @@ impl Volume {
                 self.accept_write(id, start.0, blocks.0, payload);
             }
             Operation::WriteZeroes { start, blocks } => {
-                self.map.begin_trim(&mut self.requests, id, &[(start.0, blocks.0)])
+                self.map.begin_trim(&mut self.requests, id, &[(start.0, blocks.0)]);
             }
             Operation::Deallocate { ranges } => {
                 let ranges: Vec<(u64, u64)> = ranges.iter().map(|range| (range.start.0, range.blocks.0)).collect();

@@ -108,7 +108,7 @@ impl Volume {
     fn narrowest_member(&self) -> Option<MemberIndex> {
         let zones = |member: MemberIndex| self.members[member].free_zones();
         let narrowest = self.members.present().min_by_key(|&member| zones(member))?;
-        let has_lost_zones = !(self.members[narrowest].retired_zones() == 0);
+        let has_lost_zones = self.members[narrowest].retired_zones() != 0;
         let others = self.members.present().filter(|&member| member != narrowest).map(zones).min()?;
         let reserve = RELOCATION_SEGMENTS + self.space().mount_segments();
         let is_the_one = zones(narrowest) <= reserve && others > reserve;

@@ -62,12 +62,9 @@ impl Zones {
             return;
         }
         self.retired.insert(zone);
-        if !was_active {
-        } else if matches!(status, Status::ZoneIsReadOnly | Status::ZoneIsOffline) {
-            self.active -= 1;
-        } else {
-            self.stuck += 1;
-        }
+        let is_dead = matches!(status, Status::ZoneIsReadOnly | Status::ZoneIsOffline);
+        self.active -= u32::from(was_active && is_dead);
+        self.stuck += u32::from(was_active && !is_dead);
     }
 
     pub(super) fn free_count(&self) -> u32 {

@@ -51,7 +51,7 @@ impl Volume {
             let blocks = (layout.footer_blocks - first).min(transfer);
             self.job().footer_written += blocks;
             let footer = self.rebuilt_footer(member, first, blocks);
-            let metadata = self.spec.no_metadata(&self.members[member].geometry(), blocks);
+            let metadata = self.spec.no_metadata(self.members[member].geometry(), blocks);
             return self.write_rebuilt(member, blocks, footer, metadata);
         }
         let geometry = &self.members[member].geometry();

@@ -81,7 +81,6 @@ fn what_is_live_read_or_pinned_is_not_reset() {
     segments.break_off(&spec, &mut members, index);
     let _ = end_all(&spec, &mut members, &mut segments, None);
     segments.add_reader(index);
-    let was_pinned = segments.pin(index);
     let is_sealed = |segments: &mut Segments, members: &mut Members| {
         segments.reset_empty(&spec, members);
         segments[index].state == SegmentState::Sealed
@@ -89,6 +88,7 @@ fn what_is_live_read_or_pinned_is_not_reset() {
     assert!(is_sealed(&mut segments, &mut members), "a block is live");
     segments.set_dead(place);
     assert!(is_sealed(&mut segments, &mut members), "it is being read");
+    let was_pinned = segments.pin(index);
     segments.reader_left(index);
     assert!(is_sealed(&mut segments, &mut members), "it is pinned");
     assert!(segments.has_progress(), "whoever waits for the reader looks again");
