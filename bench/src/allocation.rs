@@ -8,8 +8,9 @@
 use std::time::Instant;
 
 use serde::Serialize;
+use zonda_profiles::builtin_text;
 use zonda_ssd::allocation::AllocationTrial;
-use zonda_ssd::profile::{Profile, builtin_text};
+use zonda_ssd::profile::Profile;
 use zonda_zoned::Prng;
 
 use crate::host::median;

@@ -10,8 +10,9 @@ use std::hint::black_box;
 
 use serde::Serialize;
 use zonda_layers::Null;
+use zonda_profiles::builtin_text;
 use zonda_ssd::Ssd;
-use zonda_ssd::profile::{Profile, builtin_text};
+use zonda_ssd::profile::Profile;
 use zonda_workload::{Plan, Runner, parse_jobs};
 use zonda_zoned::{Instant, NamespaceId, PayloadKind, Prng, ZonedDevice};
 

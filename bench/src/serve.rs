@@ -12,11 +12,15 @@ use serde::Serialize;
 use zonda_config::ByteSize;
 use zonda_devices::{Connection, Location, NamespaceOptions, NvmeTcpUrl, RingClock, create_image, sized};
 use zonda_exports::{Running, ServerPlan, Source, start};
-use zonda_stack::no_files;
+use zonda_profiles::BUILTIN;
+use zonda_ssd::description::Profiles;
 use zonda_workload::{LatencySummary, Plan, Runner, parse_jobs, prepare};
 use zonda_zoned::{NamespaceId, PayloadKind};
 
 use crate::host::{cpu_ns, cpu_of_others_ns, median};
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
 /// Rounds of each case.
 const ROUNDS: usize = 3;
@@ -153,8 +157,8 @@ struct Served {
 
 impl Served {
     fn new(backend: &str) -> Served {
-        let spec = sized("zn540", Some(ZONES), Some(ZONE_CAPACITY), &no_files).expect("a built-in profile");
-        let drive = spec.check(&no_files).expect("it can be so small");
+        let spec = sized("zn540", Some(ZONES), Some(ZONE_CAPACITY), &PROFILES).expect("a built-in profile");
+        let drive = spec.plan(&PROFILES).expect("it can be so small");
         let (source, directory) = if backend == "memory" {
             (Source::Memory(Box::new(drive)), None)
         } else {

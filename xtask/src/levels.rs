@@ -9,6 +9,7 @@ use serde_json::Value;
 const LEVELS: &[(&str, u32, &[&str])] = &[
     ("zonda-zoned", 0, &[]),
     ("zonda-config", 0, &[]),
+    ("zonda-profiles", 0, &[]),
     ("zonda-ssd", 1, &[]),
     ("zonda-layers", 1, &[]),
     ("zonda-files", 1, &[]),
@@ -47,7 +48,7 @@ pub(crate) fn check(root: &Path) -> Vec<String> {
     }
 }
 
-fn metadata(root: &Path) -> Result<Value, String> {
+pub(crate) fn metadata(root: &Path) -> Result<Value, String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let output = Command::new(cargo)
         .args(["metadata", "--format-version=1", "--no-deps"])

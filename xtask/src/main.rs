@@ -1,28 +1,56 @@
-//! Checks of the project on itself: `cargo xtask check`.
+//! What the project does to itself: checks, tests, long campaigns.
 
+mod changed;
+mod edges;
+mod ledger;
 mod levels;
 mod rooms;
+mod soak;
+mod suite;
+mod test;
 
 use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo xtask check     all checks
-       cargo xtask levels    no crate depends on one of its own level or above, but where the table says so
-       cargo xtask rooms     pure crates are pure, front pages fit a screen, files have a size one can read";
+usage: cargo xtask check             levels and sizes
+       cargo xtask levels            no crate depends on one of its own level or above, but where the table says so
+       cargo xtask rooms             pure crates are pure, front pages fit a screen, files have a size one can read
+       cargo xtask edges             a table: how much of the workspace an edit of each crate rebuilds
+       cargo xtask changed [BASE]    format, lints, and the tests of the packages that differ from BASE (HEAD)
+       cargo xtask test              everything that must hold before a change is shared, and a table of what ran
+       cargo xtask soak HOURS        everything long, with fresh seeds, and one report (out/soak/report.md)";
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace");
-    let which = std::env::args().nth(1).unwrap_or_default();
-    let findings = match which.as_str() {
-        "check" => [levels::check(root), rooms::check(root)].concat(),
-        "levels" => levels::check(root),
-        "rooms" => rooms::check(root),
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["check"] => findings("check", &[levels::check(root), rooms::check(root)].concat()),
+        ["levels"] => findings("levels", &levels::check(root)),
+        ["rooms"] => findings("rooms", &rooms::check(root)),
+        ["edges"] => match edges::table(root) {
+            Ok(table) => {
+                print!("{table}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("edges: cannot read the workspace: {error}");
+                ExitCode::FAILURE
+            }
+        },
+        ["changed"] => changed::run(root, None),
+        ["changed", base] => changed::run(root, Some(base)),
+        ["test"] => test::run(root),
+        ["soak", hours] => soak::run(root, hours),
         _ => {
             eprintln!("{USAGE}");
-            return ExitCode::from(2);
+            ExitCode::from(2)
         }
-    };
+    }
+}
+
+fn findings(which: &str, findings: &[String]) -> ExitCode {
     if findings.is_empty() {
         println!("{which}: fine");
         return ExitCode::SUCCESS;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 const PURE: &[&str] = &[
     "zoned",
     "config",
+    "profiles",
     "ssd",
     "layers",
     "files",
@@ -69,16 +70,30 @@ fn check_size(root: &Path, file: &Path, findings: &mut Vec<String>) {
     }
 }
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut files = Vec::new();
     for path in entries.flatten().map(|entry| entry.path()) {
-        if path.is_dir() && path.file_name().is_none_or(|name| name != "target") {
-            files.extend(rust_files(&path));
+        if path.is_dir() {
+            // Cargo marks the directories that it builds in. Their names are no sign: the NVMe/TCP target is a crate.
+            if !path.join("CACHEDIR.TAG").exists() {
+                files.extend(rust_files(&path));
+            }
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             files.push(path);
         }
     }
     files.sort();
     files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crate_that_is_called_target_is_checked_too() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace");
+        assert!(rust_files(&root.join("crates")).contains(&root.join("crates/target/src/lib.rs")));
+    }
 }

@@ -6,7 +6,7 @@ use toml::{Table, Value};
 use zonda_config::{ByteSize, ConfigError, Spanned, unplaced};
 use zonda_ssd::allocation::AllocationKind;
 use zonda_ssd::profile::{CapScope, Profile};
-use zonda_stack::{Drive, DriveSpec, FoundProfile, PayloadSpec, StackError};
+use zonda_stack::{Drive, DriveSpec, FoundProfile, PayloadSpec, Profiles, StackError};
 use zonda_workload::filetrace::PresetSize;
 
 use crate::candidate::{Shape, elements_of};
@@ -172,7 +172,8 @@ impl Base {
             set,
             layer: Vec::new(),
         };
-        spec.check(&|_| Ok(self.text.clone())).map_err(|error| error.error)
+        let read_file = |_: &str| Ok(self.text.clone());
+        Drive::new(&spec, &Profiles::new(&[], &read_file)).map_err(|error| error.error)
     }
 
     /// The profile's own zones, if they are among the candidates.
@@ -215,13 +216,16 @@ fn without_keys_of_a_policy(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use zonda_ssd::profile::builtin_names;
-    use zonda_stack::{find_profile, no_files};
+    use zonda_profiles::{BUILTIN, builtin_names};
 
     use super::*;
 
+    fn found(name: &str) -> FoundProfile {
+        Profiles::without_files(BUILTIN).find(name).expect("a built-in profile")
+    }
+
     fn base(name: &str) -> Base {
-        Base::new(&find_profile(name, &no_files).expect("a built-in profile")).expect("which is right")
+        Base::new(&found(name)).expect("which is right")
     }
 
     #[test]
@@ -251,7 +255,7 @@ mod tests {
 
     #[test]
     fn keys_of_one_policy_are_left_out_with_their_sources() {
-        let text = find_profile("silent-custom", &no_files).expect("a built-in profile").text;
+        let text = found("silent-custom").text;
         let text = text
             .replace("allocation = \"fixed\"", "allocation = \"block\"\nluns_min = 8")
             .replace("[sources]", "[sources]\n\"zones.luns_min\" = \"assumed: for a test\"");

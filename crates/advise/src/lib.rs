@@ -10,10 +10,10 @@
 //!
 //! ```
 //! use zonda_advise::{AdvicePlan, Base, Load};
-//! use zonda_stack::{find_profile, no_files};
+//! use zonda_stack::Profiles;
 //! use zonda_workload::filetrace::Preset;
 //!
-//! let profile = find_profile("tiny", &no_files).expect("a built-in profile");
+//! let profile = Profiles::without_files(zonda_profiles::BUILTIN).find("tiny").expect("a built-in profile");
 //! let base = Base::new(&profile).expect("which is right");
 //! let load = Load::preset(Preset::Compaction, &base, 1);
 //! let plan = AdvicePlan::new(&base, &load, 1).expect("the load fits the drive");

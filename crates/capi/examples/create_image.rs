@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use zonda_config::ByteSize;
+use zonda_profiles::BUILTIN;
+use zonda_ssd::description::Profiles;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,9 +29,10 @@ fn main() -> ExitCode {
 
 fn create(directory: &str, profile: &str, zones: u32, capacity: u64) -> Result<(), String> {
     let read_file = |path: &str| std::fs::read_to_string(path).map_err(|error| error.to_string());
-    let spec = zonda_devices::sized(profile, Some(zones), Some(ByteSize(capacity)), &read_file)
+    let profiles = Profiles::new(BUILTIN, &read_file);
+    let spec = zonda_devices::sized(profile, Some(zones), Some(ByteSize(capacity)), &profiles)
         .map_err(|error| error.error.message.clone())?;
-    let drive = spec.check(&read_file).map_err(|error| error.error.message.clone())?;
+    let drive = spec.plan(&profiles).map_err(|error| error.error.message.clone())?;
     zonda_devices::create_image(Path::new(directory), &drive).map_err(|error| error.to_string())?;
     Ok(())
 }

@@ -5,12 +5,15 @@ use std::process::Command;
 
 use zonda_capi::layout::{RawCommand, RawGeometry, RawOptions, RawResult, RawZone};
 use zonda_config::ByteSize;
+use zonda_profiles::BUILTIN;
+use zonda_ssd::description::Profiles;
 
 /// An image of few, small zones.
 fn image(path: &Path) {
     let read_file = |path: &str| std::fs::read_to_string(path).map_err(|error| error.to_string());
-    let spec = zonda_devices::sized("zn540", Some(16), Some(ByteSize(3 << 20)), &read_file).expect("numbers that go");
-    let drive = spec.check(&read_file).map_err(|error| error.error.message.clone()).expect("numbers that go");
+    let profiles = Profiles::new(BUILTIN, &read_file);
+    let spec = zonda_devices::sized("zn540", Some(16), Some(ByteSize(3 << 20)), &profiles).expect("numbers that go");
+    let drive = spec.plan(&profiles).map_err(|error| error.error.message.clone()).expect("numbers that go");
     zonda_devices::create_image(path, &drive).expect("an empty directory takes an image");
 }
 

@@ -4,6 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use zonda_profiles::BUILTIN;
+use zonda_ssd::description::Profiles;
+
 use crate::errors::Failure;
 
 /// Bytes of the largest job file or profile.
@@ -28,8 +31,14 @@ pub(crate) fn shown(path: &str) -> &str {
     if path == "-" { "<stdin>" } else { path }
 }
 
-/// Reads profiles that a file names: their paths start at the directory of that file.
-pub(crate) fn profile_reader(of_file: &str) -> impl Fn(&str) -> Result<String, String> {
+/// The built-in profiles, and no files.
+pub(crate) const BUILTIN_PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+
+/// Profiles that a command line names: the built-in ones, and files whose paths start at the current directory.
+pub(crate) const PROFILES: Profiles<'static> = Profiles::new(BUILTIN, &|path| read(Path::new(path)));
+
+/// Reads what a file names: paths start at the directory of that file.
+pub(crate) fn reader_beside(of_file: &str) -> impl Fn(&str) -> Result<String, String> {
     let base: PathBuf = match of_file {
         "-" => PathBuf::new(),
         path => Path::new(path).parent().unwrap_or(Path::new("")).to_owned(),

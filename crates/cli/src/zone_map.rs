@@ -171,8 +171,9 @@ pub(crate) fn in_ranges(runs: impl Iterator<Item = (u32, u32)>, width: usize) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zonda_profiles::builtin_text;
     use zonda_ssd::Ssd;
-    use zonda_ssd::profile::{Profile, builtin_text};
+    use zonda_ssd::profile::Profile;
     use zonda_stack::DriveSummary;
     use zonda_zoned::{Blocks, PayloadKind, Prng, ZoneIndex};
 

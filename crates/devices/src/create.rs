@@ -4,7 +4,7 @@ use std::path::Path;
 
 use zonda_config::{ByteSize, unplaced};
 use zonda_image::ImageSpec;
-use zonda_stack::{Drive, DriveSpec, PayloadSpec, StackError, find_profile};
+use zonda_ssd::description::{DrivePlan, DriveSpec, PayloadSpec, Profiles, SpecError};
 
 use crate::elements::create_elements;
 use crate::{DriveError, ELEMENTS_FILE, ImageDirectory, random};
@@ -18,9 +18,9 @@ pub fn sized(
     name: &str,
     zones: Option<u32>,
     zone_capacity: Option<ByteSize>,
-    read_file: &dyn Fn(&str) -> Result<String, String>,
-) -> Result<DriveSpec, StackError> {
-    let geometry = find_profile(name, read_file)?.parse()?.geometry();
+    profiles: &Profiles<'_>,
+) -> Result<DriveSpec, SpecError> {
+    let geometry = profiles.find(name)?.parse()?.geometry();
     let is_conventional = geometry.conventional_zone_count == geometry.zone_count;
     let mut spec = DriveSpec {
         profile: unplaced(name.to_owned()),
@@ -49,11 +49,7 @@ pub fn sized(
 ///
 /// # Errors
 /// When there is something already, or the disk refuses. What was made until then is left as it is.
-///
-/// # Panics
-/// When the drive has layers, which are not kept.
-pub fn create_image(path: &Path, drive: &Drive) -> Result<(), DriveError> {
-    assert!(!drive.has_layers(), "an image is of a bare drive");
+pub fn create_image(path: &Path, drive: &DrivePlan) -> Result<(), DriveError> {
     let mut directory = ImageDirectory::make(path)?;
     let spec = ImageSpec::new(drive.profile().geometry(), drive.profile_text().to_owned(), random::uuid()?);
     zonda_image::create(&spec, &mut directory).map_err(|error| {

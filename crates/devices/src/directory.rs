@@ -16,6 +16,10 @@ pub struct ImageDirectory {
     path: PathBuf,
     files: [Option<Rc<File>>; ImageFile::ALL.len()],
     access: FileOptions,
+    /// Opened for the lock alone. A lock belongs to an opening of a file, and the kernel closes those that a killed
+    /// process's io_uring used only after the process has ended; this one is closed with the process. The ring's operations
+    /// have all ended by then, so nothing is written any more once the lock is free.
+    _lock: Option<File>,
 }
 
 impl ImageDirectory {
@@ -40,9 +44,12 @@ impl ImageDirectory {
                 "choose a directory in which you may write",
             )
         })?;
-        let directory =
-            ImageDirectory { path: path.to_owned(), files: Default::default(), access: FileOptions::read_write() };
-        Ok(directory)
+        Ok(ImageDirectory {
+            path: path.to_owned(),
+            files: Default::default(),
+            access: FileOptions::read_write(),
+            _lock: None,
+        })
     }
 
     /// An image that nobody else may open for writing until this is dropped, nor could before.
@@ -50,9 +57,9 @@ impl ImageDirectory {
     /// # Errors
     /// When there is none, it is in use, or may not be written.
     pub fn lock(path: &Path) -> Result<ImageDirectory, DriveError> {
-        let mut directory = ImageDirectory::open(path, FileOptions::read_write())?;
-        directory.take_lock()?;
-        Ok(directory)
+        let lock = acquire_lock(path)?;
+        let directory = ImageDirectory::open(path, FileOptions::read_write())?;
+        Ok(ImageDirectory { _lock: Some(lock), ..directory })
     }
 
     /// An image to look at. Somebody may be writing to it.
@@ -64,7 +71,7 @@ impl ImageDirectory {
     }
 
     fn open(path: &Path, access: FileOptions) -> Result<ImageDirectory, DriveError> {
-        let mut directory = ImageDirectory { path: path.to_owned(), files: Default::default(), access };
+        let mut directory = ImageDirectory { path: path.to_owned(), files: Default::default(), access, _lock: None };
         for file in ImageFile::ALL {
             let place = path.join(file.name());
             match File::open(&place, access) {
@@ -74,26 +81,6 @@ impl ImageDirectory {
             }
         }
         Ok(directory)
-    }
-
-    /// Takes the lock; it goes with the process, however that ends.
-    pub(crate) fn take_lock(&mut self) -> Result<(), DriveError> {
-        let path = self.path.clone();
-        let shown = path.display();
-        let superblock = self.file(ImageFile::Superblock).map_err(|error| {
-            DriveError::new(format!("the image in {shown} cannot be locked: {error}"), "create it again")
-        })?;
-        match superblock.lock() {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(DriveError::in_use(
-                format!("the image in {shown} is in use by another program"),
-                "stop the server that has it, or reach it through that server by its nvme-tcp:// URL",
-            )),
-            Err(error) => Err(DriveError::new(
-                format!("the image in {shown} cannot be locked: {error}"),
-                "put the image on a file system that has locks",
-            )),
-        }
     }
 
     /// Where it is.
@@ -161,6 +148,24 @@ impl Files for ImageDirectory {
     }
 }
 
+/// The lock of an image; it is released with the process, however that ends.
+fn acquire_lock(path: &Path) -> Result<File, DriveError> {
+    let shown = path.display();
+    let place = path.join(ImageFile::Superblock.name());
+    let file = File::open(&place, FileOptions::read_write()).map_err(|error| cannot_open(path, &place, &error))?;
+    match file.lock() {
+        Ok(true) => Ok(file),
+        Ok(false) => Err(DriveError::in_use(
+            format!("the image in {shown} is in use by another program"),
+            "stop the server that has it, or reach it through that server by its nvme-tcp:// URL",
+        )),
+        Err(error) => Err(DriveError::new(
+            format!("the image in {shown} cannot be locked: {error}"),
+            "put the image on a file system that has locks",
+        )),
+    }
+}
+
 /// What the system said, as the image understands it.
 pub(crate) fn file_error(error: &io::Error) -> FileError {
     match error.kind() {
@@ -189,5 +194,40 @@ fn cannot_open(directory: &Path, file: &Path, error: &io::Error) -> DriveError {
             "run as the user who owns the image, or give this one the right",
         ),
         _ => DriveError::new(format!("{} cannot be opened: {error}", file.display()), "see whether the disk is well"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().expect("a directory");
+        for file in ImageFile::ALL {
+            fs::write(directory.path().join(file.name()), "").expect("it can be written");
+        }
+        directory
+    }
+
+    #[test]
+    fn an_image_has_one_owner_at_a_time() {
+        let image = image();
+        let first = ImageDirectory::lock(image.path()).expect("it is free");
+        let error = ImageDirectory::lock(image.path()).expect_err("the first owner lives");
+        assert!(error.is_in_use && error.message.contains("in use by another program"), "{error}");
+        ImageDirectory::look(image.path()).expect("to look needs no lock");
+        drop(first);
+        ImageDirectory::lock(image.path()).expect("it is free again");
+    }
+
+    #[test]
+    fn files_that_a_dead_owners_ring_has_yet_to_close_do_not_keep_the_lock() {
+        let image = image();
+        let mut owner = ImageDirectory::lock(image.path()).expect("it is free");
+        let files: Vec<Rc<File>> = ImageFile::ALL.iter().map(|&file| owner.file(file).expect("it exists")).collect();
+        // What the kernel does for the ring of a killed process: the owner is gone, its files are open.
+        drop(owner);
+        ImageDirectory::lock(image.path()).expect("the lock went with its owner");
+        drop(files);
     }
 }

@@ -1,8 +1,7 @@
 //! Time and waiting for a load that runs on a real device: the ring's.
 
 use zonda_ring::Ring;
-use zonda_workload::LiveClock;
-use zonda_zoned::Instant;
+use zonda_zoned::{Instant, LiveClock};
 
 /// The clock of a ring: whoever waits lets the ring's operations go on.
 pub struct RingClock<'a>(pub &'a Ring);

@@ -106,7 +106,7 @@ impl ZonedDevice for Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zonda_ssd::profile::builtin_text;
+    use zonda_profiles::builtin_text;
     use zonda_zoned::Lba;
 
     #[test]

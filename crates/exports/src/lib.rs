@@ -41,7 +41,10 @@ pub use control::Handle;
 pub use meter::LATENCY_BOUNDS_NS;
 pub use metrics::{METRICS_CONTENT_TYPE, metrics_text};
 pub use nbd::{NbdTls, NbdTlsError, NbdTlsPart};
-pub use start::{NamespaceInfo, NbdExportInfo, Running, ServeError, ServerInfo, SubsystemInfo, start};
+pub use start::{
+    ADDRESS_IN_USE_TIMEOUT, NamespaceInfo, NbdExportInfo, Running, ServeError, ServerInfo, SubsystemInfo,
+    retry_address_in_use, start,
+};
 
 /// Where metrics and status are read if nobody says otherwise.
 pub const HTTP_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9420);

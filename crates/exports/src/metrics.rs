@@ -305,7 +305,7 @@ fn counter<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{ElementsSnapshot, NbdExportSnapshot, SubsystemSnapshot};
+    use crate::snapshot::{ElementsSnapshot, NbdExportSnapshot, SubsystemSnapshot, Traffic};
 
     fn text_of(namespace: NamespaceSnapshot) -> String {
         let subsystem = SubsystemSnapshot { nqn: "nqn.a".to_owned(), sessions: vec![], namespaces: vec![namespace] };
@@ -358,6 +358,48 @@ mod tests {
             assert!(text.contains(line), "no {line} in\n{text}");
         }
         assert!(!metrics_text(&Snapshot::default()).contains("nbd"), "nothing where nothing is exported");
+    }
+
+    #[test]
+    fn each_counter_of_connections_and_bytes_has_its_own_figure() {
+        let traffic = Traffic {
+            connections_accepted: 11,
+            connections_refused: 12,
+            protocol_errors: 13,
+            authentication_failures: 14,
+            received_bytes: 15,
+            sent_bytes: 16,
+        };
+        let nbd = NbdSnapshot {
+            connections_accepted: 21,
+            connections_refused: 22,
+            handshake_timeouts: 23,
+            stalled: 24,
+            protocol_errors: 25,
+            tls_failures: 26,
+            received_bytes: 27,
+            sent_bytes: 28,
+            ..Default::default()
+        };
+        let text = metrics_text(&Snapshot { traffic, nbd: Some(nbd), ..Default::default() });
+        for line in [
+            "zonda_connections_accepted_total 11\n",
+            "zonda_connections_refused_total 12\n",
+            "zonda_protocol_errors_total 13\n",
+            "zonda_authentication_failures_total 14\n",
+            "zonda_received_bytes_total 15\n",
+            "zonda_sent_bytes_total 16\n",
+            "zonda_nbd_connections_accepted_total 21\n",
+            "zonda_nbd_connections_refused_total 22\n",
+            "zonda_nbd_handshake_timeouts_total 23\n",
+            "zonda_nbd_stalled_total 24\n",
+            "zonda_nbd_protocol_errors_total 25\n",
+            "zonda_nbd_tls_failures_total 26\n",
+            "zonda_nbd_received_bytes_total 27\n",
+            "zonda_nbd_sent_bytes_total 28\n",
+        ] {
+            assert!(text.contains(line) || text.contains(&line.replace(' ', "{} ")), "no {line} in\n{text}");
+        }
     }
 
     #[test]

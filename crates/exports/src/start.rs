@@ -17,8 +17,10 @@ use crate::server::{self, Server};
 use crate::sockets::Sockets;
 use crate::{build, report};
 
-/// How long an address may be taken until that is an error.
-const ADDRESS_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a TCP address may be in use until that is an error.
+pub const ADDRESS_IN_USE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time between two attempts to listen on it.
+const ADDRESS_IN_USE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Why a server does not start, or did not end well.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,14 +209,24 @@ fn listen(addresses: &[SocketAddr]) -> Result<(Vec<Socket>, Vec<SocketAddr>), Se
     Ok((sockets, bound))
 }
 
-/// Waits a little for an address that is taken: the kernel closes the sockets of a killed server's io_uring up to 30 ms
-/// (measured, Linux 6.18) after the process is gone, and whoever starts the next server at once must not be refused.
+/// Listens on a TCP address, see [`retry_address_in_use`].
 pub(crate) fn listen_on(address: &Address) -> io::Result<Socket> {
-    let until = Instant::now() + ADDRESS_PATIENCE;
+    retry_address_in_use(|| Socket::listen(address))
+}
+
+/// Listens again for [`ADDRESS_IN_USE_TIMEOUT`] while the address is in use: the kernel closes the sockets of a killed
+/// server's io_uring up to 30 ms (measured, Linux 6.18) after the process has ended, and a server that is started at once
+/// must not be refused. A TCP port does not tell who owns it, so an address that a living server has is refused after this
+/// time too.
+///
+/// # Errors
+/// What `listen` said last.
+pub fn retry_address_in_use<T>(mut listen: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let deadline = Instant::now() + ADDRESS_IN_USE_TIMEOUT;
     loop {
-        match Socket::listen(address) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
-                thread::sleep(ADDRESS_PATIENCE / 100);
+        match listen() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                thread::sleep(ADDRESS_IN_USE_INTERVAL);
             }
             result => return result,
         }
@@ -225,5 +237,41 @@ pub(crate) fn backend_name(ring: &Ring) -> &'static str {
     match ring.backend() {
         Backend::IoUring => "io_uring",
         Backend::Epoll => "epoll",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_closed_a_moment_later_is_waited_for() {
+        let dead = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
+        let address = Address::Tcp(dead.local_addr().expect("it is bound"));
+        let closing = thread::spawn(move || {
+            thread::sleep(ADDRESS_IN_USE_TIMEOUT / 10);
+            drop(dead);
+        });
+        listen_on(&address).expect("it is free in time");
+        closing.join().expect("it is closed");
+    }
+
+    #[test]
+    fn a_port_that_another_server_has_is_an_error_in_the_end() {
+        let alive = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
+        let address = Address::Tcp(alive.local_addr().expect("it is bound"));
+        assert_eq!(listen_on(&address).err().map(|error| error.kind()), Some(io::ErrorKind::AddrInUse));
+    }
+
+    #[test]
+    fn other_errors_are_told_at_once() {
+        let mut attempts = 0;
+        let result: io::Result<()> = retry_address_in_use(|| {
+            attempts += 1;
+            Err(io::ErrorKind::PermissionDenied.into())
+        });
+        assert_eq!((result.map_err(|error| error.kind()), attempts), (Err(io::ErrorKind::PermissionDenied), 1));
     }
 }

@@ -12,7 +12,8 @@
 //! ```
 //! use bytes::Bytes;
 //! use zonda_files::{Event, FileData, FileStore, FilesConfig, FilesOn, Lifetime, Outcome, RequestId};
-//! use zonda_ssd::{Ssd, profile::Profile, profile::builtin_text};
+//! use zonda_profiles::builtin_text;
+//! use zonda_ssd::{Ssd, profile::Profile};
 //! use zonda_zoned::{Instant, PayloadKind, Prng};
 //!
 //! let profile = Profile::parse(builtin_text("tiny").expect("a built-in profile")).expect("which is valid");

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 use zonda_lab::{LabExperiment, Outcome, builtin, site};
+use zonda_profiles::BUILTIN;
+use zonda_stack::Profiles;
 
 /// Plots over sizes, depths, names and percentiles, with and without published points.
 const QUICK: [&str; 4] = ["ezns-table-2", "ezns-table-3", "zapraid-figure-1b", "study-figure-4b"];
@@ -30,7 +32,8 @@ fn main() {
 }
 
 fn measured(id: &str) -> (LabExperiment, Outcome) {
-    let experiment = builtin(id).unwrap_or_else(|| panic!("there is no experiment {id}: see zonda lab list"));
+    let experiment = builtin(id, &Profiles::without_files(BUILTIN))
+        .unwrap_or_else(|| panic!("there is no experiment {id}: see zonda lab list"));
     println!("{id}: {}", experiment.title);
     let measurements = experiment.points.iter().map(|point| point.measure(&experiment.metrics, experiment.seeds, None));
     let outcome = Outcome { measurements: measurements.collect() };

@@ -1,5 +1,7 @@
 //! The experiments that come with zonda: a file each under `crates/lab/experiments/`.
 
+use zonda_stack::Profiles;
+
 use crate::LabExperiment;
 
 macro_rules! experiments {
@@ -68,12 +70,12 @@ pub fn builtin_text(id: &str) -> Option<&'static str> {
     BUILTIN.iter().find(|(known, _)| *known == id).map(|(_, text)| *text)
 }
 
-/// An experiment that comes with zonda.
+/// An experiment that comes with zonda, on the drives of these profiles.
 ///
 /// # Panics
 /// When its file is wrong, which a test rules out.
 #[must_use]
-pub fn builtin(id: &str) -> Option<LabExperiment> {
-    let parsed = LabExperiment::parse(id, builtin_text(id)?, &zonda_stack::no_files);
+pub fn builtin(id: &str, profiles: &Profiles<'_>) -> Option<LabExperiment> {
+    let parsed = LabExperiment::parse(id, builtin_text(id)?, profiles);
     Some(parsed.unwrap_or_else(|error| panic!("the built-in experiment {id} is wrong: {error:?}")))
 }

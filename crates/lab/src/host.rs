@@ -88,7 +88,7 @@ fn rounded_up(time_ns: u64) -> u64 {
 mod tests {
     use super::*;
     use std::cell::Cell;
-    use zonda_ssd::profile::builtin_text;
+    use zonda_profiles::builtin_text;
 
     #[test]
     fn times_are_rounded_up_to_steps_of_one_two_and_five() {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use zonda_config::{ConfigError, Spanned, did_you_mean_help, parse_with};
 use zonda_ssd::profile::SourceKind;
+use zonda_stack::Profiles;
 
 use crate::expand::{expand, notation};
 use crate::limits::{METRICS_MAX, POINTS_MAX};
@@ -84,15 +85,11 @@ impl From<ConfigError> for LabError {
 }
 
 impl LabExperiment {
-    /// Reads the file of an experiment. A profile that it names by a path is read through `read_file`.
+    /// Reads the file of an experiment. The profiles that it names are looked up in `profiles`.
     ///
     /// # Errors
     /// The first mistake.
-    pub fn parse(
-        id: &str,
-        text: &str,
-        read_file: &dyn Fn(&str) -> Result<String, String>,
-    ) -> Result<LabExperiment, LabError> {
+    pub fn parse(id: &str, text: &str, profiles: &Profiles<'_>) -> Result<LabExperiment, LabError> {
         let must_contain = "an experiment has a title, the tables [drive] and [[job]] of a job file, at least one [[metric]], and \
                             may vary things in [x] and [[series]]";
         let spec: FileSpec = parse_with(text, must_contain)?;
@@ -114,7 +111,7 @@ impl LabExperiment {
         let published =
             spec.published.iter().map(|curve| PublishedCurve::new(curve, parts)).collect::<Result<_, _>>()?;
         let results = spec.result.iter().map(|result| ResultPlan::new(result, parts)).collect::<Result<_, _>>()?;
-        let points = points_of(&spec, x.as_ref(), &series, read_file)?;
+        let points = points_of(&spec, x.as_ref(), &series, profiles)?;
         Ok(LabExperiment {
             id: id.to_owned(),
             title: spec.title,
@@ -249,7 +246,7 @@ fn points_of(
     spec: &FileSpec,
     x: Option<&XAxis>,
     series: &[String],
-    read_file: &dyn Fn(&str) -> Result<String, String>,
+    profiles: &Profiles<'_>,
 ) -> Result<Vec<Point>, LabError> {
     let raw = expand(spec)?;
     if raw.len() > POINTS_MAX {
@@ -259,7 +256,7 @@ fn points_of(
     raw.iter()
         .map(|raw| {
             let name = point_name(x, series, raw.series, raw.x);
-            Point::new(raw, read_file).map_err(|error| LabError::Point { point: name, error })
+            Point::new(raw, profiles).map_err(|error| LabError::Point { point: name, error })
         })
         .collect()
 }

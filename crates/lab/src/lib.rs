@@ -11,7 +11,9 @@
 //!
 //! ```
 //! use zonda_lab::{LabExperiment, Outcome, Row};
+//! use zonda_stack::Profiles;
 //!
+//! let profiles = Profiles::without_files(zonda_profiles::BUILTIN);
 //! let text = r#"
 //! title = "Reads by queue depth"
 //! statistics = { seeds = 2 }
@@ -45,7 +47,7 @@
 //! of = { metric = "rate", at = 4 }
 //! over = { metric = "rate", at = 1 }
 //! "#;
-//! let experiment = LabExperiment::parse("mine", text, &zonda_stack::no_files).expect("the file is right");
+//! let experiment = LabExperiment::parse("mine", text, &profiles).expect("the file is right");
 //! let measurements = experiment.points.iter().map(|point| point.measure(&experiment.metrics, experiment.seeds, None));
 //! let outcome = Outcome { measurements: measurements.collect() };
 //! let row = &Row::all(&experiment, &outcome)[0];

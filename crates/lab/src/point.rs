@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use zonda_config::TimeSpan;
-use zonda_stack::{Experiment, ExperimentResult, StackError};
+use zonda_stack::{Experiment, ExperimentResult, Profiles, StackError};
 use zonda_workload::JobResult;
 
 use crate::expand::RawPoint;
@@ -42,9 +42,9 @@ pub struct Measurement {
 impl Point {
     /// # Errors
     /// What the job file of this point is refused for. Its places are in [`Point::text`].
-    pub(crate) fn new(raw: &RawPoint, read_file: &dyn Fn(&str) -> Result<String, String>) -> Result<Point, PointError> {
+    pub(crate) fn new(raw: &RawPoint, profiles: &Profiles<'_>) -> Result<Point, PointError> {
         let text = toml::to_string(&raw.table).expect("a table that was read can be written");
-        match Experiment::parse(&text, read_file) {
+        match Experiment::parse(&text, profiles) {
             Ok(experiment) => Ok(Point { series: raw.series, x: raw.x, text, experiment }),
             Err(error) => Err(PointError { error: Box::new(error), text }),
         }

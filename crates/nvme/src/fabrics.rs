@@ -366,4 +366,53 @@ mod tests {
         assert_eq!((result.value(), ConnectResult::of_success(result.value())), (0x2_0009, result));
         assert_eq!(ConnectResult::InvalidDataField(256).value(), 0x1_0100);
     }
+    #[test]
+    fn a_connect_carries_what_it_was_made_of_at_the_bytes_of_the_specification() {
+        let command = ConnectCommand::new(0x0102, 0x0304, ConnectCommand::DISABLE_FLOW_CONTROL, 0x0506_0708);
+        let entry = SubmissionEntry::from(command);
+        let bytes = entry.as_bytes();
+        assert_eq!(bytes[..5], [0x7f, 0x40, 0, 0, 1]);
+        assert_eq!(bytes[24..40], [0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 1], "1,024 bytes in the capsule");
+        assert_eq!(bytes[40..52], [0, 0, 2, 1, 3, 3, 4, 0, 8, 7, 6, 5], "SQSIZE is zero-based");
+        assert_eq!(ConnectCommand::from(entry), command);
+        let nqn = |name: &str| Nqn::new(&format!("nqn.2014-08.org.nvmexpress:{name}")).unwrap();
+        let data = ConnectData::new(HostId([9; 16]), 0x0102, &nqn("subsystem"), &nqn("host"));
+        let bytes = data.bytes();
+        assert_eq!((&bytes[..16], &bytes[16..18]), (&[9; 16][..], &[2, 1][..]));
+        assert_eq!(bytes[256..512], nqn("subsystem").to_field());
+        assert_eq!(bytes[512..768], nqn("host").to_field());
+        assert_eq!((ConnectData::read(bytes), ConnectData::read(&bytes[..1023])), (Some(data), None));
+    }
+
+    #[test]
+    fn the_fabrics_commands_have_the_types_and_fields_of_the_specification() {
+        let bytes = |entry: SubmissionEntry| entry.as_bytes().to_vec();
+        let get = bytes(PropertyCommand::get(Property::Capabilities).into());
+        assert_eq!((get[4], &get[40..56]), (4, &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][..]));
+        let get = bytes(PropertyCommand::get(Property::Status).into());
+        assert_eq!((get[4], &get[40..48]), (4, &[0, 0, 0, 0, 0x1c, 0, 0, 0][..]));
+        for (fabrics_type, code) in [(FabricsType::AuthenticationSend, 5), (FabricsType::AuthenticationReceive, 6)] {
+            let command = AuthenticationCommand::new(fabrics_type, 0x0102);
+            assert!(command.is_nvme_authentication());
+            let bytes = bytes(command.into());
+            assert_eq!((bytes[0], bytes[4], &bytes[40..48]), (0x7f, code, &[0, 1, 1, 0xe9, 2, 1, 0, 0][..]));
+            assert_eq!(bytes[32..40], [2, 1, 0, 0, 0, 0, 0, 0x5a]);
+            for byte in [41, 42, 43] {
+                let mut other = bytes.clone();
+                other[byte] ^= 1;
+                let command = AuthenticationCommand::read_from_bytes(&other).unwrap();
+                assert!(!command.is_nvme_authentication(), "byte {byte}");
+            }
+        }
+        assert_eq!(bytes(disconnect_command())[..8], [0x7f, 0x40, 0, 0, 8, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_connect_that_succeeds_requires_authentication_by_bit_17_or_18() {
+        for (result, required) in [(0x0_ffff, false), (0x1_ffff, false), (0x2_ffff, true), (0x4_ffff, true)] {
+            let expected = ConnectResult::Connected { controller_id: 0xffff, authentication_required: required };
+            assert_eq!(ConnectResult::of_success(result), expected, "{result:x}");
+        }
+        assert_eq!(ConnectResult::InvalidCommandField(42).value(), 42);
+    }
 }

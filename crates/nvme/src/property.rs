@@ -219,4 +219,57 @@ mod tests {
         assert_eq!(Capabilities::from_value(capabilities.value()), capabilities);
         assert_eq!(Configuration::enabled(Configuration::CSS_ALL).0, 0x0046_0061);
     }
+    #[test]
+    fn each_capability_has_the_bits_of_the_specification() {
+        let none = Capabilities::from_value(0);
+        assert_eq!(none.value(), 1 << 16, "CQR alone");
+        for (capabilities, value) in [
+            (Capabilities { queue_entries_max: 0xfedc, ..none }, 0xfedc),
+            (Capabilities { ready_timeout_500ms: 0xfe, ..none }, 0xfe << 24),
+            (Capabilities { nvm_command_set: true, ..none }, 1 << 37),
+            (Capabilities { all_command_sets: true, ..none }, 1 << 43),
+            (Capabilities { no_io_command_set: true, ..none }, 1 << 44),
+            (Capabilities { ready_modes: 0b01, ..none }, 1 << 59),
+            (Capabilities { ready_modes: 0b10, ..none }, 1 << 60),
+        ] {
+            assert_eq!(capabilities.value(), value | 1 << 16, "{capabilities:?}");
+            assert_eq!(Capabilities::from_value(value), capabilities);
+        }
+    }
+
+    #[test]
+    fn each_field_of_configuration_and_status_has_the_bits_of_the_specification() {
+        let fields = |value| {
+            let configuration = Configuration(value);
+            [
+                u8::from(configuration.is_enabled()),
+                configuration.command_set(),
+                configuration.page_size(),
+                configuration.arbitration(),
+                configuration.shutdown_notification(),
+                configuration.submission_entry_size(),
+                configuration.completion_entry_size(),
+            ]
+        };
+        assert_eq!(fields(0b1010_0110_1001_0010_1110_0000), [0, 0b110, 0b0101, 0b010, 0b10, 0b0110, 0b1010]);
+        assert_eq!(fields(Configuration::enabled(Configuration::CSS_NVM).0), [1, 0, 0, 0, 0, 6, 4]);
+        let read = |value| {
+            let status = ControllerStatus(value);
+            [status.is_ready(), status.is_fatal(), status.is_shut_down()]
+        };
+        assert_eq!(read(0b0001), [true, false, false]);
+        assert_eq!(read(0b0010), [false, true, false]);
+        assert_eq!(read(0b0100), [false; 3], "a shutdown in progress");
+        assert_eq!(read(0b1000), [false, false, true]);
+        assert_eq!(read(0b1100), [false; 3], "reserved");
+        assert_eq!((ControllerStatus::SHUTDOWN_UNDER_WAY, ControllerStatus::SHUTDOWN_COMPLETE), (0b0100, 0b1000));
+    }
+
+    #[test]
+    fn properties_lie_at_the_offsets_of_the_specification() {
+        let found = Property::ALL.map(|property| (property.offset(), property.size_bytes()));
+        assert_eq!(found, [(0, 8), (8, 4), (0x14, 4), (0x1c, 4), (0x20, 4), (0x68, 4)]);
+        assert!(Property::ALL.iter().all(|property| Property::at(property.offset()) == Some(*property)));
+        assert_eq!(Property::at(4), None);
+    }
 }

@@ -1,7 +1,10 @@
 //! The bugbase: failures that were found, each a small file that replays.
 //!
-//! An entry with a planted bug must fail with the bug and be good without; an entry without one is of a bug that has
+//! An entry with a seeded bug must fail with the bug and be good without; an entry without one is of a bug that has
 //! been fixed, and must be good. Whoever calls reads and writes the files.
+//!
+//! An entry replays from the scenario that it holds. Its seed and options say how the scenario was generated; of the options, a
+//! replay uses the mode and the bug.
 
 use std::fmt::Write;
 
@@ -10,15 +13,21 @@ use zonda_config::ConfigError;
 
 use crate::options::{Options, WorldKind, bug_by_name, bug_name};
 use crate::outcome::{FailureKind, Outcome};
+use crate::scenario::{
+    DriveScenario, FilesScenario, NetworkScenario, RunText, Scenario, ScenarioText, VolumesScenario,
+};
 use crate::shrink::Shrunk;
-use crate::simulate::run;
+use crate::simulate::{AnyWorld, run_twice, story_of};
+
+/// The version of the format of entries. Version 1 had no scenario, and no version.
+const FORMAT: u32 = 2;
 
 /// A failure that was found, as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BugbaseEntry {
-    /// The seed of the world.
+    /// The seed that generated the scenario.
     pub seed: u64,
-    /// What makes the run, with the seed.
+    /// What the scenario was generated with, beside the seed.
     pub options: Options,
     /// What kind of failure it was.
     pub kind: FailureKind,
@@ -26,12 +35,22 @@ pub struct BugbaseEntry {
     pub failure: String,
     /// What the reason was, if somebody has found out.
     pub note: Option<String>,
+    /// What replays.
+    pub scenario: Scenario,
+}
+
+/// The one key that every version has, but for the first.
+#[derive(Deserialize)]
+struct FormatText {
+    format: Option<u32>,
 }
 
 /// An entry as it stands in its file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EntryText {
+    #[allow(dead_code, reason = "it was read before")]
+    format: u32,
     /// As text, because a TOML integer has one bit less.
     seed: String,
     mode: String,
@@ -47,6 +66,11 @@ struct EntryText {
     kind: String,
     failure: String,
     note: Option<String>,
+    run: Option<RunText>,
+    drive: Option<DriveScenario>,
+    network: Option<NetworkScenario>,
+    files: Option<FilesScenario>,
+    volumes: Option<VolumesScenario>,
 }
 
 fn one() -> u64 {
@@ -54,16 +78,40 @@ fn one() -> u64 {
 }
 
 impl BugbaseEntry {
-    /// The entry of a failure that was made small.
+    /// The entry of a failure that was made small, with the scenario that the seed generates now.
     #[must_use]
     pub fn new(seed: u64, shrunk: &Shrunk) -> BugbaseEntry {
-        BugbaseEntry {
+        let mut entry = BugbaseEntry {
             seed,
             options: shrunk.options.clone(),
             kind: shrunk.failure.kind,
             failure: shrunk.failure.message.clone(),
             note: None,
-        }
+            scenario: Scenario::generate(seed, &shrunk.options),
+        };
+        let losses = entry.run().power_losses.max(entry.run_without_bug().power_losses);
+        entry.scenario.trim(losses);
+        entry
+    }
+
+    /// Replays the entry, with its bug if it has one.
+    #[must_use]
+    pub fn run(&self) -> Outcome {
+        run_twice(self.seed, &self.world(), &self.options)
+    }
+
+    /// Tells the entry's run; `replay` is the command that replays it.
+    #[must_use]
+    pub fn story(&self, replay: &str) -> String {
+        story_of(self.seed, &self.world(), &self.options, replay)
+    }
+
+    fn run_without_bug(&self) -> Outcome {
+        run_twice(self.seed, &self.world(), &Options { bug: None, ..self.options.clone() })
+    }
+
+    fn world(&self) -> AnyWorld {
+        self.scenario.world().expect("a scenario was checked when it was read")
     }
 
     /// A name for the entry's file, the same for the same seed and bug.
@@ -84,23 +132,23 @@ impl BugbaseEntry {
     /// # Errors
     /// A mistake in the text, or a name that there is not.
     pub fn parse(text: &str) -> Result<BugbaseEntry, ConfigError> {
+        let FormatText { format } = zonda_config::parse(text)?;
+        if format != Some(FORMAT) {
+            let format = format.map_or_else(|| "no version".to_owned(), |format| format!("version {format}"));
+            let message = format!("the entry's format has {format}, and must have version {FORMAT}");
+            let help = format!("shrink the failure again, which writes \"format = {FORMAT}\" with its scenario");
+            return Err(ConfigError::new(message).help(help));
+        }
         let entry: EntryText = zonda_config::parse(text)?;
-        let seed = entry.seed.parse().map_err(|_| mistake(&format!("seed = \"{}\" is not a number", entry.seed)))?;
-        let mut options = Options { scale: entry.scale, ..Options::default() };
-        options.mode = entry.mode.parse().map_err(|error| mistake(&format!("mode: {error}")))?;
-        if let Some(world) = entry.world {
-            options.world = world.parse().map_err(|error| mistake(&format!("world: {error}")))?;
+        let (seed, options, kind) = entry.header()?;
+        let EntryText { failure, note, run, drive, network, files, volumes, .. } = entry;
+        let scenario = Scenario::of_text(ScenarioText { run, drive, network, files, volumes })?;
+        let (stated, actual) = (options.world_of(seed), scenario.kind());
+        if stated != actual {
+            let message = format!("mode, world and bug are of {}, the scenario is of {}", stated.name(), actual.name());
+            return Err(mistake(&message));
         }
-        options.bug =
-            entry.bug.map(|bug| bug_by_name(&bug)).transpose().map_err(|error| mistake(&error.to_string()))?;
-        options.commands_max = entry.commands;
-        options.queue_depth_max = entry.queue_depth;
-        for part in &entry.without {
-            options.without.insert(part.parse().map_err(|error| mistake(&format!("without: {error}")))?);
-        }
-        let kind = FailureKind::by_name(&entry.kind);
-        let kind = kind.ok_or_else(|| mistake(&format!("kind = \"{}\" is not a kind of failure", entry.kind)))?;
-        Ok(BugbaseEntry { seed, options, kind, failure: entry.failure, note: entry.note })
+        Ok(BugbaseEntry { seed, options, kind, failure, note, scenario })
     }
 
     /// Replays the entry.
@@ -108,18 +156,13 @@ impl BugbaseEntry {
     /// # Errors
     /// What is not as the entry says.
     pub fn check(&self) -> Result<(), String> {
-        // Without the bug, the world is of the same kind.
-        let world = self.options.world_of(self.seed);
-        let good = Options { bug: None, world, ..self.options.clone() };
-        let outcome = run(self.seed, &good);
-        if !outcome.is_good() {
-            return Err(outcome.verdict(&good));
+        if let Some(failure) = self.run_without_bug().failure {
+            return Err(format!("it must be good without a bug, and fails with {failure}"));
         }
         if self.options.bug.is_none() {
             return Ok(());
         }
-        let Outcome { failure, .. } = run(self.seed, &self.options);
-        match failure {
+        match self.run().failure {
             Some(failure) if failure.kind == self.kind => Ok(()),
             Some(failure) => Err(format!("it must fail with {}, and fails with {failure}", self.kind.name())),
             None => Err(format!("it must fail with {}, and is good", self.kind.name())),
@@ -130,6 +173,7 @@ impl BugbaseEntry {
         let mut text = String::new();
         let options = &self.options;
         writeln!(text, "# {}", options.replay_command(self.seed))?;
+        writeln!(text, "format = {FORMAT}")?;
         writeln!(text, "seed = \"{}\"\nmode = \"{}\"", self.seed, options.mode.name())?;
         let world = options.world_of(self.seed);
         if options.bug.is_none() && world != WorldKind::Drive {
@@ -155,7 +199,34 @@ impl BugbaseEntry {
         if let Some(note) = &self.note {
             writeln!(text, "note = {}", quoted(note))?;
         }
+        let scenario =
+            toml::to_string_pretty(&self.scenario.to_text()).expect("a scenario is tables, text and numbers");
+        writeln!(text, "\n{scenario}")?;
+        text.truncate(text.trim_end().len());
+        text.push('\n');
         Ok(text)
+    }
+}
+
+impl EntryText {
+    /// What the entry says of itself: the seed, its options, and the kind of failure.
+    fn header(&self) -> Result<(u64, Options, FailureKind), ConfigError> {
+        let seed = self.seed.parse().map_err(|_| mistake(&format!("seed = \"{}\" is not a number", self.seed)))?;
+        let mut options = Options { scale: self.scale, ..Options::default() };
+        options.mode = self.mode.parse().map_err(|error| mistake(&format!("mode: {error}")))?;
+        if let Some(world) = &self.world {
+            options.world = world.parse().map_err(|error| mistake(&format!("world: {error}")))?;
+        }
+        let bug = self.bug.as_ref().map(|bug| bug_by_name(bug)).transpose();
+        options.bug = bug.map_err(|error| mistake(&error.to_string()))?;
+        options.commands_max = self.commands;
+        options.queue_depth_max = self.queue_depth;
+        for part in &self.without {
+            options.without.insert(part.parse().map_err(|error| mistake(&format!("without: {error}")))?);
+        }
+        let kind = FailureKind::by_name(&self.kind);
+        let kind = kind.ok_or_else(|| mistake(&format!("kind = \"{}\" is not a kind of failure", self.kind)))?;
+        Ok((seed, options, kind))
     }
 }
 
@@ -184,6 +255,8 @@ mod tests {
 
     use super::*;
     use crate::options::Part;
+    use crate::shrink::shrink;
+    use crate::simulate::run;
 
     fn entry() -> BugbaseEntry {
         let options = Options {
@@ -195,7 +268,8 @@ mod tests {
         };
         let failure = "it said \"\\no\"\nand a bell \u{7}".to_owned();
         let note = Some("nobody is woken".to_owned());
-        BugbaseEntry { seed: u64::MAX, options, kind: FailureKind::Starved, failure, note }
+        let scenario = Scenario::generate(u64::MAX, &options);
+        BugbaseEntry { seed: u64::MAX, options, kind: FailureKind::Starved, failure, note, scenario }
     }
 
     #[test]
@@ -224,7 +298,52 @@ mod tests {
 
     #[test]
     fn an_entry_that_no_longer_fails_says_so() {
-        let entry = BugbaseEntry { options: Options { commands_max: Some(1), ..entry().options }, seed: 1, ..entry() };
+        let options = Options { commands_max: Some(1), ..entry().options };
+        let scenario = Scenario::generate(1, &options);
+        let entry = BugbaseEntry { options, seed: 1, scenario, ..entry() };
         assert_eq!(entry.check(), Err("it must fail with starved, and is good".to_owned()));
+    }
+
+    #[test]
+    fn an_entry_of_another_version_is_refused_with_its_version() {
+        let refused = |text: &str| BugbaseEntry::parse(text).unwrap_err().message;
+        let text = entry().to_toml();
+        let newer = refused(&text.replace("format = 2\n", "format = 3\nnews = 1\n"));
+        assert_eq!(newer, "the entry's format has version 3, and must have version 2");
+        let first = refused(&text.replace("format = 2\n", ""));
+        assert_eq!(first, "the entry's format has no version, and must have version 2");
+    }
+
+    #[test]
+    fn an_unknown_or_missing_key_of_an_entry_is_named() {
+        let text = entry().to_toml();
+        let unknown = BugbaseEntry::parse(&text.replace("format = 2\n", "format = 2\nsurprise = 1\n")).unwrap_err();
+        assert!(unknown.message.contains("surprise"), "{unknown:?}");
+        let missing = BugbaseEntry::parse(&text.replace("kind = \"starved\"\n", "")).unwrap_err();
+        assert!(missing.message.contains("kind"), "{missing:?}");
+    }
+
+    #[test]
+    fn a_bug_of_a_volume_needs_the_scenario_of_one() {
+        let text = entry().to_toml().replace("bug = \"lost-wakeup\"", "bug = \"wrong-parity\"");
+        let error = BugbaseEntry::parse(&text).unwrap_err();
+        assert_eq!(error.message, "mode, world and bug are of volumes, the scenario is of drive");
+    }
+
+    /// The seed is where a scenario came from. When the generator makes another one of it, the entry still replays its own.
+    #[test]
+    fn an_entry_replays_its_scenario_whatever_its_seed_would_generate_now() {
+        let options = Options::default().with_bug(SeededBug::LostWakeup);
+        let (seed, failure) =
+            (0..500).find_map(|seed| Some((seed, run(seed, &options).failure?))).expect("it is found");
+        let entry = BugbaseEntry::new(seed, &shrink(seed, &options, failure.kind).expect("it fails"));
+        let whole = entry.run();
+        assert_eq!(whole, run(seed, &entry.options));
+        let changed =
+            BugbaseEntry::parse(&entry.to_toml().replacen(&format!("seed = \"{seed}\""), "seed = \"7777\"", 1));
+        let changed = changed.expect("only the seed has changed");
+        assert_ne!(Scenario::generate(changed.seed, &changed.options), changed.scenario);
+        assert_eq!(changed.check(), Ok(()));
+        assert_eq!(Outcome { seed, ..changed.run() }, whole);
     }
 }

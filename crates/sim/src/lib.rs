@@ -28,6 +28,7 @@ mod options;
 mod outcome;
 mod power;
 mod run;
+mod scenario;
 mod shrink;
 mod simulate;
 mod stack;
@@ -40,6 +41,7 @@ pub use bugbase::BugbaseEntry;
 pub use network::NetworkBug;
 pub use options::{Bug, Mode, Options, Part, UnknownName, WorldKind, bug_by_name, bug_name, bugs};
 pub use outcome::{Failure, FailureKind, Outcome};
+pub use scenario::Scenario;
 pub use shrink::{Shrunk, shrink};
 pub use simulate::{drive_profile, run, story};
 #[doc(hidden)]

@@ -19,9 +19,13 @@ use crate::world::World;
 /// A failed assertion below is a failure of the run; what it prints on its way is the caller's to silence.
 #[must_use]
 pub fn run(seed: u64, options: &Options) -> Outcome {
-    let world = AnyWorld::new(seed, options);
-    let (first, _) = run_once(seed, &world, options, Teller::default());
-    let (second, _) = run_once(seed, &world, options, Teller::default());
+    run_twice(seed, &AnyWorld::new(seed, options), options)
+}
+
+/// Runs a world twice, and says how it ended.
+pub(crate) fn run_twice(seed: u64, world: &AnyWorld, options: &Options) -> Outcome {
+    let (first, _) = run_once(seed, world, options, Teller::default());
+    let (second, _) = run_once(seed, world, options, Teller::default());
     if first == second {
         return first;
     }
@@ -50,23 +54,27 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
 /// Tells the run of a seed: its world, the events of note, and how it ended.
 #[must_use]
 pub fn story(seed: u64, options: &Options) -> String {
-    let world = AnyWorld::new(seed, options);
-    let teller = match &world {
+    story_of(seed, &AnyWorld::new(seed, options), options, &options.replay_command(seed))
+}
+
+/// Tells the run of a world, which this command replays.
+pub(crate) fn story_of(seed: u64, world: &AnyWorld, options: &Options, replay: &str) -> String {
+    let teller = match world {
         // What became of a block that is lost is told from the start.
         AnyWorld::Volumes(_) => {
-            let (outcome, _) = run_once(seed, &world, options, Teller::default());
+            let (outcome, _) = run_once(seed, world, options, Teller::default());
             Teller::watching(outcome.failure.and_then(|failure| failure.block))
         }
         _ => Teller::listening(),
     };
-    let (outcome, lines) = run_once(seed, &world, options, teller);
-    let description = match &world {
+    let (outcome, lines) = run_once(seed, world, options, teller);
+    let description = match world {
         AnyWorld::Drive(world) => describe(world),
         AnyWorld::Network(world) => describe_network(world),
         AnyWorld::Files(world) => describe_files(world),
         AnyWorld::Volumes(world) => describe_volume(world),
     };
-    compose(&description, options, &outcome, &lines)
+    compose(&description, replay, &outcome, &lines)
 }
 
 /// The drive of a seed's world, as the text of a profile; of a network, that of the drive which the seed makes alone.
@@ -79,6 +87,7 @@ pub fn drive_profile(seed: u64, options: &Options) -> String {
 }
 
 /// The world of a seed, of any kind.
+#[derive(Debug)]
 pub(crate) enum AnyWorld {
     Drive(Box<World>),
     Network(Box<Network>),

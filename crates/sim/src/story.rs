@@ -9,7 +9,7 @@ use zonda_zoned::{
     Blocks, CommandId, Duration, Geometry, Instant, Lba, Operation, PayloadKind, Status, ZoneIndex, ZoneTarget,
 };
 
-use crate::options::{Options, WorldKind};
+use crate::options::WorldKind;
 use crate::outcome::Outcome;
 use crate::survey::Trouble;
 use crate::world::{Layer, World};
@@ -367,7 +367,7 @@ fn describe_load(world: &World) -> String {
 }
 
 /// The whole story.
-pub(crate) fn compose(description: &str, options: &Options, outcome: &Outcome, lines: &[String]) -> String {
+pub(crate) fn compose(description: &str, replay: &str, outcome: &Outcome, lines: &[String]) -> String {
     let mut text = format!("Seed {}, {}.\n{description}\n", outcome.seed, outcome.mode.name());
     let left_out = lines.len().saturating_sub(LINES_FIRST + LINES_LAST);
     for (place, line) in lines.iter().enumerate() {
@@ -402,7 +402,7 @@ pub(crate) fn compose(description: &str, options: &Options, outcome: &Outcome, l
             for line in &failure.tail {
                 text += &format!("  {line}\n");
             }
-            text += &format!("\nAfter {counts}.\nAgain: {}\n", options.replay_command(outcome.seed));
+            text += &format!("\nAfter {counts}.\nAgain: {replay}\n");
         }
     }
     text

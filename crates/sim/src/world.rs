@@ -2,12 +2,15 @@
 //!
 //! Each part draws from its own fork of the seed, by label, so that leaving a part out shifts no other.
 
+use serde::{Deserialize, Serialize};
+use zonda_config::ConfigError;
 use zonda_layers::{DelayRule, FaultEffect, FaultRule, Matcher, OperationKind, OperationSet, SliceConfig, When};
 use zonda_ssd::profile::Profile;
 use zonda_zoned::{Duration, Geometry, NamespaceId, PayloadKind, Prng, Status, ZoneIndex};
 
 use crate::drive::{draw_payload_kind, draw_profile, one_of};
 use crate::options::{Mode, Options, Part};
+use crate::scenario;
 
 /// Everything that a seed decides before the first command.
 #[derive(Debug)]
@@ -38,17 +41,38 @@ pub(crate) enum Layer {
 }
 
 /// What the host does.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Load {
     pub(crate) commands: u64,
     /// Commands from one quiet point, at which everything is compared, to the next.
+    #[serde(default = "scenario::unlimited", skip_serializing_if = "scenario::is_unlimited")]
     pub(crate) phase_commands: u64,
     pub(crate) queue_depth: usize,
+    /// Mean pause between commands; zero is none.
+    #[serde(rename = "pause_ns", with = "scenario::DurationDef")]
+    pub(crate) pause: Duration,
     /// How often each kind of operation is kept of those that are drawn, by the place of the kind in
     /// [`OperationKind::ALL`]; the largest are always kept.
+    #[serde(with = "scenario::operation_weights")]
     pub(crate) weights: [u64; OperationKind::ALL.len()],
-    /// Mean pause between commands; zero is none.
-    pub(crate) pause: Duration,
+}
+
+impl Load {
+    /// Says whether a host can do this.
+    pub(crate) fn check(&self, name: &str) -> Result<(), ConfigError> {
+        scenario::at_least_one(&format!("{name}.queue_depth"), self.queue_depth as u64)
+    }
+}
+
+impl Layer {
+    /// The slice, if it is one.
+    pub(crate) fn slice(&self) -> Option<&SliceConfig> {
+        match self {
+            Layer::Slice(config) => Some(config),
+            _ => None,
+        }
+    }
 }
 
 impl World {
@@ -94,10 +118,7 @@ impl World {
 
     /// The slice of the drive that the host has, if it has not the whole.
     pub(crate) fn slice(&self) -> Option<&SliceConfig> {
-        self.layers.iter().find_map(|layer| match layer {
-            Layer::Slice(config) => Some(config),
-            _ => None,
-        })
+        self.layers.iter().find_map(Layer::slice)
     }
 
     /// Which of the drive's zones are the host's.

@@ -12,13 +12,15 @@
 //!                          └─► (reset)     mapping work in pieces; erases come later, lazily
 //! ```
 //!
-//! A drive is data: [`profile::Profile`], a TOML file with a source for each number.
+//! A drive is data: [`profile::Profile`], a TOML file with a source for each number. [`description`] finds one by its name,
+//! and changes its numbers.
 //! When power goes, [`Ssd::power_loss`] leaves the [`Media`]; [`Ssd::power_on`] makes a drive of them again.
 //!
-//! What is absent: clocks, threads, files, and any policy on whose command should come first; that is a scheduler's.
+//! What is absent: clocks, threads, files, the built-in profiles, and any policy on whose command should come first; that is a scheduler's.
 //!
 //! ```
-//! use zonda_ssd::{Ssd, profile::Profile, profile::builtin_text};
+//! use zonda_profiles::builtin_text;
+//! use zonda_ssd::{Ssd, profile::Profile};
 //! use zonda_zoned::{Blocks, Command, CommandId, CompletionQueue, Instant, Lba, NamespaceId, Operation, Payload};
 //! use zonda_zoned::{PayloadKind, Prng, ZonedDevice};
 //!
@@ -46,6 +48,7 @@ mod command;
 mod conventional;
 mod conventional_io;
 mod counters;
+pub mod description;
 mod die;
 mod elements;
 mod events;

@@ -18,6 +18,14 @@ pub const GC_LOW_UNITS_MAX: u32 = 1 << 10;
 pub const CHANNELS_MAX: u32 = 256;
 /// Firmware servers of a drive.
 pub const SERVERS_MAX: usize = 16;
+/// Zones of a drive that a file describes: ten times those of the largest zoned drives.
+pub const ZONES_MAX: u64 = 1 << 20;
+/// Erase units in a zone of such a drive.
+pub const ZONE_UNITS_MAX: u64 = 1 << 22;
+/// Blocks of all conventional zones of such a drive: each has an entry in a map.
+pub const MAPPED_BLOCKS_MAX: u64 = 1 << 28;
+/// Names in a dotted key of a profile.
+pub const KEY_NAMES_MAX: usize = 8;
 
 const _: () = assert!(CHANNELS_MAX <= DIES_MAX, "a channel has a die");
 const _: () = assert!(DIES_MAX as u64 <= ELEMENTS_MAX, "a superblock of all dies is an element");

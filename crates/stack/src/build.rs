@@ -33,7 +33,7 @@ impl Drive {
     /// # Panics
     /// When a zone of `prefill` does not exist, is there twice, or is smaller.
     pub fn power_on(&self, prng: &Prng, prefill: &[(ZoneIndex, Blocks)]) -> Result<Ssd, Status> {
-        let mut drive = Ssd::new(&self.profile, self.keeps, prng);
+        let mut drive = Ssd::new(self.profile(), self.keeps(), prng);
         for &(zone, blocks) in prefill {
             drive.prefill(self.zone_of_drive(zone), blocks)?;
         }

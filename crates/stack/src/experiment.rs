@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use zonda_config::{ConfigError, Spanned, TimeSpan, parse_with, unplaced};
 use zonda_ssd::Ssd;
+use zonda_ssd::description::Profiles;
 use zonda_workload::lsm::{StorePlan, StoreResult, StoreRunner, StoreSpec};
 use zonda_workload::{JobSpec, Plan, Progress, RunResult, RunSpec, Runner};
 use zonda_zoned::{Duration, Instant, NamespaceId, Prng, ZoneType, ZonedDevice};
@@ -52,12 +53,11 @@ struct File {
 }
 
 impl Experiment {
-    /// Reads a file. A profile that the file names by a path is read through `read_file`, which returns the profile's
-    /// text, or says in a few words why it cannot.
+    /// Reads a file. The profile that it names is looked up in `profiles`.
     ///
     /// # Errors
     /// The first mistake: in the text, in a profile, in what the jobs ask of the drive.
-    pub fn parse(text: &str, read_file: &dyn Fn(&str) -> Result<String, String>) -> Result<Experiment, StackError> {
+    pub fn parse(text: &str, profiles: &Profiles<'_>) -> Result<Experiment, StackError> {
         let must_contain = "an experiment is a table [drive] with a line like profile = \"zn540\", and at least one table \
                             [[job]] with a line like operation = \"append\", or a table [store] with a line like \
                             workload = \"kvbench-ii\"";
@@ -68,7 +68,7 @@ impl Experiment {
                         zonda bench --target runs the jobs of this file";
             return Err(error.help(help).into());
         };
-        let drive = drive.check(read_file)?;
+        let drive = Drive::new(&drive, profiles)?;
         let mut volume = file.volume.as_ref().map(|volume| VolumeSpec::check(volume, &drive)).transpose()?;
         let load = match (&file.store, &mut volume) {
             (Some(store), None) => Load::Store(Box::new(store_plan(store, &file, &drive)?)),

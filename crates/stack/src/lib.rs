@@ -5,12 +5,13 @@
 //! that [`Experiment::run`] cannot fail: it builds the drive, fills zones, runs the load in virtual time and returns an
 //! [`ExperimentResult`]. The same file and seed give the same result. `docs/guide/stacks.md` is the reference.
 //!
-//! What is absent: files (the caller hands in the text, and a way to get at profiles), clocks, printing, and stacks of
+//! What is absent: files (the caller hands in the text and the [`Profiles`]), clocks, printing, and stacks of
 //! several drives.
 //!
 //! ```
-//! use zonda_stack::{Experiment, no_files};
+//! use zonda_stack::{Experiment, Profiles};
 //!
+//! let profiles = Profiles::without_files(zonda_profiles::BUILTIN);
 //! let text = r#"
 //! [drive]
 //! profile = "tiny"
@@ -25,11 +26,11 @@
 //! zones = "0..2"
 //! block_size = "16 KiB"
 //! "#;
-//! let experiment = Experiment::parse(text, &no_files).expect("the file is right");
+//! let experiment = Experiment::parse(text, &profiles).expect("the file is right");
 //! let result = experiment.run(&mut |_| {});
 //! assert_eq!(result.drive.counters.host_write_bytes, 2 * 1536 * 1024, "two zones are full");
 //!
-//! let error = Experiment::parse("[drive]\nprofile = \"tinny\"\n", &no_files).expect_err("there is no such profile");
+//! let error = Experiment::parse("[drive]\nprofile = \"tinny\"\n", &profiles).expect_err("there is no such profile");
 //! assert!(error.error.help.expect("a remedy").starts_with("did you mean \"tiny\"?"));
 //! ```
 #![forbid(unsafe_code)]
@@ -37,36 +38,26 @@
 mod build;
 mod drive;
 mod drive_series;
-mod error;
 mod experiment;
 mod layer;
 mod result;
-mod set;
 mod volume;
 
 pub use build::Stack;
-pub use drive::{Drive, DriveSpec, FoundProfile, PayloadSpec, find_profile, no_files};
+pub use drive::{Drive, DriveSpec};
 pub use drive_series::DriveSample;
-pub use error::{ErrorSource, StackError};
 pub use experiment::Experiment;
 pub use layer::{FaultSpec, LayerKind, LayerSpec, WhenSpec};
 pub use result::{DriveSummary, ExperimentResult, LayerResult, OperationCount, StateCount, ZoneRange};
 pub use volume::{GroupSpec, LevelSpec, SegmentWord, VictimSpec, VolumeSpec, VolumeSummary};
+pub use zonda_ssd::description::{ErrorSource, FoundProfile, PayloadSpec, Profiles, SpecError as StackError};
 
 /// Named bounds of stacks.
 pub mod limits {
     /// Layers around one drive.
     pub const LAYERS_MAX: usize = 16;
-    /// Zones of a drive: ten times those of the largest zoned drives.
-    pub const ZONES_MAX: u64 = 1 << 20;
-    /// Erase units in a zone.
-    pub const ZONE_UNITS_MAX: u64 = 1 << 22;
-    /// Blocks of all conventional zones: each has an entry in a map.
-    pub const MAPPED_BLOCKS_MAX: u64 = 1 << 28;
     /// Events that a trace layer can keep: with as many layers as are allowed, some hundred megabytes.
     pub const TRACE_EVENTS_MAX: u32 = 1 << 18;
     /// Samples of a drive in one result; a longer run keeps every second, every fourth, ...
     pub const DRIVE_SAMPLES_MAX: usize = 512;
-    /// Names in a dotted key of a profile.
-    pub const KEY_NAMES_MAX: usize = 8;
 }

@@ -4,7 +4,7 @@
 //! when. [`JobSpec`] and [`RunSpec`] are what people write in a file (`docs/guide/job-files.md` is the reference),
 //! [`Plan`] is the same checked against a drive's geometry, and [`Runner`] carries it out on any
 //! [`ZonedDevice`](zonda_zoned::ZonedDevice): in virtual time ([`Runner::run`]), where the same seed gives the same result,
-//! or in the time of a [`LiveClock`] ([`Runner::run_live`]). [`RunResult`] holds what came of it: operations, bytes,
+//! or in the time of a [`LiveClock`](zonda_zoned::LiveClock) ([`Runner::run_live`]). [`RunResult`] holds what came of it: operations, bytes,
 //! latencies and errors of each job, and a time series. A run may verify what its reads bring back.
 //!
 //! A model of a drive fills its zones by itself, as [`Plan::prefill`] says; [`prepare`] does it by commands.
@@ -55,7 +55,7 @@ pub use result::{
     EndReason, ErrorCount, Finding, JobResult, JobSample, KindResult, RequestKind, RunResult, Sample, VerifyError,
     VerifyErrors,
 };
-pub use runner::{LiveClock, Progress, Runner};
+pub use runner::{Progress, Runner};
 pub use spec::{
     Distribution, Fraction, JobOperation, JobSpec, Mix, OnFull, Prefill, RunSpec, Share, ZoneOrder, parse_jobs,
 };

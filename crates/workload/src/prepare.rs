@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use zonda_zoned::{
-    Blocks, Command, CommandId, CompletionQueue, Duration, Lba, NamespaceId, Operation, Payload, PayloadKind,
-    QueueFull, Status, ZoneAction, ZoneIndex, ZoneTarget, ZoneType, ZonedDevice,
+    Blocks, Command, CommandId, CompletionQueue, Duration, Lba, LiveClock, NamespaceId, Operation, Payload,
+    PayloadKind, QueueFull, Status, ZoneAction, ZoneIndex, ZoneTarget, ZoneType, ZonedDevice,
 };
 
+use crate::Plan;
 use crate::limits::{PREPARE_QUEUE_DEPTH, PREPARE_WRITE_BYTES_MAX, REFUSAL_MAX_NS};
 use crate::stamp::{Stamp, Stamper};
-use crate::{LiveClock, Plan};
 
 /// How far the preparation has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -143,4 +143,13 @@ mod tests {
         .into();
         assert_eq!(codes, (0xb8..=0xbf).map(|code| (1, code)).collect::<Vec<_>>());
     }
+    #[test]
+    fn every_error_has_the_code_of_the_specification() {
+        let codes = Status::ERRORS.map(|status| (status.code_type(), status.code()));
+        let generic = [0x02, 0x04, 0x05, 0x06, 0x07, 0x0b, 0x80, 0x82].map(|code| (0, code));
+        assert_eq!(codes[..8], generic);
+        assert_eq!(codes[8..18].to_vec(), (0xb6..=0xbf).map(|code| (1, code)).collect::<Vec<_>>());
+        assert_eq!(codes[18..], [(2, 0x80), (2, 0x81)]);
+        assert_eq!((Status::Success.code_type(), Status::Success.code()), (0, 0));
+    }
 }

@@ -1,6 +1,9 @@
 # Discovery, Identify, log pages and features; then every zone command, one zone each. Subsystem `a`: namespace 1 is zoned,
 # 48 MiB in zones of 64 MiB; namespace 2 is conventional.
 
+# Bytes that fio writes, and of each file on ext4.
+if in_soak; then fio_size=24m file_size=1048576; else fio_size=2m file_size=262144; fi
+
 step discover
 section discover nvme discover -t tcp -a "$ADDRESS" -s "$PORT" --hostnqn "$HOST_NQN" --hostid "$HOST_ID" -o json
 
@@ -93,9 +96,13 @@ section zns-report nvme zns report-zones $disk -d 64 -o json
 
 step "the limit of open zones"
 quietly blkzone reset $disk
-for zone in $(seq 14); do
-    quietly nvme zns open-zone $disk -s "$(block_of $((zone + 20)))"
-done
+if in_soak; then
+    for zone in $(seq 14); do
+        quietly nvme zns open-zone $disk -s "$(block_of $((zone + 20)))"
+    done
+else
+    quietly blkzone open -o $((21 * zone_sectors)) -c 14 $disk
+fi
 refused_with "Too Many \(Active\|Open\)" nvme zns open-zone $disk -s "$(block_of 40)"
 refused_with "Too Many \(Active\|Open\)" nvme zns zone-append $disk -s "$(block_of 40)" -z 8192 -d /tmp/two-blocks
 quietly nvme zns reset-zone $disk -s "$(block_of 21)"
@@ -113,7 +120,7 @@ dd if=$disk bs=4k skip="$(block_of 11)" count=16 iflag=direct 2>/dev/null | cmp 
 step "a conventional namespace"
 plain=$disk2
 quietly fio --name=random --filename=$plain --direct=1 --ioengine=libaio --iodepth=8 --rw=randwrite --bsrange=4k-64k \
-    --size=24m --verify=crc32c --verify_fatal=1 --do_verify=1
+    --size=$fio_size --verify=crc32c --verify_fatal=1 --do_verify=1
 quietly dd if=/tmp/noise of=$plain bs=4k seek=100 count=64 oflag=direct conv=notrunc,fsync
 dd if=$plain bs=4k skip=100 count=64 iflag=direct 2>/dev/null | cmp - /tmp/noise
 quietly dd if=/tmp/noise of=$plain bs=4k seek=90 count=64 oflag=direct conv=notrunc,fsync
@@ -131,7 +138,7 @@ dd if=$plain bs=4k skip=90 count=8 iflag=direct 2>/dev/null | cmp - <(
     head -c 8192 /tmp/noise
     if [ $TARGET = zonda ]; then head -c 8192 /dev/zero; else dd if=/tmp/noise bs=4k skip=6 count=2 2>/dev/null; fi
 )
-quietly fio --name=large --filename=$plain --direct=1 --ioengine=libaio --iodepth=8 --rw=write --bs=1m --size=24m --verify=crc32c \
+quietly fio --name=large --filename=$plain --direct=1 --ioengine=libaio --iodepth=8 --rw=write --bs=1m --size=$fio_size --verify=crc32c \
     --verify_fatal=1 --do_verify=1
 refused_with "Invalid Command Opcode" nvme format $plain --force
 refused_with "LBA Out of Range" nvme read $plain -s 99999999 -c 0 -z 4096 -d /tmp/nothing
@@ -139,7 +146,7 @@ quietly blkdiscard -o 0 -l 4194304 $plain
 quietly mke2fs -q -F -t ext4 $plain
 mkdir -p /mnt/ext4
 mount -t ext4 $plain /mnt/ext4
-for file in 1 2 3 4; do head -c 1048576 /dev/urandom >/mnt/ext4/$file; done
+for file in 1 2 3 4; do head -c $file_size /dev/urandom >/mnt/ext4/$file; done
 sha256sum /mnt/ext4/? >/tmp/sums
 umount /mnt/ext4
 quietly e2fsck -f -n $plain

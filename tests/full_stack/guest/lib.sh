@@ -1,5 +1,5 @@
 # Read by every script that runs in a guest: steps, marked sections, connecting, requests to the host.
-# In place: TARGET (zonda or kernel), ADDRESS, PORT. A command that fails ends the test.
+# In place: TARGET (zonda or kernel), ADDRESS, PORT, EXTENT (smoke or soak). A command that fails ends the test.
 set -euo pipefail
 trap 'echo "FAILED at line $LINENO of ${BASH_SOURCE[0]##*/}: $BASH_COMMAND"; dmesg | tail -n 15' ERR
 set -E
@@ -14,6 +14,9 @@ echo 255 >/sys/module/nvme_core/parameters/max_retries
 step() {
     echo "STEP $(cut -d' ' -f1 /proc/uptime) $*"
 }
+
+# in_soak: everything is to run. Otherwise every kind of check once, with little data.
+in_soak() { [ "$EXTENT" = soak ]; }
 
 fail() {
     echo "FAILED: $*"
@@ -72,11 +75,11 @@ wait_until() {
     done
 }
 
-# controller_of SUBSYSTEM: its controller, as nvme0.
+# controller_of SUBSYSTEM: its controller of this host, as nvme0.
 controller_of() {
     local nqn=$PREFIX$1 path
     for path in /sys/class/nvme/nvme*; do
-        if [ "$(cat "$path/subsysnqn" 2>/dev/null)" = "$nqn" ]; then
+        if [ "$(cat "$path/subsysnqn" "$path/hostnqn" 2>/dev/null)" = "$nqn"$'\n'"$HOST_NQN" ]; then
             echo "${path##*/}"
             return 0
         fi
@@ -142,7 +145,8 @@ ask() {
     read -r -t 100 _ </dev/hvc0 || fail "no answer from the machine outside"
 }
 
-# restart_server HOW SUBSYSTEM: the server ends and is started again; returns when this host is connected once more.
+# restart_server HOW SUBSYSTEM: the server ends and is started again; returns when this host is connected once more. In a soak
+# the server is away for a second, so that an attempt to connect fails.
 restart_server() {
     local controller
     controller=$(controller_of "$2")
@@ -151,7 +155,7 @@ restart_server() {
         sleep 1
         publish
     else
-        ask "$1"
+        if in_soak; then ask "$1 1000"; else ask "$1 0"; fi
     fi
     wait_until "the host is connected again" is_live "$controller"
 }

@@ -4,8 +4,11 @@
 step connect
 attach v 1
 
+# What fio writes to the disk; to a file, and how often.
+if in_soak; then bare_size=16m file_size=2m loops=3; else bare_size=512k file_size=1m loops=1; fi
+
 step "random writes to the bare disk, verified"
-quietly fio --name=bare --filename=$disk --direct=1 --ioengine=libaio --rw=randwrite --bsrange=4k-64k --iodepth=8 --size=16m \
+quietly fio --name=bare --filename=$disk --direct=1 --ioengine=libaio --rw=randwrite --bsrange=4k-64k --iodepth=8 --size=$bare_size \
     --verify=crc32c --do_verify=1 --verify_fatal=1
 
 step ext4
@@ -14,7 +17,7 @@ mkdir -p /mnt/ext4
 mount -t ext4 $disk /mnt/ext4
 
 # write_until_told FOLDER: files that are synced, one by one, and then noted in /tmp/FOLDER.sums, until /tmp/stop is there
-# or a write fails. Of twenty the oldest is removed, so that the volume has room to gain.
+# or a write fails. Of twenty the oldest is removed, so that the volume has blocks to reclaim.
 write_until_told() {
     trap - ERR
     set +e
@@ -24,6 +27,7 @@ write_until_told() {
     until [ -e /tmp/stop ]; do
         n=$((n + 1))
         dd if=/dev/urandom of=$n bs=32k count=2 conv=fsync 2>/dev/null && sha256sum $n >>"/tmp/$1.sums" || return
+        echo $n >"/tmp/$1.count"
         if [ $n -gt 20 ]; then
             rm $((n - 20))
             sed -i 1d "/tmp/$1.sums"
@@ -35,8 +39,8 @@ write_until_told() {
 
 # verified_writes NAME: fio writes a file in random order, again and again, and reads it.
 verified_writes() {
-    (quietly fio --name="$1" --directory=/mnt/ext4 --direct=1 --ioengine=libaio --rw=randwrite --bsrange=4k-32k --iodepth=4 --size=2m \
-        --loops=3 --rate=1m --verify=crc32c --do_verify=1 --verify_fatal=1) >"/tmp/$1.says" 2>&1
+    (quietly fio --name="$1" --directory=/mnt/ext4 --direct=1 --ioengine=libaio --rw=randwrite --bsrange=4k-32k --iodepth=4 --size=$file_size \
+        --loops=$loops --rate=1m --verify=crc32c --do_verify=1 --verify_fatal=1) >"/tmp/$1.says" 2>&1
 }
 
 begin() {
@@ -64,50 +68,73 @@ check() {
     done
 }
 
-step "the server is killed under load"
-begin killed
-sleep 2
-kill_server v
-end killed
-check killed
+# let_write FOLDER: until two more files are written.
+let_write() {
+    wait_until "files are written" has_written $(($(cat "/tmp/$1.count" 2>/dev/null || echo 0) + 2)) "$1"
+}
+has_written() { [ "$(cat "/tmp/$2.count")" -ge "$1" ]; }
 
-step "a drive is pulled under load, and the server is killed while the spare is rebuilt"
-begin pulled
-sleep 1
-ask fail-member v-1 v-1-1
-sleep 2
-ask is-rebuilding v-1
-kill_server v
-ask is-rebuilding v-1
-end pulled
-check killed pulled
+if in_soak; then
+    step "the server is killed under load"
+    begin killed
+    sleep 2
+    kill_server v
+    end killed
+    check killed
 
-step "the rebuild comes to its end under load"
-begin rebuilt
-ask rebuild v-1
-end rebuilt
-ask status
-check killed pulled rebuilt
+    step "a drive is pulled under load, and the server is killed while the spare is rebuilt"
+    begin pulled
+    sleep 1
+    ask fail-member v-1 v-1-1
+    sleep 2
+    ask is-rebuilding v-1
+    kill_server v
+    ask is-rebuilding v-1
+    end pulled
+    check killed pulled
 
-step "another drive is gone after a kill"
-begin lost
-sleep 1
-ask lose-drive v-1-2
-wait_until "the host is connected again" is_live ${controller#/dev/}
-end lost
-check killed pulled rebuilt lost
+    step "the rebuild comes to its end under load"
+    begin rebuilt
+    ask rebuild v-1
+    end rebuilt
+    ask status
+    check killed pulled rebuilt
 
-step "room is given back"
-rm -r /mnt/ext4/pulled /mnt/ext4/*-fio*
+    step "another drive is gone after a kill"
+    begin lost
+    sleep 1
+    ask lose-drive v-1-2
+    wait_until "the host is connected again" is_live ${controller#/dev/}
+    end lost
+    check killed pulled rebuilt lost
+    folders="killed rebuilt lost"
+else
+    step "under load: the server is killed, a drive is pulled, and its spare rebuilt"
+    begin killed
+    let_write killed
+    kill_server v
+    let_write killed
+    ask fail-member v-1 v-1-1
+    ask is-rebuilding v-1
+    let_write killed
+    ask rebuild v-1
+    end killed
+    ask status
+    check killed
+    folders=killed
+fi
+
+step "fstrim frees blocks"
+rm -rf /mnt/ext4/pulled /mnt/ext4/*-fio*
 fstrim /mnt/ext4
-check killed rebuilt lost
+check $folders
 
 step "the file system is clean"
 umount /mnt/ext4
 quietly e2fsck -f -n $disk
 ask scrub v-1
 mount -t ext4 $disk /mnt/ext4
-check killed rebuilt lost
+check $folders
 umount /mnt/ext4
 
 step disconnect

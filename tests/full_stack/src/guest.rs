@@ -1,49 +1,51 @@
-//! A Linux guest that runs one script.
+//! A Linux guest, which runs one script after the other.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use crate::console::Console;
+use crate::job::Job;
 use crate::root;
 
-/// What `scripts/guest/build` ends with where the guest cannot be had.
-const CANNOT_BE_HAD: i32 = 77;
+/// Exit status of `scripts/guest/build` where the guest is not available.
+const NOT_AVAILABLE: i32 = 77;
 /// Lines of a failed guest's console that a failure shows.
 const SHOWN_LINES: usize = 60;
+/// How long a guest may take to boot, and how long a script may run, on a machine that is busy with other tests too.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(120);
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(600);
+/// When a guest is turned off, whatever it does: all scripts of a soak run in less.
+const LIFETIME_S: u32 = 3600;
+/// What the guest prints before it takes a job, and after a job with its exit status (guest/agent.sh).
+const READY: &str = "GUEST-READY";
+const DONE: &str = "GUEST-DONE ";
 
-/// A guest that has not been booted yet.
+/// A booting or running guest. Dropped, it is turned off.
 #[derive(Debug)]
 pub struct Guest {
-    name: String,
-    script: String,
-    variables: String,
-    files: Vec<(String, String)>,
-    timeout_s: u32,
-    memory_mib: u32,
+    child: Child,
+    input: ChildStdin,
+    /// Lines of its console; ends with the guest.
+    lines: Receiver<String>,
+    /// What becomes `/test` in the guest.
+    _folder: TempDir,
+    kernel_log: PathBuf,
+    error_log: PathBuf,
 }
 
-/// Ends the guest whatever happens.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // The script turns QEMU off when it is asked to end; SIGKILL would not let it tidy up.
-        if matches!(self.0.try_wait(), Ok(None)) {
-            let _ = Command::new("kill").arg(self.0.id().to_string()).status();
-        }
-        let _ = self.0.wait();
-    }
-}
-
-/// Makes sure that there is a guest to boot, or says on the terminal that the test is skipped, and why.
+/// Makes sure that there is a guest to boot, or reports on the terminal that the test is skipped, and why.
 ///
 /// # Panics
-/// If the guest cannot be built, or cannot be had here and `ZONDA_GUEST=require`.
+/// If the guest cannot be built, or is not available and `ZONDA_GUEST=require`.
 #[must_use]
 pub fn guest_or_skip(test: &str) -> bool {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
@@ -63,126 +65,161 @@ pub fn guest_or_skip(test: &str) -> bool {
     false
 }
 
-/// Builds the guest, which takes a moment when it is there already.
+/// Builds the guest, which takes a moment when it is built already.
 fn build() -> Result<(), String> {
     let script = root().join("scripts/guest/build");
     let output = Command::new(&script).output().unwrap_or_else(|error| panic!("{}: {error}", script.display()));
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     match output.status.code() {
         Some(0) => Ok(()),
-        Some(CANNOT_BE_HAD) => Err(words.lines().last().unwrap_or("the guest cannot be had here").to_owned()),
+        Some(NOT_AVAILABLE) => Err(words.lines().last().unwrap_or("the guest is not available").to_owned()),
         _ => panic!("scripts/guest/build: {}\n{words}", output.status),
     }
 }
 
+/// The folder of logs, of the last run.
+fn logs() -> PathBuf {
+    let logs = root().join("target/guest/logs");
+    fs::create_dir_all(&logs).expect("the folder of logs can be made");
+    logs
+}
+
 impl Guest {
-    /// A guest that runs `guest/SCRIPT`. Its logs have this name.
-    #[must_use]
-    pub fn new(name: &str, script: &str) -> Guest {
-        Guest {
-            name: name.to_owned(),
-            script: script.to_owned(),
-            variables: String::new(),
-            files: Vec::new(),
-            timeout_s: 180,
-            memory_mib: 1024,
-        }
-    }
-
-    /// Gives the script a variable.
+    /// Starts a guest, which boots while the caller goes on.
     ///
     /// # Panics
-    /// If the value has a single quote in it.
+    /// If it cannot be started.
     #[must_use]
-    pub fn variable(mut self, name: &str, value: &str) -> Guest {
-        assert!(!value.contains('\''), "{name} cannot be quoted: {value}");
-        self.variables += &format!("{name}='{value}'\n");
-        self
-    }
-
-    /// Gives the guest a file, in `/test`.
-    #[must_use]
-    pub fn file(mut self, name: &str, contents: &str) -> Guest {
-        self.files.push((name.to_owned(), contents.to_owned()));
-        self
-    }
-
-    /// Memory, in MiB (1024).
-    #[must_use]
-    pub fn memory_mib(mut self, memory_mib: u32) -> Guest {
-        self.memory_mib = memory_mib;
-        self
-    }
-
-    /// Boots the guest and waits for the end of its script.
-    ///
-    /// For every line `HOST: request` of the script, `on_request` does what it asks for; then the script goes on.
-    ///
-    /// # Panics
-    /// If the script fails, or does not end in time; the last lines of its console are shown.
-    pub fn run(self, mut on_request: impl FnMut(&str)) -> Console {
-        let folder = self.folder();
-        let logs = root().join("target/guest/logs");
-        fs::create_dir_all(&logs).expect("the folder of logs can be made");
-        let log = |kind: &str| logs.join(format!("{}.{kind}", self.name));
-        let child = Command::new(root().join("scripts/guest/run"))
-            .args(["--timeout", &self.timeout_s.to_string(), "--memory", &self.memory_mib.to_string()])
-            .arg("--log")
-            .arg(log("console"))
+    pub fn boot(memory_mib: u32) -> Guest {
+        static BOOTED: AtomicU32 = AtomicU32::new(0);
+        let number = BOOTED.fetch_add(1, Ordering::Relaxed) + 1;
+        let log = |kind: &str| logs().join(format!("guest-{number}.{kind}"));
+        let (kernel_log, error_log) = (log("kernel"), log("errors"));
+        let folder = folder();
+        let mut child = Command::new(root().join("scripts/guest/run"))
+            .args(["--timeout", &LIFETIME_S.to_string(), "--memory", &memory_mib.to_string(), "--until-eof"])
             .arg("--kernel-log")
-            .arg(log("kernel"))
+            .arg(&kernel_log)
             .arg(folder.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(fs::File::create(log("errors")).expect("a log can be made"))
+            .stderr(File::create(&error_log).expect("a log can be made"))
             .spawn()
             .expect("scripts/guest/run starts");
-        let mut running = Running(child);
-        let mut answers = running.0.stdin.take().expect("the input is a pipe");
-        let output = BufReader::new(running.0.stdout.take().expect("the output is a pipe"));
-        let mut console = Console::default();
-        // Lines may hold what a failing disk gave: not always UTF-8.
-        for line in output.split(b'\n').map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned();
-            if let Some(request) = line.strip_prefix("HOST: ") {
-                on_request(request);
-                // A guest that has died does not read it: its end is told below.
-                let _ = writeln!(answers, "done");
+        let input = child.stdin.take().expect("the input is a pipe");
+        let output = BufReader::new(child.stdout.take().expect("the output is a pipe"));
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            // Lines may hold what a failing disk returned: not always UTF-8.
+            for line in output.split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned();
+                if sender.send(line).is_err() {
+                    break;
+                }
             }
-            console.push(line);
-        }
-        let status = running.0.wait().expect("the guest's script can be waited for");
-        if !status.success() {
-            let text = console.text();
-            let skipped = text.lines().count().saturating_sub(SHOWN_LINES);
-            let tail: Vec<&str> = text.lines().skip(skipped).collect();
-            let errors = fs::read_to_string(log("errors")).unwrap_or_default();
-            panic!(
-                "{} in the guest: {status}\n{}\n{errors}\nlogs: {}",
-                self.script,
-                tail.join("\n"),
-                log("*").display()
-            );
-        }
-        console
+        });
+        Guest { child, input, lines, _folder: folder, kernel_log, error_log }
     }
 
-    /// What becomes `/test` in the guest.
-    fn folder(&self) -> TempDir {
-        let folder = TempDir::new().expect("a temporary folder can be made");
-        let write = |name: &str, contents: &str| {
-            fs::write(folder.path().join(name), contents).expect("a temporary file can be written");
-        };
-        for name in ["lib.sh", self.script.as_str()] {
-            let path: PathBuf = root().join("tests/full_stack/guest").join(name);
-            let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            write(name, &text);
+    /// Runs a job to its end. Its log has this name.
+    ///
+    /// For every line `HOST: request` that the script prints, `on_request` does what is asked for; then the script goes on.
+    ///
+    /// # Errors
+    /// If the script fails: the end of its console. The guest is ready for the next job.
+    ///
+    /// # Panics
+    /// If the guest ends, or the script does not end in time; with the end of the console. Or if `on_request` panics. The
+    /// guest must not be used again.
+    pub fn run(&mut self, name: &str, job: &Job, mut on_request: impl FnMut(&str)) -> Result<Console, String> {
+        let mut record = Record::new(name);
+        self.wait_for(&mut record, READY, BOOT_TIMEOUT, |_| {});
+        let mut input = &self.input;
+        // A guest that has ended does not read it: the wait below finds that out.
+        let _ = input.write_all(job.text().as_bytes());
+        let mut record = Record::new(name);
+        let done = self.wait_for(&mut record, DONE, SCRIPT_TIMEOUT, |line| {
+            if let Some(request) = line.strip_prefix("HOST: ") {
+                on_request(request);
+                let _ = writeln!(input, "done");
+            }
+        });
+        match done.split(' ').nth(1) {
+            Some("0") => Ok(record.console),
+            status => Err(self.failure(&record, &format!("{} in the guest: exit status {status:?}", job.script()))),
         }
-        write("variables.sh", &self.variables);
-        write("run.sh", &format!(". /test/variables.sh\n. /test/lib.sh\n. /test/{}\n", self.script));
-        for (name, contents) in &self.files {
-            write(name, contents);
-        }
-        folder
     }
+
+    /// Reads the console up to the line that begins with these words, which is returned.
+    fn wait_for(&self, record: &mut Record, words: &str, timeout: Duration, mut on_line: impl FnMut(&str)) -> String {
+        let deadline = Instant::now() + timeout;
+        loop {
+            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) if line.starts_with(words) => return line,
+                Ok(line) => {
+                    record.push(&line);
+                    on_line(&line);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("{}", self.failure(record, &format!("no {words} from the guest in {timeout:?}")));
+                }
+                Err(RecvTimeoutError::Disconnected) => panic!("{}", self.failure(record, "the guest has ended")),
+            }
+        }
+    }
+
+    fn failure(&self, record: &Record, what: &str) -> String {
+        let errors = fs::read_to_string(&self.error_log).unwrap_or_default();
+        let (console, kernel) = (record.path.display(), self.kernel_log.display());
+        format!("{what}\n{}\n{errors}\nlogs: {console} {kernel}", record.tail())
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // The script turns QEMU off when it is asked to end; SIGKILL would not let it remove its files.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// What a script printed: in memory, and in a log that can be read while it runs.
+struct Record {
+    path: PathBuf,
+    file: File,
+    console: Console,
+}
+
+impl Record {
+    fn new(name: &str) -> Record {
+        let path = logs().join(format!("{name}.console"));
+        let file = File::create(&path).expect("a log can be made");
+        Record { path, file, console: Console::default() }
+    }
+
+    fn push(&mut self, line: &str) {
+        writeln!(self.file, "{line}").expect("a log can be written");
+        self.console.push(line.to_owned());
+    }
+
+    fn tail(&self) -> String {
+        let text = self.console.text();
+        let skipped = text.lines().count().saturating_sub(SHOWN_LINES);
+        text.lines().skip(skipped).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// All scripts, with the agent as the one that runs first.
+fn folder() -> TempDir {
+    let folder = TempDir::new().expect("a temporary folder can be made");
+    let scripts = root().join("tests/full_stack/guest");
+    let entries = fs::read_dir(&scripts).unwrap_or_else(|error| panic!("{}: {error}", scripts.display()));
+    for entry in entries {
+        let name = entry.expect("a folder can be listed").file_name();
+        let copy = if name == "agent.sh" { folder.path().join("run.sh") } else { folder.path().join(&name) };
+        fs::copy(scripts.join(&name), copy).expect("a script can be copied");
+    }
+    folder
 }

@@ -4,13 +4,17 @@
 //! same specifications: what they make of a drive of ours is the test. The guest needs neither root nor KVM; it is built
 //! from Debian's packages by `scripts/guest/build`, boots in three seconds, and is slow: nothing here measures time.
 //!
-//! A test describes what is served ([`Scene`]), opens it, and runs scripts of `guest/` in guests ([`Guest`]). A script
-//! that finds something wrong ends its guest with a failure; what it prints between marks ([`Console`]) the test reads.
+//! A test describes what is served ([`Scene`]), opens it, and runs scripts of `guest/` in a guest ([`Guest`]), which is booted once
+//! and runs the scripts of all tests, one after the other. A script that finds something wrong ends with a failure; the test
+//! reads what it prints between marks ([`Console`]).
+//!
+//! Each scene runs in two extents ([`Extent`]): a smoke test has every kind of check once; its soak test, `soak_...`, which is marked
+//! `#[ignore = "soak"]`, has everything.
 //!
 //! ```no_run
-//! use zonda_full_stack::{Namespace, Scene, Subsystem};
+//! use zonda_full_stack::{Extent, Namespace, Scene, Subsystem};
 //!
-//! let scene = Scene::named("example").subsystem(Subsystem::named("a").namespace(Namespace::zoned(64, 64)));
+//! let scene = Scene::new("example", Extent::Smoke).subsystem(Subsystem::named("a").namespace(Namespace::zoned(64, 64)));
 //! let Some(mut stage) = scene.open_or_skip() else { return };
 //! let console = stage.run("commands.sh");
 //! assert_eq!(console.json("smart-log")["critical_warning"], 0);
@@ -29,14 +33,17 @@
 
 mod console;
 mod guest;
+mod job;
 mod scene;
 mod server;
+mod shared;
 mod stage;
 
 use std::path::{Path, PathBuf};
 
 pub use console::{Console, Zone};
 pub use guest::{Guest, guest_or_skip};
+pub use job::{Extent, Job};
 pub use scene::{Namespace, Scene, Subsystem};
 pub use server::{Server, create_drive, zonda};
 pub use stage::Stage;

@@ -8,7 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 
 use crate::guest::guest_or_skip;
+use crate::job::Extent;
 use crate::server::{Server, create_drive, free_ports, zonda};
+use crate::shared::LoanedGuest;
 use crate::stage::Stage;
 
 /// One scene at a time: a guest that has no core to itself runs into the time limits of its own kernel.
@@ -17,7 +19,8 @@ static STAGE: Mutex<()> = Mutex::new(());
 /// What a test needs.
 #[derive(Debug)]
 pub struct Scene {
-    pub(crate) name: String,
+    name: &'static str,
+    extent: Extent,
     subsystems: Vec<Subsystem>,
     is_on_epoll: bool,
 }
@@ -128,10 +131,20 @@ impl Subsystem {
 }
 
 impl Scene {
-    /// An empty scene; logs of its guests have this name.
+    /// An empty scene; its logs have this name.
     #[must_use]
-    pub fn named(name: &str) -> Scene {
-        Scene { name: name.to_owned(), subsystems: Vec::new(), is_on_epoll: false }
+    pub fn new(name: &'static str, extent: Extent) -> Scene {
+        Scene { name, extent, subsystems: Vec::new(), is_on_epoll: false }
+    }
+
+    /// The name of its logs.
+    pub(crate) fn log_name(&self) -> String {
+        if self.extent.is_soak() { format!("soak-{}", self.name) } else { self.name.to_owned() }
+    }
+
+    /// How much of it runs.
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
     }
 
     /// Adds a subsystem.
@@ -154,22 +167,27 @@ impl Scene {
     /// If the drives cannot be made or served, or the environment asks for nonsense.
     #[must_use]
     pub fn open_or_skip(self) -> Option<Stage> {
-        if !guest_or_skip(&self.name) {
+        if !guest_or_skip(&self.log_name()) {
             return None;
         }
         // A test that failed has left nothing behind that could harm the next.
         let turn = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = TempDir::new().expect("a temporary folder can be made");
         let target = std::env::var("ZONDA_GUEST_TARGET").unwrap_or_default();
-        let (port, http_port, server) = match target.as_str() {
-            "kernel" => (4420, 0, None),
-            "" | "zonda" => {
-                let [port, http_port] = free_ports();
-                (port, http_port, Some(self.serve(folder.path(), port, http_port)))
-            }
+        let is_zonda = match target.as_str() {
+            "kernel" => false,
+            "" | "zonda" => true,
             other => panic!("ZONDA_GUEST_TARGET is zonda or kernel, not {other}"),
         };
-        Some(Stage::new(self, port, http_port, server, folder, turn))
+        // The guest boots while the drives are made.
+        let guest = LoanedGuest::take(is_zonda);
+        let (port, http_port, server) = if is_zonda {
+            let [port, http_port] = free_ports();
+            (port, http_port, Some(self.serve(folder.path(), port, http_port)))
+        } else {
+            (4420, 0, None)
+        };
+        Some(Stage::new(self, guest, port, http_port, server, folder, turn))
     }
 
     fn serve(&self, folder: &Path, port: u16, http_port: u16) -> Server {

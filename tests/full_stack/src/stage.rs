@@ -13,13 +13,13 @@ use tempfile::TempDir;
 
 use crate::console::Console;
 use crate::guest::Guest;
+use crate::job::Job;
 use crate::scene::{Scene, image_name};
 use crate::server::{Server, zonda};
+use crate::shared::{LoanedGuest, boot};
 
 /// The guest's name for the loopback of this machine.
 const HOST_ADDRESS: &str = "10.0.2.2";
-/// How long the server is away when a guest has asked for its end.
-const ABSENCE: Duration = Duration::from_secs(1);
 /// Connections of a crowd: more than a server should keep of hosts that say nothing.
 const CROWD: usize = 500;
 /// How long the server may take until it has hung up on the last of them.
@@ -29,6 +29,7 @@ const CROWD_PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Stage {
     scene: Scene,
+    guest: LoanedGuest,
     port: u16,
     http_port: u16,
     /// None: each guest serves itself.
@@ -47,6 +48,7 @@ pub struct Stage {
 impl Stage {
     pub(crate) fn new(
         scene: Scene,
+        guest: LoanedGuest,
         port: u16,
         http_port: u16,
         server: Option<Server>,
@@ -55,6 +57,7 @@ impl Stage {
     ) -> Stage {
         Stage {
             scene,
+            guest,
             port,
             http_port,
             server,
@@ -72,20 +75,20 @@ impl Stage {
         self.server.is_some()
     }
 
-    /// A guest for a script of `guest/`, that knows how to connect.
+    /// A script of `guest/`, that knows how to connect, and how much of it runs.
     #[must_use]
-    pub fn guest(&self, name: &str, script: &str) -> Guest {
-        let guest = Guest::new(&format!("{}-{name}", self.scene.name), script).variable("PORT", &self.port.to_string());
+    pub fn job(&self, script: &str) -> Job {
+        let extent = if self.scene.extent().is_soak() { "soak" } else { "smoke" };
+        let job = Job::new(script).variable("EXTENT", extent).variable("PORT", &self.port.to_string());
         if self.is_zonda() {
-            guest.variable("TARGET", "zonda").variable("ADDRESS", HOST_ADDRESS)
+            job.variable("TARGET", "zonda").variable("ADDRESS", HOST_ADDRESS)
         } else {
-            // Its disks lie in its memory.
-            let guest = guest.variable("TARGET", "kernel").variable("ADDRESS", "127.0.0.1").memory_mib(1536);
-            guest.file("serve.sh", &self.scene.kernel_target())
+            let job = job.variable("TARGET", "kernel").variable("ADDRESS", "127.0.0.1");
+            job.file("serve.sh", &self.scene.kernel_target())
         }
     }
 
-    /// Runs a script in one guest.
+    /// Runs a script in the guest.
     ///
     /// # Panics
     /// As [`run_with`](Stage::run_with).
@@ -93,21 +96,48 @@ impl Stage {
         self.run_with(script, &[])
     }
 
-    /// Runs a script in one guest, with variables. The script may ask for:
-    /// - `kill-server`: SIGKILL; the images are checked; the server starts again after a second.
-    /// - `stop-server`: the same with SIGTERM, after which every image must be shut down in order.
-    /// - `crowd`: 500 connections that say nothing, or half a word; they stay. `disperse` waits until the server has hung
+    /// Runs a script in the guest, with variables. The script may ask for:
+    /// - `kill-server MS`: SIGKILL; the images are checked; the server starts again after so many milliseconds.
+    /// - `stop-server MS`: the same with SIGTERM, after which every image must be shut down in order.
+    /// - `crowd`: 500 connections that send nothing, or half a header; they stay. `disperse` waits until the server has hung
     ///   up on each of them.
-    /// - `fail-member VOLUME MEMBER`: it is given up, and the spare takes its place, slowly; `lose-drive IMAGE`: the server is killed,
+    /// - `fail-member VOLUME MEMBER`: the member is evicted, and the spare rebuilt, slowly; `lose-drive IMAGE`: the server is killed,
     ///   the image removed, and the server started again; `rebuild VOLUME`: fast, and to its end; `scrub VOLUME`: nothing may be wrong.
-    /// - `status`: what `zonda status` says now is kept for [`statuses`](Stage::statuses).
+    /// - `status`: what `zonda status` reports now is kept for [`statuses`](Stage::statuses).
     ///
     /// # Panics
     /// If the script fails, or the server does not do what it should.
     pub fn run_with(&mut self, script: &str, variables: &[(&str, &str)]) -> Console {
-        let guest = self.guest("host", script);
-        let guest = variables.iter().fold(guest, |guest, (name, value)| guest.variable(name, value));
-        guest.run(|request| self.on_request(request))
+        let job = variables.iter().fold(self.job(script), |job, (name, value)| job.variable(name, value));
+        let name = self.scene.log_name();
+        let mut guest = self.take_guest();
+        let result = guest.with(|guest| guest.run(&name, &job, |request| self.on_request(request)));
+        self.guest = guest;
+        result.unwrap_or_else(|failure| panic!("{failure}"))
+    }
+
+    /// Runs two scripts at once, each in a guest of its own. They may not ask for anything.
+    ///
+    /// # Panics
+    /// If a script fails.
+    pub fn run_both(&mut self, jobs: [&Job; 2]) -> [Console; 2] {
+        let name = self.scene.log_name();
+        let run = |guest: &mut Guest, number: usize| {
+            let no_request = |request: &str| panic!("the guest asks for {request}");
+            guest.run(&format!("{name}-{number}"), jobs[number - 1], no_request)
+        };
+        let (mut first, mut second) = (self.take_guest(), boot(self.is_zonda()));
+        let results = thread::scope(|scope| {
+            let second = scope.spawn(|| run(&mut second, 2));
+            [first.with(|guest| run(guest, 1)), second.join().expect("the second script ends")]
+        });
+        self.guest = first;
+        results.map(|result| result.unwrap_or_else(|failure| panic!("{failure}")))
+    }
+
+    fn take_guest(&mut self) -> LoanedGuest {
+        let none = LoanedGuest::none(self.is_zonda());
+        std::mem::replace(&mut self.guest, none)
     }
 
     /// What `zonda status --json` said, each time a script asked for it.
@@ -129,29 +159,29 @@ impl Stage {
 
     fn on_request(&mut self, request: &str) {
         assert!(self.is_zonda(), "the guest, which serves itself, asks for {request}");
-        match request {
-            "kill-server" => {
+        let words: Vec<&str> = request.split(' ').collect();
+        match words[..] {
+            ["kill-server", absence_ms] => {
                 self.server().kill();
                 self.check_images();
-                self.start_server_again();
+                self.start_server_again(absence_ms);
             }
-            "stop-server" => {
+            ["stop-server", absence_ms] => {
                 self.stop_server();
-                self.start_server_again();
+                self.start_server_again(absence_ms);
             }
-            "crowd" => self.crowd = (0..CROWD).map(|number| self.stranger(number)).collect(),
-            "disperse" => self.disperse(),
-            "status" => {
+            ["crowd"] => self.crowd = (0..CROWD).map(|number| self.silent_client(number)).collect(),
+            ["disperse"] => self.disperse(),
+            ["status"] => {
                 let address = format!("127.0.0.1:{}", self.http_port);
                 self.statuses.push(json_of(&["status", &address, "--json"]));
             }
-            other => self.on_volume_request(other),
+            _ => self.on_volume_request(&words),
         }
     }
 
-    fn on_volume_request(&mut self, request: &str) {
-        let words: Vec<&str> = request.split(' ').collect();
-        match words[..] {
+    fn on_volume_request(&mut self, words: &[&str]) {
+        match *words {
             ["fail-member", volume, member] => {
                 let report = json_of(&["member", "fail", &self.image(volume), member, "--json"]);
                 assert!(report["state"] != "well" && report["can_lose"] == 0, "{report}");
@@ -175,9 +205,9 @@ impl Stage {
                 self.server().kill();
                 fs::remove_dir_all(self.image(image)).expect("the image was there");
                 self.lost.push(image.to_owned());
-                self.start_server_again();
+                self.start_server_again("1000");
             }
-            _ => panic!("the guest asks for {request}, which nobody here can do"),
+            _ => panic!("the guest asks for {}, which is not known", words.join(" ")),
         }
     }
 
@@ -195,9 +225,9 @@ impl Stage {
         }
     }
 
-    fn start_server_again(&mut self) {
-        // Nothing happens in this second but that hosts find nobody.
-        thread::sleep(ABSENCE);
+    fn start_server_again(&mut self, absence_ms: &str) {
+        // Nothing happens in this time but that hosts try to connect.
+        thread::sleep(Duration::from_millis(absence_ms.parse().expect("milliseconds")));
         self.server().start_again();
     }
 
@@ -218,7 +248,7 @@ impl Stage {
         path.into_os_string().into_string().expect("temporary folders have names in UTF-8")
     }
 
-    fn stranger(&self, number: usize) -> TcpStream {
+    fn silent_client(&self, number: usize) -> TcpStream {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server takes connections");
         stream.set_nonblocking(true).expect("a socket can be made non-blocking");
         if number % 2 == 1 {
@@ -232,9 +262,10 @@ impl Stage {
     fn disperse(&mut self) {
         let deadline = Instant::now() + CROWD_PATIENCE;
         while !self.crowd.is_empty() {
-            self.crowd.retain_mut(
-                |stream| matches!(stream.read(&mut [0; 1]), Err(error) if error.kind() == ErrorKind::WouldBlock),
-            );
+            self.crowd.retain_mut(|stream| {
+                let read = stream.read(&mut [0; 1]).map_err(|error| error.kind());
+                matches!(read, Err(ErrorKind::WouldBlock | ErrorKind::Interrupted))
+            });
             assert!(Instant::now() < deadline, "the server keeps {} of {CROWD} silent hosts", self.crowd.len());
             thread::sleep(Duration::from_millis(50));
         }

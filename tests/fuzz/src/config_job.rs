@@ -5,8 +5,9 @@
 //! ```
 
 use zonda_config::ConfigError;
-use zonda_ssd::profile::{Profile, builtin_names, builtin_text};
-use zonda_stack::{ErrorSource, Experiment, no_files};
+use zonda_profiles::{BUILTIN, builtin_names, builtin_text};
+use zonda_ssd::profile::Profile;
+use zonda_stack::{ErrorSource, Experiment, Profiles};
 use zonda_workload::{Plan, parse_jobs};
 
 use crate::feed::Feed;
@@ -20,13 +21,13 @@ pub(crate) fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(feed.rest()) else { return };
     match kind {
         0 => jobs(text),
-        1 => experiment(text, &no_files),
+        1 => experiment(text, &Profiles::without_files(BUILTIN)),
         2 => {
             if let Err(error) = Profile::parse(text) {
                 check_error(&error, text);
             }
         }
-        _ => experiment(EXPERIMENT_OF_A_FILE, &|_| Ok(text.to_owned())),
+        _ => experiment(EXPERIMENT_OF_A_FILE, &Profiles::new(BUILTIN, &|_| Ok(text.to_owned()))),
     }
 }
 
@@ -48,8 +49,8 @@ fn jobs(text: &str) {
     }
 }
 
-fn experiment(text: &str, read_file: &dyn Fn(&str) -> Result<String, String>) {
-    if let Err(error) = Experiment::parse(text, read_file) {
+fn experiment(text: &str, profiles: &Profiles<'_>) {
+    if let Err(error) = Experiment::parse(text, profiles) {
         match &error.source {
             ErrorSource::JobFile => check_error(&error.error, text),
             ErrorSource::Profile { text, .. } => check_error(&error.error, text),

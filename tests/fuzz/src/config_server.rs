@@ -6,7 +6,7 @@ use std::path::Path;
 use zonda_chap::Secret;
 use zonda_config::{Spanned, parse};
 use zonda_exports::{ListenSpec, NAMESPACES_MAX, ServerPlan, ServerSpec, Surroundings};
-use zonda_stack::ErrorSource;
+use zonda_ssd::description::ErrorSource;
 
 use crate::Seed;
 use crate::config_job::check_error;
@@ -28,7 +28,11 @@ pub(crate) fn run(input: &[u8]) {
         true => Err(format!("there is no {PROFILE}")),
         false => Ok(format!("{}\n", files[path.len() % 2])),
     };
-    let surroundings = Surroundings { base: Path::new("/etc/zonda"), read_file: &read_file };
+    let surroundings = Surroundings {
+        base: Path::new("/etc/zonda"),
+        builtin_profiles: zonda_profiles::BUILTIN,
+        read_file: &read_file,
+    };
     match ServerPlan::parse(text, &surroundings) {
         Ok(plan) => check_plan(&plan),
         Err(error) => {

@@ -34,7 +34,7 @@ pub type Seed = (String, Vec<u8>);
 /// One fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Body {
-    /// Its name: that of its binary in `fuzz/fuzz_targets` and of its directory in `fuzz/corpus`.
+    /// Its name: for `ZONDA_FUZZ_TARGET`, and of its directory in `fuzz/corpus`.
     pub name: &'static str,
     /// Runs one input.
     ///

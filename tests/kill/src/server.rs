@@ -51,18 +51,20 @@ pub fn program(named: Option<&Path>) -> Result<PathBuf, Trouble> {
     // Servers run in a directory of their own.
     program.canonicalize().map_err(|error| {
         let shown = program.display();
-        Trouble::Stuck(format!("no program {shown} ({error}): cargo build --release --package zonda-cli makes it"))
+        let profile = program.parent().map_or("release", profile_of);
+        let remedy = format!("cargo build --profile {profile} --package zonda-cli makes it");
+        Trouble::Stuck(format!("no program {shown} ({error}): {remedy}"))
     })
 }
 
-/// Programs lie in `<target>/release`, tests in `<target>/release/deps`.
+/// Programs lie in `<target>/<folder of the profile>`, tests in its `deps`.
 fn beside() -> Result<PathBuf, Trouble> {
     let own = std::env::current_exe().map_err(|error| Trouble::Stuck(format!("this program has no path: {error}")))?;
-    let folder = own.ancestors().skip(1).find(|folder| !folder.ends_with("deps"));
-    let folder = folder.expect("a program lies in a folder").to_owned();
+    let folder = folder_of(&own).to_owned();
     if let (Some(cargo), Some(target)) = (std::env::var_os("CARGO"), folder.parent()) {
         let mut build = Command::new(cargo);
-        build.args(["build", "--release", "--quiet", "--package", "zonda-cli", "--target-dir"]).arg(target);
+        build.args(["build", "--profile", profile_of(&folder), "--quiet", "--package", "zonda-cli", "--target-dir"]);
+        build.arg(target);
         // What cargo tells a test of its package is not for what it builds: build scripts would see a change, and a third of all
         // dependencies be built anew.
         let names = std::env::vars_os().map(|(name, _)| name);
@@ -76,6 +78,20 @@ fn beside() -> Result<PathBuf, Trouble> {
         }
     }
     Ok(folder.join("zonda"))
+}
+
+/// The folder of the profile that this program was built with.
+fn folder_of(program: &Path) -> &Path {
+    let folder = program.ancestors().skip(1).find(|folder| !folder.ends_with("deps"));
+    folder.expect("a program lies in a folder")
+}
+
+/// The cargo profile whose programs lie in this folder: its name is the profile's, but for `dev`.
+fn profile_of(folder: &Path) -> &str {
+    match folder.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(name) => name,
+    }
 }
 
 /// A TCP port of the loopback that was free a moment ago, of those that the system gives to nobody who connects: a server
@@ -239,5 +255,20 @@ impl Drop for Server {
         // It may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_built_in_the_profile_of_the_test_that_runs() {
+        let profile = |test: &str| profile_of(folder_of(Path::new(test))).to_owned();
+        assert_eq!(profile("/z/target/debug/deps/linux-0123"), "dev");
+        assert_eq!(profile("/z/target/release/deps/linux-0123"), "release");
+        assert_eq!(profile("/z/target/soak/deps/linux-0123"), "soak");
+        // A program that is no test has no `deps`.
+        assert_eq!(profile("/z/target/debug/kill-rounds"), "dev");
     }
 }

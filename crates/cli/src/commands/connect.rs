@@ -156,3 +156,65 @@ pub(crate) fn all_descriptors(connection: &mut Connection) -> Result<Vec<ZoneDes
     let zones = connection.geometry().zone_count;
     descriptors(connection, 0, zones)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The message and the remedy, as they are shown.
+    fn shown(failure: Failure) -> String {
+        let Failure::Input(text) = failure else { panic!("{failure:?} is not about the input") };
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn each_status_has_the_remedy_for_its_own_cause() {
+        for (status, words) in [
+            // Active: a zone that is merely closed still counts. Open: closing one is enough.
+            (Status::TooManyActiveZones, &["finish or reset a zone"][..]),
+            (Status::TooManyOpenZones, &["close a zone"]),
+            (Status::InvalidZoneStateTransition, &["zonda zone report"]),
+            (Status::ZoneIsOffline, &["medium", "use another"]),
+            (Status::ZoneIsReadOnly, &["medium", "use another"]),
+            (Status::AbortedPowerLoss, &["connection was lost", "server runs"]),
+            (Status::NamespaceNotReady, &["connection was lost", "server runs"]),
+            (Status::InternalError, &["log of the server"]),
+        ] {
+            let remedy = remedy(status);
+            assert!(words.iter().all(|word| remedy.contains(word)), "{status}: {remedy}");
+            // No remedy tells of another's cause.
+            let others = ["finish or reset", "close a zone", "zone report", "medium", "connection", "log of"];
+            let told = others.iter().filter(|cause| remedy.contains(*cause)).count();
+            assert_eq!(told, 1, "{status}: {remedy}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_and_a_wrong_secret_have_their_own_remedies() {
+        let name = ConnectArgs { host_nqn: Some("me".to_owned()), ..ConnectArgs::default() };
+        let name = shown(name.options().expect_err("it is no name"));
+        assert!(
+            name.contains("\"me\"") && name.contains("/etc/nvme/hostnqn") && !name.contains("zonda secret"),
+            "{name}"
+        );
+        // A file that exists everywhere, and holds no secret.
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        for is_controller in [false, true] {
+            let file = Some(path.to_owned());
+            let secret = match is_controller {
+                false => ConnectArgs { secret_file: file, ..ConnectArgs::default() },
+                true => ConnectArgs { controller_secret_file: file, ..ConnectArgs::default() },
+            };
+            let secret = shown(secret.options().expect_err("it holds no secret"));
+            assert!(secret.contains("zonda secret makes one") && !secret.contains("hostnqn"), "{secret}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_ends_with_its_remedy_says_it_once() {
+        let text = shown(failure(DriveError::new("the port is closed; start the server", "start the server")));
+        assert_eq!(text.matches("start the server").count(), 1, "{text}");
+        let text = shown(failure(DriveError::new("the port is closed", "start the server")));
+        assert!(text.contains("the port is closed") && text.contains("start the server"), "{text}");
+    }
+}

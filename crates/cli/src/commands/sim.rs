@@ -1,6 +1,7 @@
 //! `zonda sim`: the drive model, tested with random worlds.
 
 mod batch;
+mod replay;
 
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,7 @@ use clap::{ArgGroup, Args};
 use serde::Serialize;
 use zonda_sim::{BugbaseEntry, FailureKind, Mode, Options, Outcome, Part, WorldKind, bug_by_name, bugs};
 
+use self::replay::Replay;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::{files, units};
@@ -24,7 +26,10 @@ there after all of this. The same seed makes the same world on every machine.
 
 Of many seeds, one in four makes a network, one in four a store of files, one in four a volume, and the others a drive alone; a \
 seed given by itself makes a drive alone, unless --world says otherwise. --world all, the default for many seeds, was called both when there were two \
-kinds; that is still understood.";
+kinds; that is still understood.
+
+A file is an entry that --shrink wrote, such as those in sim/bugbase. It holds its whole scenario, and replays the same \
+after the generator of scenarios has changed, when its seed would generate another one.";
 
 const EXAMPLES: &str = "Examples:
   zonda sim                                   200 seeds on all cores
@@ -35,6 +40,7 @@ const EXAMPLES: &str = "Examples:
   zonda sim --world volumes --seeds 10000     volumes alone
   zonda sim --bug lost-wakeup                 plants a bug, to see that it is found
   zonda sim 42 --bug lost-wakeup --shrink     makes its failure as small as possible
+  zonda sim sim/bugbase/torn-block-0.toml     replays a failure that was written down
 
 Exit code 1 says that a seed failed.";
 
@@ -47,9 +53,9 @@ const FAILURES_SHOWN_MAX: usize = 10;
 #[command(after_long_help = EXAMPLES)]
 #[command(group = ArgGroup::new("mode").args(["lite", "swarm", "performance"]))]
 pub(crate) struct SimArgs {
-    /// Replays this seed, and tells its story
-    #[arg(value_name = "SEED")]
-    seed: Option<u64>,
+    /// Replay this seed, or the entry in this file, and print its events
+    #[arg(value_name = "SEED|FILE.toml")]
+    seed: Option<Replay>,
     /// How many seeds
     #[arg(long, value_name = "N", default_value_t = 200, conflicts_with = "seed",
           value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
@@ -107,8 +113,9 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     let options = args.options();
     // A failed assertion in a world is an outcome, which is reported with its seed; what it prints on its way is noise.
     std::panic::set_hook(Box::new(|_| {}));
-    match args.seed {
-        Some(seed) => one(seed, &options, args),
+    match &args.seed {
+        Some(Replay::Seed(seed)) => one(*seed, &options, args),
+        Some(Replay::Entry(path)) => replay::entry(path, args),
         None => many(&options, args),
     }
 }
@@ -126,7 +133,7 @@ impl SimArgs {
             (_, true) => Mode::Performance,
             _ => Mode::Swarm,
         };
-        let world = match (&self.world, self.seed) {
+        let world = match (&self.world, &self.seed) {
             (Some(name), _) => name.parse().expect("clap knows the names"),
             (None, Some(_)) => WorldKind::Drive,
             (None, None) => WorldKind::All,
@@ -140,6 +147,23 @@ impl SimArgs {
             without: self.without.iter().map(|name| name.parse().expect("clap knows the names")).collect(),
             ..Options::of(mode)
         }
+    }
+
+    /// Those that were given of the options that make a scenario, or a smaller one.
+    fn options_that_make_a_scenario(&self) -> Vec<&'static str> {
+        let given = [
+            ("--lite", self.lite),
+            ("--swarm", self.swarm),
+            ("--performance", self.performance),
+            ("--world", self.world.is_some()),
+            ("--bug", self.bug.is_some()),
+            ("--commands", self.commands.is_some()),
+            ("--queue-depth", self.queue_depth.is_some()),
+            ("--scale", self.scale != 1),
+            ("--without", !self.without.is_empty()),
+            ("--shrink", self.shrink),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(option, _)| option).collect()
     }
 }
 

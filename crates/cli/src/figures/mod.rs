@@ -207,7 +207,7 @@ fn layers(result: &ExperimentResult, screen: Screen) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zonda_stack::{Experiment, no_files};
+    use zonda_stack::Experiment;
     use zonda_workload::{Finding, VerifyError, VerifyErrors};
 
     const PLAIN: Screen = Screen { width: 80, colour: false };
@@ -215,7 +215,7 @@ mod tests {
     fn verified_run() -> ExperimentResult {
         let text = "[drive]\nprofile = \"tiny\"\npayload = \"bytes\"\n[run]\nverify = true\n\
                     [[job]]\nname = \"reader\"\noperation = \"randread\"\nzones = \"0..2\"\noperations = 1200\n";
-        Experiment::parse(text, &no_files).unwrap().run(&mut |_| {})
+        Experiment::parse(text, &crate::files::BUILTIN_PROFILES).unwrap().run(&mut |_| {})
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use zonda_plot::text::{count, duration, escape};
-use zonda_stack::{Experiment, ExperimentResult, StateCount, ZoneRange, no_files};
+use zonda_stack::{Experiment, ExperimentResult, StateCount, ZoneRange};
 use zonda_workload::{
     EndReason, Finding, JobResult, JobSample, LatencySummary, RequestKind, Sample, VerifyError, VerifyErrors,
 };
@@ -46,7 +46,8 @@ zones = "8..12"
 "#;
 
 fn small_run() -> ExperimentResult {
-    let experiment = Experiment::parse(JOB_FILE, &no_files).map_err(|error| error.error.message).unwrap();
+    let experiment =
+        Experiment::parse(JOB_FILE, &crate::files::BUILTIN_PROFILES).map_err(|error| error.error.message).unwrap();
     experiment.run(&mut |_| {})
 }
 

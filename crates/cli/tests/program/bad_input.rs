@@ -87,7 +87,8 @@ fn a_file_that_cannot_be_read_says_why() {
 #[test]
 fn a_file_without_permission_says_so() {
     use std::os::unix::fs::PermissionsExt;
-    let locked = file(&scratch("locked"), "locked.toml", DRIVE);
+    let directory = scratch("locked");
+    let locked = file(&directory, "locked.toml", DRIVE);
     std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o000)).unwrap();
     if std::fs::read(&locked).is_ok() {
         return; // The superuser may read everything.
@@ -98,7 +99,7 @@ fn a_file_without_permission_says_so() {
 #[test]
 fn a_mistake_in_a_profile_of_ones_own_points_into_that_file() {
     let directory = scratch("own_profile");
-    let text = zonda_ssd::profile::builtin_text("tiny").unwrap();
+    let text = zonda_profiles::builtin_text("tiny").unwrap();
     file(&directory, "mine.toml", text.replace("zones = 16", "zoness = 16"));
     let job = file(&directory, "job.toml", "[drive]\nprofile = \"mine.toml\"\n[[job]]\noperation = \"read\"\n");
     let line = 1 + text.lines().position(|line| line == "zones = 16").unwrap();
@@ -113,7 +114,7 @@ fn a_mistake_in_a_profile_of_ones_own_points_into_that_file() {
 #[test]
 fn a_profile_is_looked_for_beside_the_job_file() {
     let directory = scratch("beside");
-    file(&directory, "mine.toml", zonda_ssd::profile::builtin_text("tiny").unwrap());
+    file(&directory, "mine.toml", zonda_profiles::builtin_text("tiny").unwrap());
     let job =
         file(&directory, "job.toml", "[drive]\nprofile = \"mine.toml\"\n[[job]]\noperation = \"read\"\nzones = 0\n");
     assert_eq!(zonda(&["bench", &job, "--quiet"]).code, Some(0));
@@ -121,7 +122,8 @@ fn a_profile_is_looked_for_beside_the_job_file() {
 
 #[test]
 fn a_directory_for_results_that_cannot_be_made_is_told_before_the_run() {
-    let occupied = file(&scratch("occupied"), "file", "");
+    let directory = scratch("occupied");
+    let occupied = file(&directory, "file", "");
     let message = refused(&["bench", "examples/append.toml", "--out", &occupied]);
     assert_says(&message, &["cannot be made", "a directory in which you may write"]);
 }

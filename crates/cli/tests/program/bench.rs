@@ -44,14 +44,16 @@ zones = "14..16"
 
 #[test]
 fn the_figures_of_a_small_run() {
-    let job = file(&scratch("small"), "tiny.toml", TINY);
+    let directory = scratch("small");
+    let job = file(&directory, "tiny.toml", TINY);
     assert_golden("bench_tiny.txt", &output_of(&["bench", &job]));
     assert_golden("bench_tiny_wide.txt", &output_of(&["bench", &job, "--wide"]));
 }
 
 #[test]
 fn two_runs_are_the_same_and_another_seed_makes_another() {
-    let job = file(&scratch("twice"), "tiny.toml", TINY);
+    let directory = scratch("twice");
+    let job = file(&directory, "tiny.toml", TINY);
     let run = |seed: &str| output_of(&["bench", &job, "--json", "--seed", seed]);
     assert_eq!(run("1"), output_of(&["bench", &job, "--json"]));
     assert_ne!(run("1"), run("2"));
@@ -84,14 +86,16 @@ fn results_are_written_to_a_directory() {
 
 #[test]
 fn a_run_that_is_read_by_no_terminal_has_no_colours() {
-    let job = file(&scratch("plain"), "tiny.toml", TINY);
+    let directory = scratch("plain");
+    let job = file(&directory, "tiny.toml", TINY);
     let ran = zonda(&["bench", &job]);
     assert!(!ran.stdout.contains('\u{1b}') && !ran.stderr.contains('\u{1b}'));
 }
 
 #[test]
 fn verbose_says_how_fast_the_simulation_ran() {
-    let job = file(&scratch("verbose"), "tiny.toml", TINY);
+    let directory = scratch("verbose");
+    let job = file(&directory, "tiny.toml", TINY);
     assert!(output_of(&["bench", &job, "--verbose"]).contains("Simulated "));
 }
 
@@ -147,7 +151,8 @@ fn a_job_that_gives_up_fails_the_run() {
         on_full = "reset"
         time = "10 s"
     "#;
-    let job = file(&scratch("gives-up"), "job.toml", job);
+    let directory = scratch("gives-up");
+    let job = file(&directory, "job.toml", job);
     let ran = zonda(&["bench", &job]);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stdout.contains("FAILED"), "{}", ran.stdout);

@@ -8,12 +8,12 @@ fn the_list_of_profiles() {
     let json = json_of(&["drive", "profiles", "--json"]);
     let names: Vec<&str> =
         json["profiles"].as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap()).collect();
-    assert_eq!(names, zonda_ssd::profile::builtin_names().collect::<Vec<_>>());
+    assert_eq!(names, zonda_profiles::builtin_names().collect::<Vec<_>>());
 }
 
 #[test]
 fn every_profile_is_shown_with_its_sources() {
-    for name in zonda_ssd::profile::builtin_names() {
+    for name in zonda_profiles::builtin_names() {
         let text = output_of(&["drive", "show", name]);
         assert!(text.contains("[write_buffer]") && text.contains("writes, at most"), "{text}");
         let json = json_of(&["drive", "show", name, "--json"]);

@@ -4,7 +4,8 @@ use std::fs;
 
 use super::{json_of, output_of, root};
 use zonda_exports::{ServerPlan, Surroundings};
-use zonda_stack::{Experiment, no_files};
+use zonda_profiles::BUILTIN;
+use zonda_stack::{Experiment, Profiles};
 
 fn examples() -> Vec<String> {
     let entries = fs::read_dir(root().join("examples")).expect("there are examples");
@@ -23,7 +24,11 @@ const OTHERS: [&str; 2] = ["zonda.toml", "target.toml"];
 #[test]
 fn the_example_of_a_server_is_right() {
     let text = fs::read_to_string(root().join("examples/zonda.toml")).unwrap();
-    let surroundings = Surroundings { base: &root().join("examples"), read_file: &no_files };
+    let surroundings = Surroundings {
+        base: &root().join("examples"),
+        builtin_profiles: BUILTIN,
+        read_file: &|_| Err("there are no files here".to_owned()),
+    };
     let plan = ServerPlan::parse(&text, &surroundings).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(plan.subsystems.len(), 2);
 }
@@ -63,7 +68,8 @@ fn every_file_in_the_guide_to_stacks_is_right() {
     let blocks: Vec<&str> = guide.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(blocks.len() >= 6);
     for block in blocks {
-        let experiment = Experiment::parse(block, &no_files).unwrap_or_else(|error| panic!("{error}\n{block}"));
+        let experiment = Experiment::parse(block, &Profiles::without_files(BUILTIN))
+            .unwrap_or_else(|error| panic!("{error}\n{block}"));
         let result = experiment.run(&mut |_| {});
         assert!(!result.run.jobs.is_empty());
     }

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::{assert_golden, file, json_of, output_in, output_of, refused_in, root, scratch, zonda};
 use zonda_lab::fit::FitPlan;
-use zonda_ssd::profile::builtin_text;
+use zonda_profiles::builtin_text;
 
 const EXAMPLE: [&str; 5] = ["drive", "fit", "tiny", "--to", "examples/fit/measurements.toml"];
 

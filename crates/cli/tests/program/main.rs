@@ -7,16 +7,19 @@ mod bench_target;
 mod drive;
 mod elements;
 mod examples;
+mod exit_codes;
 mod fit;
 mod images;
 mod lab;
 mod readme;
+mod restarts;
 mod serve;
 mod server;
 mod sim;
 mod volume;
 
 use std::io::Write;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -96,12 +99,28 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A directory for the files of one test, empty.
-fn scratch(test: &str) -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
-    let _ = std::fs::remove_dir_all(&directory);
-    std::fs::create_dir_all(&directory).expect("the scratch directory can be made");
-    directory
+/// A directory for the files of one test, removed when it is dropped.
+struct Scratch(tempfile::TempDir);
+
+impl Deref for Scratch {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl AsRef<Path> for Scratch {
+    fn as_ref(&self) -> &Path {
+        self
+    }
+}
+
+/// A directory for the files of one test, empty, and that of no other run of the tests.
+fn scratch(test: &str) -> Scratch {
+    let name = format!("{test}-");
+    let made = tempfile::Builder::new().prefix(&name).tempdir_in(env!("CARGO_TARGET_TMPDIR"));
+    Scratch(made.expect("the scratch directory can be made"))
 }
 
 /// Writes a file for one test, and returns its path.
@@ -125,6 +144,8 @@ fn without_numbers(text: &str) -> String {
             }
             match shape.as_str() {
                 "ns" | "us" | "ms" | "s" => "t".to_owned(),
+                // With a comma behind it.
+                "ns#" | "us#" | "ms#" | "s#" => "t#".to_owned(),
                 "KiB" | "MiB" | "GiB" => "B".to_owned(),
                 _ => shape,
             }
@@ -134,13 +155,20 @@ fn without_numbers(text: &str) -> String {
     text.lines().map(|line| words(line) + "\n").collect()
 }
 
-/// Holds a text against `tests/golden/NAME`, or writes it there if `ZONDA_UPDATE_GOLDEN` is set.
+/// The golden file of this name; empty where there is none.
+fn golden(name: &str) -> String {
+    std::fs::read_to_string(golden_path(name)).unwrap_or_default()
+}
+
+fn golden_path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+/// Compares a text with `tests/golden/NAME`, or writes it there if `ZONDA_UPDATE_GOLDEN` is set.
 fn assert_golden(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("ZONDA_UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, text).expect("the golden file can be written");
+        std::fs::write(golden_path(name), text).expect("the golden file can be written");
         return;
     }
-    let golden = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(text, golden, "{name} differs; ZONDA_UPDATE_GOLDEN=1 writes it anew");
+    assert_eq!(text, golden(name), "{name} differs; ZONDA_UPDATE_GOLDEN=1 writes it anew");
 }

@@ -1,7 +1,8 @@
 //! A server under test.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
@@ -83,6 +84,13 @@ impl Server {
         log
     }
 
+    /// Ends it with SIGKILL, and returns as soon as the process has ended.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        let status = self.child.wait().expect("it ends");
+        assert_eq!(status.signal(), Some(Signal::KILL.as_raw()), "it had ended by itself: {status}");
+    }
+
     /// Waits for its end, which something else must bring about.
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let log = self.child.stderr.take().map_or(String::new(), rest_of);
@@ -126,8 +134,12 @@ fn spawn(directory: &Path, arguments: &[&str], log: Stdio) -> (Child, String) {
     // Byte by byte: what comes behind the line is left to whoever wants it.
     let (mut line, mut byte) = (Vec::new(), [0]);
     let output = child.stdout.as_mut().expect("the output is a pipe");
-    while line.last() != Some(&b'\n') && output.read(&mut byte).expect("the pipe can be read") == 1 {
-        line.push(byte[0]);
+    while line.last() != Some(&b'\n') {
+        match output.read(&mut byte) {
+            Ok(0) => break,
+            Ok(_) => line.push(byte[0]),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Interrupted, "the pipe can be read: {error}"),
+        }
     }
     if line.is_empty() {
         panic!("{arguments:?}: {}", rest_of(child.stderr.take().expect("it was kept")));

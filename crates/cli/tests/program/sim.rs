@@ -44,6 +44,32 @@ fn a_failure_is_made_small_and_written_down() {
 }
 
 #[test]
+fn an_entry_replays_from_its_file_and_takes_no_option_that_makes_a_scenario() {
+    let out = scratch("replayed-entry");
+    zonda(&["sim", "0", "--bug", "reset-keeps-contents", "--shrink", "--out", out.to_str().unwrap()]);
+    let file = out.join("reset-keeps-contents-0.toml");
+    let path = file.to_str().unwrap();
+    // The scenario is that of the file, whatever the seed generates.
+    let text = std::fs::read_to_string(&file).unwrap().replacen("seed = \"0\"", "seed = \"1\"", 1);
+    std::fs::write(&file, &text).unwrap();
+    let entry = zonda_sim::BugbaseEntry::parse(&text).unwrap();
+    let ran = zonda(&["sim", path]);
+    assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains(&entry.failure), "{}", ran.stdout);
+    assert!(ran.stdout.contains(&format!("Again: zonda sim {path}\n")), "{}", ran.stdout);
+    let told = zonda(&["sim", path, "--json"]);
+    assert!(told.stdout.contains(&format!("{:016x}", entry.run().hash)), "{}", told.stdout);
+
+    let refused = zonda(&["sim", path, "--bug", "torn-block"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stderr.contains("--bug cannot be used with an entry"), "{}", refused.stderr);
+    std::fs::write(&file, text.replace("[drive]\n", "[drive]\nsurprise = 1\n")).unwrap();
+    let refused = zonda(&["sim", path]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stderr.contains("surprise") && refused.stderr.contains(path), "{}", refused.stderr);
+}
+
+#[test]
 fn a_good_seed_has_nothing_to_shrink() {
     assert!(output_of(&["sim", "3", "--lite", "--shrink"]).contains("nothing to shrink"));
 }

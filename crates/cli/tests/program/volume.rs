@@ -1,15 +1,15 @@
 //! `zonda volume`, `zonda member`, and a server that has a volume.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 
 use super::server::Server;
-use super::{assert_golden, json_in, output_in, refused_in, scratch, without_numbers, zonda_in};
+use super::{Scratch, assert_golden, json_in, output_in, refused_in, scratch, without_numbers, zonda_in};
 
 /// Five drives, the first four of which are a volume.
-fn make_volume(name: &str) -> PathBuf {
+pub(crate) fn make_volume(name: &str) -> Scratch {
     let directory = scratch(name);
     for drive in ["a", "b", "c", "d", "e"] {
         let place = format!("drives/{drive}");
@@ -21,7 +21,7 @@ fn make_volume(name: &str) -> PathBuf {
 
 const MEMBERS: &str = "drives/a,drives/b,drives/c,drives/d";
 
-fn create(directory: &Path) -> String {
+pub(crate) fn create(directory: &Path) -> String {
     output_in(directory, &["volume", "create", "vol", "--members", MEMBERS, "--level", "5", "--spare", "drives/e"])
 }
 

@@ -154,7 +154,8 @@ fn standing_of(number: u64) -> Option<ZoneStanding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zonda_ssd::profile::{AllocationKind, Profile, builtin_text};
+    use zonda_profiles::builtin_text;
+    use zonda_ssd::profile::{AllocationKind, Profile};
     use zonda_zoned::{Prng, ZoneIndex};
 
     const UUID: [u8; 16] = [7; 16];

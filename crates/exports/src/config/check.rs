@@ -7,7 +7,7 @@ use zonda_chap::Secret;
 use zonda_config::{ConfigError, Spanned, TimeSpan, parse_with};
 use zonda_nvme::Nqn;
 use zonda_ring::limits;
-use zonda_stack::StackError;
+use zonda_ssd::description::{Profiles, SpecError};
 use zonda_zoned::{Duration, NamespaceId};
 
 use super::{
@@ -24,6 +24,8 @@ const MODEL_CHARACTERS_MAX: usize = 40;
 pub struct Surroundings<'a> {
     /// Where relative paths begin: the directory of the file.
     pub base: &'a Path,
+    /// Name and text of each built-in profile.
+    pub builtin_profiles: &'a [(&'a str, &'a str)],
     /// Reads a text file that the file names, or says in a few words why not.
     pub read_file: &'a dyn Fn(&str) -> Result<String, String>,
 }
@@ -33,7 +35,7 @@ impl ServerPlan {
     ///
     /// # Errors
     /// The first mistake, with its place; or one in a profile that the file names.
-    pub fn parse(text: &str, surroundings: &Surroundings<'_>) -> Result<ServerPlan, StackError> {
+    pub fn parse(text: &str, surroundings: &Surroundings<'_>) -> Result<ServerPlan, SpecError> {
         parse_with::<ServerSpec>(text, MUST_CONTAIN)?.check(surroundings)
     }
 }
@@ -43,7 +45,7 @@ impl ServerSpec {
     ///
     /// # Errors
     /// The first mistake, with its place.
-    pub fn check(&self, surroundings: &Surroundings<'_>) -> Result<ServerPlan, StackError> {
+    pub fn check(&self, surroundings: &Surroundings<'_>) -> Result<ServerPlan, SpecError> {
         let listen = match &self.server.listen {
             None => vec![SocketAddr::from(([127, 0, 0, 1], PORT_DEFAULT))],
             Some(listen) => listen_addresses(listen)?,
@@ -116,7 +118,7 @@ fn subsystem(
     timing: TimingSpec,
     surroundings: &Surroundings<'_>,
     images: &mut Vec<PathBuf>,
-) -> Result<SubsystemPlan, StackError> {
+) -> Result<SubsystemPlan, SpecError> {
     let table = spec.get_ref();
     let nqn = name(&table.nqn)?;
     let serial = match &table.serial {
@@ -171,7 +173,7 @@ fn source(
     spec: &Spanned<NamespaceSpec>,
     surroundings: &Surroundings<'_>,
     images: &mut Vec<PathBuf>,
-) -> Result<Source, StackError> {
+) -> Result<Source, SpecError> {
     let table = spec.get_ref();
     let mut own = |place: &Spanned<String>, what: &str| {
         let path = surroundings.base.join(place.get_ref());
@@ -190,8 +192,9 @@ fn source(
         }
         (None, Some(volume), None) => Ok(Source::Volume(own(volume, "volume")?)),
         (None, None, Some(memory)) => {
-            let drive = memory.get_ref().check(surroundings.read_file)?;
-            if drive.has_layers() {
+            let profiles = Profiles::new(surroundings.builtin_profiles, surroundings.read_file);
+            let drive = memory.get_ref().plan(&profiles)?;
+            if !memory.get_ref().layer.is_empty() {
                 let error = ConfigError::at(memory, "a drive in memory has no layers here");
                 return Err(error.help("layers belong to job files").into());
             }

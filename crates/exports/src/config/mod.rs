@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use zonda_chap::Secret;
 use zonda_nvme::Nqn;
 use zonda_ring::limits;
-use zonda_stack::Drive;
+use zonda_ssd::description::DrivePlan;
 use zonda_zoned::{Duration, NamespaceId};
 
 pub use zonda_devices::PORT_DEFAULT;
@@ -145,5 +145,5 @@ pub enum Source {
     /// The directory of a redundant volume.
     Volume(PathBuf),
     /// In memory, gone when the server stops.
-    Memory(Box<Drive>),
+    Memory(Box<DrivePlan>),
 }

@@ -266,7 +266,11 @@ mod tests {
             "empty.pem" => Ok(String::new()),
             _ => Err(format!("{path} is not there")),
         };
-        let surroundings = Surroundings { base: Path::new("/etc/zonda"), read_file: &read_file };
+        let surroundings = Surroundings {
+            base: Path::new("/etc/zonda"),
+            builtin_profiles: zonda_profiles::BUILTIN,
+            read_file: &read_file,
+        };
         ServerPlan::parse(text, &surroundings).map_err(|error| error.error)
     }
 

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use zonda_config::{Spanned, TimeSpan, unplaced};
-use zonda_stack::DriveSpec;
+use zonda_ssd::description::DriveSpec;
 
 use super::{NQN_PREFIX, NbdSpec};
 

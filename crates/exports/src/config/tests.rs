@@ -1,13 +1,15 @@
 use std::path::Path;
 
 use zonda_config::ConfigError;
+use zonda_ssd::description::ErrorSource;
 
 use super::*;
 
 const SECRET: &str = "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:";
 
 fn parse_with(text: &str, read_file: &dyn Fn(&str) -> Result<String, String>) -> Result<ServerPlan, ConfigError> {
-    let surroundings = Surroundings { base: Path::new("/etc/zonda"), read_file };
+    let surroundings =
+        Surroundings { base: Path::new("/etc/zonda"), builtin_profiles: zonda_profiles::BUILTIN, read_file };
     ServerPlan::parse(text, &surroundings).map_err(|error| error.error)
 }
 
@@ -98,6 +100,22 @@ fn a_secret_that_is_wrong_is_not_repeated() {
 }
 
 #[test]
+fn a_name_that_any_earlier_subsystem_has_is_refused_at_the_later_place() {
+    let subsystem = |nqn: &str, image: &str| {
+        format!("[[subsystem]]\nnqn = \"{nqn}\"\n[[subsystem.namespace]]\nimage = \"{image}\"\n")
+    };
+    let (a, b) = ("nqn.2026-01.io.zonda:a", "nqn.2026-01.io.zonda:b");
+    let text = subsystem(a, "1") + &subsystem(b, "2") + &subsystem(a, "3");
+    let error = parse(&text).expect_err("the first name returns after another one");
+    assert!(error.message.contains("two subsystems have this name"), "{}", error.message);
+    let span = error.span.expect("a place");
+    let third = text.rfind(a).expect("it is written there");
+    assert!(span.contains(&third), "{span:?} is not the third subsystem's name at {third}");
+    assert_eq!(text[span].trim_matches('"'), a);
+    assert!(parse(&(subsystem(a, "1") + &subsystem(b, "2"))).is_ok(), "different names are served together");
+}
+
+#[test]
 fn each_mistake_is_shown_at_its_place() {
     let twice = format!("{ONE}{}", ONE.replace("image = \"a\"", "image = \"b\""));
     let same_image = format!("{ONE}[[subsystem.namespace]]\nimage = \"a\"\n");
@@ -130,4 +148,46 @@ fn each_mistake_is_shown_at_its_place() {
         assert!(found.contains(message), "{text}\n{found}");
         assert!(at.starts_with(place), "{text}\nat {at:?}, not {place:?}");
     }
+}
+
+#[test]
+fn a_drive_in_memory_that_cannot_be_is_shown_at_its_place() {
+    let memory = |table: &str| ONE.replace("image = \"a\"", &format!("memory = {table}"));
+    let layers = "{ profile = \"tiny\", layer = [{ kind = \"trace\" }] }";
+    let wrong_layer = "{ profile = \"tiny\", layer = [{ knd = 3 }] }";
+    for (table, message, place) in [
+        (layers, "a drive in memory has no layers here", layers),
+        (wrong_layer, "a drive in memory has no layers here", wrong_layer),
+        ("{ profile = \"tinny\" }", "there is no profile \"tinny\"", "\"tinny\""),
+        ("{ profile = \"p.toml\" }", "the profile \"p.toml\" cannot be read: p.toml is not there", "\"p.toml\""),
+        (
+            "{ profile = \"tiny\", set = { \"flash.dyes\" = 3 } }",
+            "the profile has no key \"flash.dyes\"",
+            "\"flash.dyes\"",
+        ),
+        ("{ profile = \"tiny\", layers = [] }", "unknown key \"layers\"", "layers"),
+    ] {
+        assert_eq!(mistake(&memory(table)), (message.to_owned(), place.to_owned()), "{table}");
+    }
+    // A value that the profile cannot have says itself what it must be.
+    let text = memory("{ profile = \"tiny\", set = { \"zones.parallelism\" = 3 } }");
+    let error = parse(&text).expect_err("three of four dies");
+    assert_eq!(error.message, "zones.parallelism must divide the number of dies (4)");
+    assert_eq!(&text[error.span.expect("a place")], "3");
+}
+
+#[test]
+fn a_mistake_in_the_file_of_a_profile_is_shown_in_that_file() {
+    let profile = zonda_profiles::builtin_text("tiny").expect("it is built in");
+    let profile = profile.replace("parallelism = 4", "parallelism = 3");
+    let read_file = |_: &str| Ok(profile.clone());
+    let surroundings = Surroundings {
+        base: Path::new("/etc/zonda"),
+        builtin_profiles: zonda_profiles::BUILTIN,
+        read_file: &read_file,
+    };
+    let text = ONE.replace("image = \"a\"", "memory = { profile = \"p.toml\" }");
+    let error = ServerPlan::parse(&text, &surroundings).expect_err("three dies of four");
+    let ErrorSource::Profile { path, text } = &error.source else { panic!("not about the profile: {error}") };
+    assert_eq!((path.as_str(), &text[error.error.span.expect("a place")]), ("p.toml", "3"));
 }

@@ -30,6 +30,12 @@ pub(crate) const PROBE_AFTER: std::time::Duration = std::time::Duration::from_se
 pub(crate) const PROBE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
 /// See [`PROBE_INTERVAL`].
 pub(crate) const PROBES: u32 = 6;
+/// How long a Unix socket whose lock is free may accept connections. The kernel closes the sockets of a killed server up to
+/// 30 ms after the process has ended (measured, Linux 6.18); under load that takes longer. What still accepts after this is
+/// the socket of another program.
+pub(crate) const DEAD_SOCKET_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
+/// Time between two looks at such a socket.
+pub(crate) const DEAD_SOCKET_INTERVAL: std::time::Duration = std::time::Duration::from_millis(5);
 
 const _: () = assert!(ZEROES_STEP_BYTES / 512 <= COMMAND_BLOCKS_MAX, "a step is one command with the smallest blocks");
 const _: () = assert!(SWEEP_INTERVAL.0 < HANDSHAKE_MAX.0 && HANDSHAKE_MAX.0 <= STALL_MAX.0);

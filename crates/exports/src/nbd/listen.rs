@@ -3,11 +3,16 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Instant;
 
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use zonda_ring::{Address, Socket};
 
+use super::limits::{DEAD_SOCKET_INTERVAL, DEAD_SOCKET_TIMEOUT};
+use super::lock::SocketLock;
 use crate::start::{ServeError, listen_on};
 
 /// The file of a Unix socket that we made. It goes with this, if it is still ours.
@@ -16,6 +21,8 @@ pub(crate) struct SocketFile {
     path: PathBuf,
     device: u64,
     inode: u64,
+    /// Released once the socket is removed.
+    _lock: SocketLock,
 }
 
 /// A listener, where it listens, and the file that is to go with it.
@@ -26,11 +33,11 @@ pub(crate) struct Listener {
 }
 
 impl SocketFile {
-    fn of(path: &Path) -> io::Result<SocketFile> {
+    fn of(path: &Path, lock: SocketLock) -> io::Result<SocketFile> {
         let metadata = fs::symlink_metadata(path)?;
         // Clients may be told it from another directory.
         let path = fs::canonicalize(path)?;
-        Ok(SocketFile { path, device: metadata.dev(), inode: metadata.ino() })
+        Ok(SocketFile { path, device: metadata.dev(), inode: metadata.ino(), _lock: lock })
     }
 }
 
@@ -60,39 +67,84 @@ pub(crate) fn listen(address: &Address) -> Result<Listener, ServeError> {
 
 /// Listens on a Unix socket. One that a server has left behind when it was killed is replaced.
 fn listen_on_file(address: &Address, path: &Path) -> Result<Listener, ServeError> {
-    let socket = match Socket::listen(address) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            remove_stale(path)?;
-            Socket::listen(address)
-        }
-        result => result,
+    let lock = match SocketLock::acquire(path) {
+        Ok(Some(lock)) => lock,
+        Ok(None) => return Err(in_use(path)),
+        Err(error) => return Err(cannot_lock(address, path, &error)),
     };
-    let socket = socket.map_err(|error| unheard(address, &error))?;
-    let file = SocketFile::of(path).map_err(|error| unheard(address, &error))?;
+    let deadline = Instant::now() + DEAD_SOCKET_TIMEOUT;
+    let socket = loop {
+        match Socket::listen(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                if !remove_stale(path)? {
+                    // No zonda owns the lock: the owner was killed a moment ago, or is another program.
+                    if Instant::now() >= deadline {
+                        return Err(in_use(path));
+                    }
+                    thread::sleep(DEAD_SOCKET_INTERVAL);
+                }
+            }
+            result => break result.map_err(|error| unheard(address, &error))?,
+        }
+    };
+    let file = SocketFile::of(path, lock).map_err(|error| unheard(address, &error))?;
     Ok(Listener { socket, address: Address::Unix(file.path.clone()), file: Some(file) })
 }
 
-fn remove_stale(path: &Path) -> Result<(), ServeError> {
+/// Removes a socket that accepts no connections; `false` when it accepts them.
+fn remove_stale(path: &Path) -> Result<bool, ServeError> {
     let shown = path.display();
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    if !is_socket {
-        let help = "it may be somebody's: choose another path, or remove it";
-        return Err(ServeError::new(format!("{shown} is there already, and is no socket"), help));
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        _ => {
+            let help = "it may be somebody's: choose another path, or remove it";
+            return Err(ServeError::new(format!("{shown} is there already, and is no socket"), help));
+        }
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path).map_err(|error| {
-            ServeError::new(format!("the stale socket {shown} cannot be removed: {error}"), "remove it by hand")
-        }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+    match accepts_connections(path) {
+        Ok(true) => Ok(false),
+        Ok(false) => match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ServeError::new(
+                format!("the stale socket {shown} cannot be removed: {error}"),
+                "remove it by hand",
+            )),
+            _ => Ok(true),
+        },
         Err(error) => Err(ServeError::new(
             format!("{shown} is there already, and whether somebody listens cannot be found out: {error}"),
             "choose another path, or remove it",
         )),
-        Ok(_) => Err(ServeError::new(
-            format!("another server listens on {shown}"),
-            "stop it, or choose another path with --nbd unix:PATH",
-        )),
     }
+}
+
+/// Whether anything listens on a socket.
+fn accepts_connections(path: &Path) -> io::Result<bool> {
+    // It does not block: a killed server's queue of connections may be full, and nothing takes them any more.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let probe = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match net::connect(&probe, &SocketAddrUnix::new(path)?) {
+        Ok(()) | Err(Errno::AGAIN) => Ok(true),
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn in_use(path: &Path) -> ServeError {
+    ServeError::new(
+        format!("another server listens on {}", path.display()),
+        "stop it, or choose another path with --nbd unix:PATH",
+    )
+}
+
+fn cannot_lock(address: &Address, path: &Path, error: &io::Error) -> ServeError {
+    let lock = SocketLock::path_for(path);
+    // Without the directory the address itself cannot be used.
+    if !lock.parent().is_none_or(|above| above.as_os_str().is_empty() || above.is_dir()) {
+        return unheard(address, error);
+    }
+    let help = "choose a path in a directory in which you may write; or remove the lock, if no server runs there";
+    ServeError::new(format!("cannot listen on {address}: cannot lock {}: {error}", lock.display()), help)
 }
 
 fn unheard(address: &Address, error: &io::Error) -> ServeError {
@@ -108,7 +160,7 @@ fn unheard(address: &Address, error: &io::Error) -> ServeError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::net::UnixListener;
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     fn address(directory: &tempfile::TempDir) -> Address {
         Address::Unix(directory.path().join("nbd.sock"))
@@ -129,6 +181,63 @@ mod tests {
     }
 
     #[test]
+    fn a_dead_servers_socket_that_the_kernel_has_yet_to_close_is_waited_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("nbd.sock");
+        // It accepts, and nobody owns the lock.
+        let dead = UnixListener::bind(&path).expect("a free path");
+        let closing = thread::spawn(move || {
+            thread::sleep(DEAD_SOCKET_TIMEOUT / 10);
+            drop(dead);
+        });
+        let listener = listen(&address(&directory)).expect("the socket is closed in time, and replaced");
+        closing.join().expect("it is closed");
+        UnixStream::connect(&path).expect("the new one listens");
+        drop(listener);
+        assert_eq!(fs::read_dir(directory.path()).expect("it exists").count(), 0, "neither socket nor lock stays");
+    }
+
+    #[test]
+    fn a_dead_servers_socket_whose_queue_is_full_does_not_block() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("nbd.sock");
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = || net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("a socket");
+        let (dead, at) = (socket(), SocketAddrUnix::new(&path).expect("a short path"));
+        net::bind(&dead, &at).and_then(|()| net::listen(&dead, 0)).expect("a free path");
+        let mut waiting = Vec::new();
+        loop {
+            let client = socket();
+            match net::connect(&client, &at) {
+                Ok(()) => waiting.push(client),
+                Err(error) => break assert_eq!(error, Errno::AGAIN),
+            }
+        }
+        assert!(accepts_connections(&path).expect("it can be asked"));
+        drop(dead);
+        assert!(!accepts_connections(&path).expect("it can be asked"));
+    }
+
+    #[test]
+    fn the_socket_of_another_program_is_not_replaced() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("nbd.sock");
+        let other = UnixListener::bind(&path).expect("a free path");
+        let error = listen(&address(&directory)).err().expect("it lives, though it has no lock");
+        assert!(error.message.contains("another server listens"), "{error}");
+        UnixStream::connect(&path).expect("it still listens");
+        drop(other);
+    }
+
+    #[test]
+    fn a_directory_that_is_missing_is_an_error_with_a_remedy() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let address = Address::Unix(directory.path().join("none/nbd.sock"));
+        let error = listen(&address).err().expect("there is no such directory");
+        assert!(error.help.contains("a directory that is there"), "{error}");
+    }
+
+    #[test]
     fn a_file_that_is_no_socket_is_left_alone() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("nbd.sock");
@@ -144,6 +253,8 @@ mod tests {
         let path = directory.path().join("nbd.sock");
         let first = listen(&address(&directory)).expect("a free path");
         fs::remove_file(&path).expect("somebody removes it");
+        assert!(listen(&address(&directory)).is_err(), "the first one lives");
+        fs::remove_file(SocketLock::path_for(&path)).expect("and its lock too");
         let second = listen(&address(&directory)).expect("the path is free");
         drop(first);
         assert!(path.exists());

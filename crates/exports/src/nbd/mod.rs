@@ -16,6 +16,7 @@
 mod counters;
 mod limits;
 mod listen;
+mod lock;
 mod prepare;
 mod service;
 pub(crate) mod snapshot;

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use zonda_profiles::builtin_text;
 use zonda_ssd::Ssd;
-use zonda_ssd::profile::{Profile, builtin_text};
+use zonda_ssd::profile::Profile;
 use zonda_zoned::{Geometry, Instant, PayloadKind, Prng};
 
 use super::Host;

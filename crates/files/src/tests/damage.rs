@@ -5,6 +5,7 @@ use zonda_zoned::reference::{ReferenceDevice, ZoneImage};
 use zonda_zoned::{Blocks, Geometry, Lba, PayloadKind, ZoneAction, ZoneIndex, ZoneState};
 
 use crate::format::block::{Block, BlockKind};
+use crate::format::record::{Record, RecordBuffer};
 use crate::testing::{Desk, pattern, small, units_of_two_blocks};
 use crate::{FileError, FileId, FileStore, Lifetime};
 
@@ -44,6 +45,17 @@ fn block(drive: &ReferenceDevice, lba: u64) -> Vec<u8> {
 
 fn set_block(drive: &mut ReferenceDevice, lba: u64, data: &[u8]) {
     drive.set_block_bytes(Lba(lba), data, &[0; 8]);
+}
+
+/// Writes one more block of records behind those of the metadata.
+fn append_record(drive: &mut ReferenceDevice, record: &Record<'_>) {
+    let written = drive.image(ZoneIndex(0)).write_pointer_blocks.0;
+    let sequence = Block::decode(&block(drive, 0)).unwrap().sequence;
+    let mut records = RecordBuffer::default();
+    records.push(record);
+    let blocks = records.pack(sequence, written as u32, 1, 512);
+    set_zone(drive, 0, ZoneState::Closed, written + 1);
+    set_block(drive, written, &blocks);
 }
 
 #[test]
@@ -166,6 +178,44 @@ fn files_in_a_read_only_zone_are_read_and_those_in_an_offline_zone_say_so() {
         desk.expect(delete);
     }
     assert_eq!(desk.store().usage().zones_empty, 7, "neither is used again");
+}
+
+#[test]
+fn a_zone_is_written_up_to_the_end_of_its_extents_where_the_drive_reports_no_write_pointer() {
+    for (zone, state) in [(2, ZoneState::ReadOnly), (2, ZoneState::Offline), (4, ZoneState::ReadOnly)] {
+        let mut drive = drive();
+        let usage = mount(drive.clone()).unwrap().store().usage();
+        drive.degrade(ZoneIndex(zone), state);
+        let mut desk = mount(drive).unwrap();
+        let found = desk.store().usage();
+        assert_eq!(
+            (found.live_bytes, found.dead_bytes, found.written_bytes),
+            (usage.live_bytes, usage.dead_bytes, usage.written_bytes),
+            "zone {zone} is {state}"
+        );
+        // What a file leaves behind there is dead, because the zone can't be reset. Zone 3 has the end of file a.
+        let (name, blocks) = if zone == 2 { ("a", 20) } else { ("c", 4) };
+        let delete = desk.delete(name);
+        desk.expect(delete);
+        assert_eq!(desk.store().usage().dead_bytes, blocks * 512);
+    }
+}
+
+#[test]
+fn a_zone_is_written_up_to_the_end_of_its_extents_whatever_the_record_of_its_finish_says() {
+    for (recorded, written) in [(0, 4), (3, 4), (4, 4), (6, 6)] {
+        let mut drive = drive();
+        let c = mount(drive.clone()).unwrap().store().lookup("c").unwrap();
+        // File c has the first four blocks of zone 4.
+        set_zone(&mut drive, 4, ZoneState::Full, 16);
+        append_record(&mut drive, &Record::ZoneFinished { zone: ZoneIndex(4), written: recorded });
+        let before = mount(drive.clone()).unwrap().store().usage();
+        let mut desk = mount(drive).unwrap();
+        let others = 20 + 2;
+        assert_eq!(before.written_bytes, (others + written) * 512, "finished at block {recorded}");
+        assert_eq!((before.zones_finished_early, before.dead_bytes), (1, (written - 4) * 512));
+        assert_eq!(desk.contents(c), pattern(c.0, 2000));
+    }
 }
 
 #[test]

@@ -37,6 +37,24 @@ fn of_the_zones_that_live_longer_the_nearest_is_taken() {
 }
 
 #[test]
+fn of_zones_that_fit_equally_well_the_fullest_is_taken() {
+    for (blocks, fullest) in [([2, 5, 4], 3), ([7, 5, 4], 2), ([2, 3, 4], 4)] {
+        let mut desk = Desk::new(small(12, 6), never_finishing());
+        let files = ["a", "b", "c"].map(|name| desk.create(name, Long));
+        for (file, blocks) in files.into_iter().zip(blocks) {
+            desk.append(file, &pattern(1, blocks * 512));
+            desk.sync(file);
+        }
+        assert_eq!(desk.zones_written(), [2, 3, 4]);
+        for file in files {
+            desk.close(file);
+        }
+        desk.write_file("log", Short, 700);
+        assert_eq!(desk.zones_written(), [fullest], "{blocks:?} blocks are written");
+    }
+}
+
+#[test]
 fn equally_lived_data_get_a_zone_of_their_own_while_there_is_one() {
     let mut desk = Desk::new(small(12, 4), never_finishing());
     desk.write_file("a", Long, 600);
@@ -158,6 +176,32 @@ fn a_short_lived_file_finds_a_zone_whoever_holds_the_others() {
     desk.expect(sync);
     assert_eq!(desk.zones_written(), [4]);
     assert_eq!(desk.store().usage().relaxed_matches, before);
+}
+
+#[test]
+fn all_zones_but_one_may_be_held_by_longer_lived_files_and_the_last_is_left_to_short_lived_ones() {
+    for active in [4, 5, 6] {
+        let mut desk = Desk::new(small(14, active), never_finishing());
+        desk.write_file("old log", Short, 600);
+        assert_eq!(desk.zones_written(), [2], "it is active, not held, and has room");
+        // One active zone is for metadata, and one is left.
+        let held = u64::from(active) - 2;
+        for number in 0..held {
+            let file = desk.create(&format!("level-{number}"), Long);
+            desk.append(file, &pattern(number, 600));
+            desk.sync(file);
+            assert_eq!(desk.zones_written(), [3 + number], "with {active} active zones {held} may be held");
+        }
+        let another = desk.create("another", Long);
+        desk.append(another, &pattern(9, 600));
+        let sync = desk.sync(another);
+        desk.expect(sync);
+        assert_eq!(desk.zones_written(), [3], "it takes over a zone rather than use the one left to short-lived files");
+        let log = desk.create("log", Short);
+        desk.append(log, &pattern(10, 600));
+        desk.sync(log);
+        assert_eq!(desk.zones_written(), [2]);
+    }
 }
 
 #[test]

@@ -176,6 +176,38 @@ fn migration_empties_the_zones_with_most_garbage_and_moves_what_lives() {
 }
 
 #[test]
+fn migration_begins_below_its_share_of_empty_zones_and_with_the_zone_of_most_garbage() {
+    let migration = Some(Migration { start_empty_zones_percent: 50, garbage_percent: 30 });
+    let live_blocks = [10, 8, 5, 9, 11];
+    // Of ten data zones five are written, and each of them is once the one with the most garbage.
+    for first in 0..live_blocks.len() {
+        let mut desk = Desk::new(small(12, 5), FilesConfig { migration, ..units_of_two_blocks() });
+        let mut by_garbage = Vec::new();
+        for zone in 0..live_blocks.len() {
+            let live = live_blocks[(first + zone) % live_blocks.len()];
+            by_garbage.push((live, 2 + zone as u64));
+            desk.write_file(&format!("stays-{zone}"), NotSet, live * 512);
+            desk.write_file(&format!("goes-{zone}"), NotSet, (16 - live) * 512);
+        }
+        by_garbage.sort_unstable();
+        for zone in 0..live_blocks.len() {
+            desk.delete(&format!("goes-{zone}"));
+        }
+        let usage = desk.store().usage();
+        assert_eq!((usage.zones_empty, usage.migrated_bytes), (5, 0), "half of the zones are empty, which is enough");
+        desk.seen();
+        desk.write_file("one more", NotSet, 512);
+        let mut read: Vec<u64> = desk.seen().iter().filter(|seen| seen.name == "read").map(|seen| seen.zone).collect();
+        read.dedup();
+        let expected: Vec<u64> = by_garbage.iter().map(|(_, zone)| *zone).take(read.len()).collect();
+        assert!(!read.is_empty() && read == expected, "{read:?} are read, of {by_garbage:?}");
+        let usage = desk.store().usage();
+        let moved: usize = by_garbage.iter().map(|(live, _)| *live * 512).take(read.len()).sum();
+        assert_eq!((usage.zones_empty, usage.migrated_bytes), (5, moved as u64), "it ends when enough are empty");
+    }
+}
+
+#[test]
 fn migration_makes_room_where_without_it_there_is_none() {
     let half_dead = |migration| {
         let mut desk = Desk::new(small(10, 5), FilesConfig { migration, ..units_of_two_blocks() });

@@ -1,6 +1,8 @@
 //! What the bytes of the five files mean. Byte maps stand above each structure; `docs/internals/image-format.md` has them
 //! together, and says why the format is safe. All numbers are little-endian.
 
+#[cfg(test)]
+mod byte_tests;
 pub(crate) mod checkpoint;
 pub(crate) mod entry;
 pub(crate) mod layout;

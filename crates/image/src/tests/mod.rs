@@ -3,6 +3,7 @@
 mod crashes;
 mod damage;
 mod faults;
+mod opening;
 mod overwrites;
 mod promises;
 mod stopping;

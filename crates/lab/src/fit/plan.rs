@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 use zonda_config::{ConfigError, Spanned, did_you_mean_help, parse_with};
-use zonda_stack::ErrorSource;
+use zonda_stack::{ErrorSource, Profiles};
 
 use super::limits::{MEASUREMENTS_MAX, PARAMETERS_MAX};
 use super::parameter::Parameter;
@@ -196,7 +196,8 @@ impl Load {
         table.insert("drive".to_owned(), Value::Table(drive));
         table.insert("run".to_owned(), Value::Table(self.run.clone()));
         table.insert("job".to_owned(), Value::Array(self.job.iter().cloned().map(Value::Table).collect()));
-        Point::new(&RawPoint { series: 0, x: 0, table }, &|_| Ok(profile_text.to_owned()))
+        let read_file = |_: &str| Ok(profile_text.to_owned());
+        Point::new(&RawPoint { series: 0, x: 0, table }, &Profiles::new(&[], &read_file))
     }
 }
 

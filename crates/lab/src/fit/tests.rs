@@ -1,7 +1,8 @@
 //! Fits of a drive whose numbers are known.
 
 use super::*;
-use zonda_ssd::profile::{Profile, SourceKind, builtin_text};
+use zonda_profiles::builtin_text;
+use zonda_ssd::profile::{Profile, SourceKind};
 
 /// A load and the figure that is measured under it.
 const LOADS: [(&str, &str, &str); 3] = [

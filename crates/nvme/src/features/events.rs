@@ -157,6 +157,8 @@ mod tests {
         assert_eq!(AsyncEvent::zone_descriptor_changed(NamespaceId(5)).encode(), 0x5_00bf_ef02);
         assert_eq!(AsyncEvent::discovery_log_changed().encode(), 0x0070_f002);
         assert_eq!(AsyncEvent::persistent_internal_error().encode(), 0x0001_0300);
+        assert_eq!(AsyncEvent::transient_internal_error().encode(), 0x0001_0400);
+        assert_eq!(AsyncEvent::reliability_degraded().encode(), 0x0002_0001);
         assert_eq!(AsyncEvent::spare_below_threshold().encode(), 0x0002_0201);
     }
 

@@ -112,4 +112,16 @@ mod tests {
         assert_eq!(ErrorEntry::parse(entry.bytes()), Ok(entry));
         assert!(ErrorEntry::parse(&entry.bytes()[..63]).is_err());
     }
+    #[test]
+    fn the_error_of_a_command_names_queue_command_status_namespace_and_block() {
+        let entry = ErrorEntry::of_command(0x11, 0x22, 0x33, 0x44, NamespaceId(0x55), Lba(0x66));
+        let expected: [(usize, &[u8]); 7] =
+            [(0, &[0x11]), (8, &[0x22]), (10, &[0x33]), (12, &[0x44]), (14, &[0xff; 2]), (16, &[0x66]), (24, &[0x55])];
+        let mut bytes = [0; 64];
+        for (place, value) in expected {
+            bytes[place..place + value.len()].copy_from_slice(value);
+        }
+        bytes[29] = 3;
+        assert_eq!(entry.bytes(), bytes);
+    }
 }

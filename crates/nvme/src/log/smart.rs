@@ -189,4 +189,27 @@ mod tests {
         assert_eq!(page.data_units_written.get(), 2098);
         assert_eq!((page.media_errors.get(), page.critical_warning), (2, 0b100));
     }
+    #[test]
+    fn every_figure_of_health_is_in_its_own_field() {
+        let health = Health {
+            warnings: 1,
+            temperature_kelvin: 2,
+            spare_percent: 3,
+            spare_threshold_percent: 4,
+            used_percent: 5,
+            read_bytes: 6 * 512_000,
+            written_bytes: 7 * 512_000,
+            read_commands: 8,
+            write_commands: 9,
+            power_cycles: 10,
+            power_on_hours: 11,
+            unsafe_shutdowns: 12,
+            media_errors: 13,
+            error_log_entries: 14,
+        };
+        let page = SmartLog::of(&health);
+        assert_eq!(page.bytes()[..7], [1, 2, 0, 3, 4, 5, 0]);
+        let figures: Vec<u8> = page.bytes()[32..192].chunks(16).map(|figure| figure[0]).collect();
+        assert_eq!(figures, [6, 7, 8, 9, 0, 10, 11, 12, 13, 14]);
+    }
 }

@@ -334,3 +334,98 @@ fn initialize_header(pdu_type: PduType) -> CommonHeader {
         pdu_length: u32::from(pdu_type.header_length()).into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::{FatalStatus, PduError, PduWriter};
+
+    /// The PDU without digests that is written here.
+    fn bytes_of(write: impl FnOnce(&mut PduWriter)) -> Vec<u8> {
+        let mut writer = PduWriter::new();
+        write(&mut writer);
+        writer.take().concat()
+    }
+
+    #[test]
+    fn types_have_the_codes_and_lengths_of_the_specification() {
+        let expected = [
+            (PduType::InitializeRequest, 0x00, 128),
+            (PduType::InitializeResponse, 0x01, 128),
+            (PduType::HostTermination, 0x02, 24),
+            (PduType::ControllerTermination, 0x03, 24),
+            (PduType::Command, 0x04, 72),
+            (PduType::Response, 0x05, 24),
+            (PduType::HostData, 0x06, 24),
+            (PduType::ControllerData, 0x07, 24),
+            (PduType::ReadyToTransfer, 0x09, 24),
+        ];
+        assert_eq!(PduType::ALL, expected.map(|(pdu_type, ..)| pdu_type));
+        for (pdu_type, code, header_length) in expected {
+            assert_eq!((pdu_type as u8, pdu_type.header_length()), (code, header_length));
+            assert_eq!(PduType::from_code(code), Some(pdu_type));
+            assert_eq!(pdu_type.has_digests(), code >= 4, "{pdu_type:?}");
+        }
+        assert_eq!((0..=u8::MAX).filter(|&code| PduType::from_code(code).is_some()).count(), 9);
+    }
+
+    #[test]
+    fn the_exchange_at_the_start_lies_as_the_specification_says() {
+        let header = Digests { header: true, data: false };
+        let request = bytes_of(|writer| writer.initialize_request(&InitializeRequest::new(5, header, 0x0102_0304)));
+        assert_eq!(request[..16], [0, 0, 128, 0, 128, 0, 0, 0, 0, 0, 5, 1, 3, 3, 2, 1]);
+        assert!(request.len() == 128 && request[16..].iter().all(|&byte| byte == 0));
+        let data = Digests { header: false, data: true };
+        let response = bytes_of(|writer| writer.initialize_response(&InitializeResponse::new(6, data, 0x0102_0304)));
+        assert_eq!(response[..16], [1, 0, 128, 0, 128, 0, 0, 0, 0, 0, 6, 2, 4, 3, 2, 1]);
+        assert!(response.len() == 128 && response[16..].iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn data_and_ready_to_transfer_lie_as_the_specification_says() {
+        let data = [bytes::Bytes::from_static(&[0xaa; 3])];
+        let fields = [2, 1, 4, 3, 8, 7, 6, 5];
+        let host = bytes_of(|writer| writer.host_data(0x0102, 0x0304, 0x0506_0708, &data, true));
+        assert_eq!(host[..8], [6, 4, 24, 24, 27, 0, 0, 0], "LAST_PDU is bit 2");
+        assert_eq!((&host[8..16], &host[16..24]), (&fields[..], &[3, 0, 0, 0, 0, 0, 0, 0][..]));
+        assert_eq!(host[24..], [0xaa; 3]);
+        let controller = bytes_of(|writer| writer.controller_data(0x0102, 0x0506_0708, &data, true, true));
+        assert_eq!(controller[..8], [7, 0xc, 24, 24, 27, 0, 0, 0], "SUCCESS is bit 3");
+        assert_eq!(controller[8..20], [2, 1, 0, 0, 8, 7, 6, 5, 3, 0, 0, 0]);
+        let r2t = bytes_of(|writer| writer.ready_to_transfer(0x0102, 0x0304, 0x0506_0708, 0x090a_0b0c));
+        assert_eq!(r2t[..8], [9, 0, 24, 0, 24, 0, 0, 0]);
+        assert_eq!((&r2t[8..16], &r2t[16..]), (&fields[..], &[0xc, 0xb, 0xa, 9, 0, 0, 0, 0][..]));
+    }
+
+    #[test]
+    fn capsules_and_digests_lie_as_the_specification_says() {
+        let mut writer = PduWriter::new();
+        writer.set_options(Digests::BOTH, 31);
+        let mut entry = SubmissionEntry::new(0x7d, 1);
+        entry.command_id = 0x0102.into();
+        writer.command(&entry, &bytes::Bytes::from_static(&[0xaa; 5]));
+        let command = writer.take().concat();
+        // CPDA 31: the data begin at a multiple of 128 bytes.
+        assert_eq!(command[..12], [4, 3, 72, 128, 137, 0, 0, 0, 0x7d, 0x40, 2, 1]);
+        assert_eq!(command[72..76], crate::tcp::crc32c(&command[..72]).to_le_bytes());
+        assert!(command[76..128].iter().all(|&byte| byte == 0));
+        assert_eq!(command[128..133], [0xaa; 5]);
+        assert_eq!(command[133..], crate::tcp::crc32c(&[0xaa; 5]).to_le_bytes());
+        let response = bytes_of(|writer| {
+            writer.response(&CompletionEntry::new(0x0102, 0x0304, crate::StatusCode::SUCCESS, 0x0506));
+        });
+        assert_eq!(response[..8], [5, 0, 24, 0, 24, 0, 0, 0]);
+        assert_eq!(response[8..], [6, 5, 0, 0, 0, 0, 0, 0, 4, 3, 0, 0, 2, 1, 0, 0]);
+    }
+
+    #[test]
+    fn terminations_lie_as_the_specification_says() {
+        let error = PduError::new(FatalStatus::DataLimitExceeded, 0x0102_0304, &[0xbb; 2]);
+        let expected = |pdu_type| {
+            let header = [pdu_type, 0, 24, 0, 26, 0, 0, 0, 5, 0, 4, 3, 2, 1];
+            [&header[..], &[0; 10], &[0xbb; 2]].concat()
+        };
+        assert_eq!(bytes_of(|writer| writer.host_termination(&error)), expected(2));
+        assert_eq!(bytes_of(|writer| writer.controller_termination(&error)), expected(3));
+    }
+}

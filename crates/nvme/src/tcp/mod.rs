@@ -8,6 +8,8 @@
 mod digest;
 mod error;
 mod header;
+#[cfg(test)]
+mod length_tests;
 mod output;
 mod reader;
 #[cfg(test)]

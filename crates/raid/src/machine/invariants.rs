@@ -19,6 +19,7 @@ impl Volume {
         self.reads.check_invariants(&self.segments);
         self.collector.check_invariants(&self.segments);
         self.segments.check_invariants(&self.spec, &self.members);
+        self.check_readers();
         for (index, segment) in self.segments.iter() {
             assert_eq!(segment.live_blocks, live[index.as_usize()], "live blocks of segment {}", segment.sequence);
         }
@@ -32,6 +33,34 @@ impl Volume {
                 member.active_zones(),
                 active + 1 + rebuilding + member.stuck_zones(),
                 "active zones of member {at}"
+            );
+        }
+    }
+
+    /// A segment is pinned by whoever works on the whole of it, and read by what is in flight; by nothing else, or it would never be
+    /// reset.
+    fn check_readers(&self) {
+        let mut readers = vec![0u32; self.segments.iter().map(|(index, _)| index.as_usize() + 1).max().unwrap_or(0)];
+        let pieces = self.pieces.iter().map(|(_, piece)| piece.segment);
+        let in_flight =
+            self.reads.fetched().chain(pieces).chain(self.members.inspected()).chain(self.stripes.repaired());
+        for index in in_flight {
+            readers[index.as_usize()] += 1;
+        }
+        for (index, segment) in self.segments.iter() {
+            assert_eq!(
+                segment.readers,
+                readers[index.as_usize()],
+                "segment {} has as many readers as there are reads of it in flight",
+                segment.sequence
+            );
+            let is_worked_on = self.collector.has(index)
+                || self.scrubbed_segment() == Some(index)
+                || self.rebuilt_segment() == Some(index);
+            assert_eq!(
+                segment.is_pinned, is_worked_on,
+                "segment {} is pinned while it is collected, scrubbed or rebuilt, and only then",
+                segment.sequence
             );
         }
     }

@@ -84,10 +84,8 @@ impl SwarmRun {
         world.mix = swarm.mix.clone();
         world.drawn_max = swarm.requests_max;
         world.queue_depth = swarm.queue_depth;
-        let mut speeds = root.fork("speeds");
-        for speed in &mut world.speeds {
-            let is_slow = speeds.chance(1, 4) && swarm.has_slow_members;
-            *speed = if is_slow { 1 } else { 16 };
+        for (at, speed) in world.speeds.iter_mut().enumerate() {
+            *speed = if swarm.slow_members.contains(&at) { 1 } else { 16 };
         }
         let prngs = Prngs {
             victims: root.fork("victims"),

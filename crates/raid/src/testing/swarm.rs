@@ -59,8 +59,8 @@ pub struct Swarm {
     pub has_scrubs: bool,
     /// Steps from one scrub to the next, about.
     pub steps_between_scrubs: u64,
-    /// Whether some members are slower than others.
-    pub has_slow_members: bool,
+    /// Members that are slower than others, by their place.
+    pub slow_members: Vec<usize>,
 }
 
 impl Swarm {
@@ -92,6 +92,7 @@ impl Swarm {
         if is_loop {
             mix.hot_percent /= 2;
         }
+        let slow_members = draw_slow_members(&root, seed, geometries.len());
         Swarm {
             seed,
             config,
@@ -115,7 +116,7 @@ impl Swarm {
             heals: root.fork("heals").chance(1, 2),
             has_scrubs: root.fork("scrubs").chance(3, 4),
             steps_between_scrubs: *root.fork("steps between scrubs").pick(&[100, 400, 2000]).expect("there are some"),
-            has_slow_members: root.fork("slow members").chance(3, 4),
+            slow_members,
         }
     }
 
@@ -158,6 +159,13 @@ fn draw_volume(root: &Prng) -> (VolumeConfig, Vec<Geometry>) {
         }
     }
     panic!("most members that are drawn suit most configurations");
+}
+
+/// In three runs of four, about a quarter of the members.
+fn draw_slow_members(root: &Prng, seed: u64, members: usize) -> Vec<usize> {
+    let has_any = root.fork("slow members").chance(3, 4);
+    let mut speeds = Prng::new(seed).fork("speeds");
+    (0..members).filter(|_| speeds.chance(1, 4) && has_any).collect()
 }
 
 fn draw_mix(prng: &mut Prng) -> Mix {

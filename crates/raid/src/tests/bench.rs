@@ -31,6 +31,8 @@ pub(super) struct Slow {
     pub(super) failing_writes: u64,
     /// Whether it answers.
     pub(super) is_silent: bool,
+    /// Zones that were reset.
+    pub(super) reset: BTreeSet<u32>,
     /// Blocks read and blocks written, and commands that did it.
     pub(super) read: (u64, u64),
     pub(super) written: (u64, u64),
@@ -48,9 +50,16 @@ impl Slow {
             latent: BTreeSet::new(),
             failing_writes: 0,
             is_silent: false,
+            reset: BTreeSet::new(),
             read: (0, 0),
             written: (0, 0),
         }
+    }
+
+    /// Zones of segments that are full.
+    pub(super) fn full_zones(&self) -> BTreeSet<u32> {
+        let zones = self.inner.zones();
+        (2..zones.geometry().zone_count).filter(|&zone| zones.zone(ZoneIndex(zone)).state == ZoneState::Full).collect()
     }
 
     /// Blocks of zones that are full.
@@ -136,6 +145,9 @@ impl Slow {
                     ZoneTarget::Zone(start) => start.0..start.0 + self.geometry(NamespaceId::FIRST).zone_size_blocks.0,
                     _ => 0..u64::MAX,
                 };
+                if let ZoneTarget::Zone(start) = target {
+                    self.reset.extend(self.geometry(NamespaceId::FIRST).zone_of(*start).map(|zone| zone.0));
+                }
                 self.rotten.retain(|lba| !blocks.contains(lba));
                 self.latent.retain(|lba| !blocks.contains(lba));
             }
@@ -318,6 +330,20 @@ impl Bench {
             }
         }
         self.run_out();
+    }
+
+    /// Every block is written again, and what comes of that within a little while is done; a slow scrub does not go on meanwhile.
+    pub(super) fn overwrite(&mut self) {
+        for start in (0..self.model.len() as u64).step_by(8) {
+            self.write(start, (self.model.len() as u64 - start).min(8));
+            while self.under_way > 0 {
+                assert!(self.step(), "what is under way ends");
+            }
+        }
+        let until = self.now + Duration::from_millis(50);
+        while self.volume.next_wakeup().is_some_and(|next| next < until) {
+            self.step();
+        }
     }
 
     pub(super) fn read_all(&mut self) {

@@ -3,6 +3,7 @@
 use zonda_zoned::{Operation, Prng};
 
 use super::failures::{config, expect_all, geometry, go_on};
+use super::script::{Kind, Script, plain_config};
 use crate::testing::{Drive, Request, World};
 use crate::{Event, FailReason, Level, MemberIndex, Scheme};
 
@@ -115,4 +116,56 @@ fn members_without_volatile_caches_are_never_flushed() {
     ask(&mut world, &Request::Flush);
     rest(&mut world);
     assert!(world.drives.iter().all(|drive| drive.flushes() == 0));
+}
+
+/// Block 0 with version 1 is all that is left of segment 1; the next stripe is the first of segment 3. Members have volatile caches.
+fn before_a_new_segment() -> Script {
+    let mut config = plain_config(RAID5);
+    config.tuning.is_cache_volatile = true;
+    let mut script = Script::create(config);
+    script.write(0, 3, 1);
+    let mut version = 1;
+    while script.count(Kind::Footer, 2) == 0 {
+        version += 1;
+        script.write(1, 3, version);
+    }
+    let flush = script.submit(Operation::Flush);
+    assert!(script.has_ended(flush));
+    assert_eq!(script.host_segment(), 2);
+    script
+}
+
+#[test]
+fn no_stripe_is_written_to_a_segment_before_its_headers_are_durable_on_all_members() {
+    for slow in 0..4 {
+        let mut script = before_a_new_segment();
+        script.hold(move |sent| sent.kind == Kind::Flush && sent.member == slow);
+        let write = script.write(0, 3, 2);
+        assert_eq!(script.count(Kind::Header, 3), 4, "a segment is opened for the stripe");
+        assert_eq!(script.count(Kind::Chunk, 3), 0, "headers are durable before any stripe that depends on them");
+        assert!(!script.has_ended(write));
+        script.release();
+        assert_eq!(script.count(Kind::Chunk, 3), 4);
+        assert!(script.has_ended(write));
+    }
+}
+
+#[test]
+fn a_header_that_a_crash_takes_does_not_take_what_was_flushed_before() {
+    for loser in 0..4 {
+        for absent in (0..4).filter(|&absent| absent != loser) {
+            let mut script = before_a_new_segment();
+            script.hold(move |sent| sent.kind == Kind::Flush && sent.member == loser);
+            script.write(0, 3, 2);
+            script.crash(&[loser]);
+            // As far as that comes before any block is moved.
+            script.hold(|sent| sent.kind == Kind::Chunk);
+            script.mount(&[]);
+            script.crash(&[]);
+            script.hold(|_| false);
+            script.mount(&[absent]);
+            let version = script.version(0);
+            assert!([1, 2].contains(&version), "version 1 of block 0 was flushed, and is lost");
+        }
+    }
 }

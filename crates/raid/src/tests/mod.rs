@@ -1,10 +1,15 @@
+mod attempts;
 mod basics;
 mod bench;
+mod bounds;
 mod caches;
 mod crashes;
 mod failures;
+mod moves;
 mod rebuild;
 mod refusals;
+mod script;
 mod scrub;
 mod swarm;
+mod torn;
 mod trims;

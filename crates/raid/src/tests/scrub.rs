@@ -159,6 +159,83 @@ fn a_scrub_keeps_to_its_rate_and_can_be_stopped() {
     bench.read_all();
 }
 
+/// Every block is written again: nothing is needed in the segments that were full before, so all of them are reset.
+fn expect_all_segments_to_go(bench: &mut Bench) {
+    let full = bench.device(0).full_zones();
+    assert!(full.len() > 4, "segments are full");
+    bench.device(0).reset.clear();
+    bench.fill();
+    let left: Vec<u32> = full.difference(&bench.device(0).reset).copied().collect();
+    assert_eq!(left, [], "zones of segments in which nothing is needed are reset, whatever has read them");
+}
+
+#[test]
+fn a_scrub_that_is_stopped_leaves_no_segment_pinned() {
+    let mut stopped_while_reading = 0;
+    for steps in 0..60 {
+        let mut config = config(Scheme::raid5(3));
+        config.tuning.scrub_blocks_per_second = None;
+        let mut bench = Bench::new(config, 64, u64::from(steps));
+        bench.fill();
+        let now = bench.now;
+        bench.volume.volume_mut().start_scrub(now);
+        bench.steps(steps);
+        stopped_while_reading += u32::from(bench.volume.volume().status().scrub.is_some());
+        // A second one does not take the place of the first.
+        bench.volume.volume_mut().start_scrub(now);
+        bench.volume.volume_mut().stop_scrub();
+        bench.volume.volume().check_invariants();
+        assert_eq!(bench.volume.volume().status().scrub, None);
+        expect_all_segments_to_go(&mut bench);
+        // And another scrub looks at everything.
+        let (blocks, ..) = scrub(&mut bench);
+        assert!(blocks > bench.volume.volume().status().live_blocks);
+    }
+    assert!(stopped_while_reading > 10, "{stopped_while_reading} were stopped in the middle");
+}
+
+#[test]
+fn a_segment_that_was_overwritten_while_it_was_scrubbed_is_reset_when_the_scrub_leaves_it() {
+    for is_stopped in [false, true] {
+        let mut config = config(Scheme::raid5(3));
+        // So slow that the scrub waits in the first segment, with nothing of it in flight.
+        config.tuning.scrub_blocks_per_second = Some(100);
+        let mut bench = Bench::new(config, 64, 9);
+        bench.fill();
+        let full = bench.device(0).full_zones();
+        bench.device(0).reset.clear();
+        let now = bench.now;
+        bench.volume.volume_mut().start_scrub(now);
+        bench.steps(30);
+        bench.overwrite();
+        let scrubbed: Vec<u32> = full.difference(&bench.device(0).reset).copied().collect();
+        assert_eq!(scrubbed.len(), 1, "the segment that is scrubbed stays");
+        if is_stopped {
+            bench.volume.volume_mut().stop_scrub();
+        }
+        bench.run_out();
+        assert!(bench.device(0).reset.contains(&scrubbed[0]), "nothing in it is needed any more: it is reset");
+    }
+}
+
+#[test]
+fn a_scrub_that_ends_or_loses_a_member_leaves_no_segment_pinned() {
+    for steps in [0, 7, 19, 40] {
+        let mut config = config(Scheme { level: Level::Raid6, data: 3, parity: 2 });
+        config.tuning.scrub_blocks_per_second = None;
+        let mut bench = Bench::new(config, 64, u64::from(steps));
+        bench.fill();
+        let now = bench.now;
+        bench.volume.volume_mut().start_scrub(now);
+        bench.steps(steps);
+        bench.fail(4);
+        bench.run_out();
+        assert_eq!(bench.volume.volume().status().scrub, None, "it ends without the member");
+        bench.fill();
+        expect_all_segments_to_go(&mut bench);
+    }
+}
+
 #[test]
 fn a_scrub_and_a_rebuild_both_end() {
     let mut bench = bench(Scheme { level: Level::Raid6, data: 3, parity: 2 }, 8, 64, 7);

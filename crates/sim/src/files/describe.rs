@@ -49,7 +49,7 @@ pub(crate) fn describe(world: &FilesWorld) -> String {
     if world.flushes {
         store += ", with flushes";
     }
-    if world.config_varies {
+    if !world.mounts.is_empty() {
         store += "; other numbers with each mount";
     }
     line("store", store);

@@ -84,7 +84,7 @@ impl FilesRun<'_> {
     /// Mounts what is on the drive.
     fn mount(&mut self, drive: Shared<Ssd>) {
         self.lives += 1;
-        let config = self.world.config_of(self.lives, self.options);
+        let config = self.world.config_of(self.lives);
         let store = FileStore::mount(&self.world.geometry, config).expect("they suit, as when it was formatted");
         self.start(drive, store);
         let faults = !self.is_resting && self.failed_mounts < FAILED_MOUNTS_MAX;

@@ -14,4 +14,4 @@ mod world;
 
 pub(crate) use describe::describe;
 pub(crate) use run::FilesRun;
-pub(crate) use world::FilesWorld;
+pub(crate) use world::{ClientLoad, FORK, FilesWorld, UUID};

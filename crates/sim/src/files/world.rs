@@ -1,5 +1,6 @@
 //! What a seed decides of a world with files before the first event.
 
+use serde::{Deserialize, Serialize};
 use zonda_files::testing::Mix;
 use zonda_files::{FileStore, FilesConfig, Migration, limits::THREE_LOG_ZONES_FROM};
 use zonda_layers::{DelayRule, FaultEffect, FaultRule, Matcher, OperationSet, When};
@@ -8,12 +9,17 @@ use zonda_zoned::{Blocks, Duration, Geometry, Prng, Status, ZoneIndex};
 
 use crate::drive::{one_of, profile_of};
 use crate::options::{Options, Part};
+use crate::scenario;
 use crate::world::Layer;
 
 /// Draws of a geometry before one suits a store: its zones must have room for its metadata.
 const DRAWS_MAX: u32 = 100;
+/// Mounts that have a configuration of their own; further ones use these again.
+const MOUNTS: u64 = 1_000;
+/// The fork of a seed from which stores of files are generated, and run.
+pub(crate) const FORK: &str = "files";
 /// What a store is called; nobody asks.
-pub(super) const UUID: [u8; 16] = [7; 16];
+pub(crate) const UUID: [u8; 16] = [7; 16];
 
 /// Everything that a seed decides before the first event.
 #[derive(Debug)]
@@ -27,8 +33,8 @@ pub(crate) struct FilesWorld {
     /// Commands that fail, before they have happened or after.
     pub(crate) faults: Vec<FaultRule>,
     pub(crate) config: FilesConfig,
-    /// Every mount has a configuration of its own.
-    pub(crate) config_varies: bool,
+    /// The configuration of each mount, from the first one on again when all are used; that of the format if there are none.
+    pub(crate) mounts: Vec<FilesConfig>,
     /// The store does not trust the drive's write cache.
     pub(crate) flushes: bool,
     /// Commands that the drive takes at a time.
@@ -45,7 +51,8 @@ pub(crate) struct FilesWorld {
 }
 
 /// What the clients do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct ClientLoad {
     /// Requests of all of them.
     pub(crate) requests: u64,
@@ -53,14 +60,16 @@ pub(crate) struct ClientLoad {
     pub(crate) phase_requests: u64,
     /// Each has one request under way.
     pub(crate) clients: usize,
-    pub(crate) mix: Mix,
     /// Mean pause between two requests of a client; zero is none.
+    #[serde(rename = "pause_ns", with = "scenario::DurationDef")]
     pub(crate) pause: Duration,
+    #[serde(with = "scenario::MixDef")]
+    pub(crate) mix: Mix,
 }
 
 impl FilesWorld {
     pub(crate) fn new(seed: u64, options: &Options) -> FilesWorld {
-        let root = Prng::new(seed).fork("files");
+        let root = Prng::new(seed).fork(FORK);
         let geometry = draw_geometry(&mut root.fork("geometry"), options);
         let profile_text = profile_of(&root.fork("drive"), &geometry);
         let profile = Profile::parse(&profile_text).expect("a drawn drive is valid");
@@ -75,7 +84,7 @@ impl FilesWorld {
             layers: draw_layers(&root, options),
             faults: if has_faults { draw_faults(&mut faults, &geometry) } else { Vec::new() },
             config: draw_config(&mut root.fork("config"), &geometry, options),
-            config_varies: root.fork("config varies").chance(1, 3),
+            mounts: draw_mounts(&root, &geometry, options),
             flushes: root.fork("flushes").chance(1, 4) && options.has(Part::Flushes),
             queue_depth: one_of(&mut queue, &[1, 2, 4, 16, 64, 1024]) as usize,
             load: draw_load(&root, &geometry, options),
@@ -91,11 +100,11 @@ impl FilesWorld {
     }
 
     /// The configuration of a life of the store.
-    pub(super) fn config_of(&self, life: u64, options: &Options) -> FilesConfig {
-        if life == 0 || !self.config_varies {
-            return self.config;
+    pub(super) fn config_of(&self, life: u64) -> FilesConfig {
+        match (life.checked_sub(1), self.mounts.len()) {
+            (Some(mount), count @ 1..) => self.mounts[mount as usize % count],
+            _ => self.config,
         }
-        draw_config(&mut self.root.fork(&format!("config/{life}")), &self.geometry, options)
     }
 
     /// The zones that hold metadata.
@@ -163,6 +172,12 @@ fn draw_config(prng: &mut Prng, geometry: &Geometry, options: &Options) -> Files
         migration: has_migration.then_some(migration),
         ..FilesConfig::default()
     }
+}
+
+/// In one store of three, each mount has other numbers.
+fn draw_mounts(root: &Prng, geometry: &Geometry, options: &Options) -> Vec<FilesConfig> {
+    let mounts = if root.fork("config varies").chance(1, 3) { MOUNTS } else { 0 };
+    (1..=mounts).map(|life| draw_config(&mut root.fork(&format!("config/{life}")), geometry, options)).collect()
 }
 
 fn draw_layers(root: &Prng, options: &Options) -> Vec<Layer> {

@@ -75,6 +75,10 @@ impl ChaosKind {
         let found = ChaosKind::ALL.iter().find(|(_, kind, _)| *kind == self);
         found.map(|(name, ..)| *name).expect("every kind is listed")
     }
+
+    pub(crate) fn by_name(name: &str) -> Option<ChaosKind> {
+        ChaosKind::ALL.iter().find(|(known, ..)| *known == name).map(|(_, kind, _)| *kind)
+    }
 }
 
 /// Half of all kinds, or one alone.

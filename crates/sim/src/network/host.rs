@@ -41,7 +41,7 @@ pub(crate) enum Stage {
     /// number.
     Fenced(Option<u64>),
     /// It reads its zones, and holds them against the books.
-    Looking(Look),
+    Looking(Box<Look>),
     Working,
     /// All its work is done and has been looked at.
     Resting,
@@ -233,7 +233,7 @@ impl Host {
     /// Nothing of its old connections can come any more: it looks at its zones.
     pub(crate) fn begin_look(&mut self, desk: &mut Desk<'_>) -> Result<(), Trouble> {
         let books = self.books.as_ref().expect("a host that has been connected has books");
-        self.stage = Stage::Looking(Look::new(&self.window, &books.ledger.geometry));
+        self.stage = Stage::Looking(Box::new(Look::new(&self.window, &books.ledger.geometry)));
         self.is_look_stale = false;
         self.until_look = self.load.phase_commands;
         self.go_on(desk)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use zonda_initiator::Initiator;
 use zonda_zoned::{
     Blocks, Command, CommandId, Completion, Geometry, Instant, Lba, NamespaceId, Operation, Outcome, PayloadKind,
-    QueueFull, ReportFilter, ZoneIndex, ZoneState,
+    QueueFull, ReportFilter, ZoneDescriptor, ZoneIndex, ZoneState,
 };
 
 use super::host::{Books, Desk, Doubt};
@@ -24,6 +24,7 @@ const READS_AT_ONCE: usize = 8;
 /// A look under way: first the report, then the reads.
 #[derive(Debug)]
 pub(crate) struct Look {
+    window: Window,
     geometry: Geometry,
     operations: Vec<Operation>,
     /// The zone of each read.
@@ -58,6 +59,7 @@ impl Look {
             }
         }
         Look {
+            window: *window,
             geometry: geometry.clone(),
             outcomes: vec![None; operations.len()],
             operations,
@@ -149,8 +151,13 @@ impl Look {
         let Some((Some(Outcome::Report(report)), _)) = outcomes.next() else {
             return Err(wrong("a report of zones brought no report".to_owned()));
         };
+        let of_host = |descriptor: &ZoneDescriptor| ZoneDescriptor {
+            start: self.window.back(descriptor.start),
+            write_pointer: descriptor.write_pointer.map(|pointer| self.window.back(pointer)),
+            ..descriptor.clone()
+        };
         let mut seen: Vec<SeenZone> =
-            report.zones.iter().map(|descriptor| SeenZone::of(descriptor, &self.geometry)).collect();
+            report.zones.iter().map(|descriptor| SeenZone::of(&of_host(descriptor), &self.geometry)).collect();
         if seen.len() != self.geometry.zone_count as usize {
             let message = format!("a report of {} zones lists {}", self.geometry.zone_count, seen.len());
             return Err(wrong(message));

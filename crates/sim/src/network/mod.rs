@@ -21,6 +21,9 @@ mod window;
 mod world;
 
 pub use bugs::NetworkBug;
+pub(crate) use chaos::ChaosKind;
 pub(crate) use describe::describe;
+pub(crate) use pipe::PipeShape;
 pub(crate) use run::NetworkRun;
-pub(crate) use world::Network;
+pub(crate) use window::Window;
+pub(crate) use world::{DriveShape, FORK, HostShape, HostTraits, Network, TargetTraits};

@@ -3,13 +3,19 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
 use zonda_zoned::{Duration, Instant, Prng};
 
+use crate::scenario::DurationDef;
+
 /// What a direction of a connection is like.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct PipeShape {
+    #[serde(rename = "latency_ns", with = "DurationDef")]
     pub(crate) latency: Duration,
     /// On top of it, at most.
+    #[serde(rename = "jitter_ns", with = "DurationDef")]
     pub(crate) jitter: Duration,
     pub(crate) bytes_per_second: u64,
     /// Bytes between the two ends, those that have arrived and not been read included.

@@ -17,10 +17,15 @@ use crate::drive::{one_of, profile_of};
 use crate::options::{Options, Part};
 use crate::world::{Load, draw_weights};
 
+/// The fork of a seed from which networks are generated, and run.
+pub(crate) const FORK: &str = "network";
+
 /// Everything that a seed decides before the first byte.
 #[derive(Debug)]
 pub(crate) struct Network {
     pub(crate) root: Prng,
+    pub(crate) target_traits: TargetTraits,
+    /// Made of its traits, the drives and the hosts.
     pub(crate) target: TargetConfig,
     pub(crate) drives: Vec<DriveShape>,
     pub(crate) hosts: Vec<HostShape>,
@@ -42,6 +47,9 @@ pub(crate) struct DriveShape {
     pub(crate) geometry: Geometry,
     /// A model of this profile; in memory if absent.
     pub(crate) profile: Option<Box<Profile>>,
+    pub(crate) profile_text: Option<String>,
+    /// The target reports a volatile write cache.
+    pub(crate) has_volatile_cache: bool,
     /// Completions that are held back.
     pub(crate) delays: Vec<DelayRule>,
     /// Commands that fail, before they have happened or after.
@@ -51,15 +59,96 @@ pub(crate) struct DriveShape {
 /// A host.
 #[derive(Debug)]
 pub(crate) struct HostShape {
+    pub(crate) traits: HostTraits,
+    /// Made of its traits.
     pub(crate) config: InitiatorConfig,
     pub(crate) drive: usize,
     pub(crate) window: Window,
     pub(crate) load: Load,
 }
 
+/// What is generated of the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TargetTraits {
+    pub(crate) authenticates: bool,
+    pub(crate) limits: Limits,
+    /// Challenges come from it.
+    pub(crate) seed: [u8; 32],
+}
+
+/// What is generated of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HostTraits {
+    pub(crate) io_queues: u16,
+    pub(crate) queue_depth: u16,
+    pub(crate) digests: Digests,
+    pub(crate) transfer_bytes_max: u32,
+    pub(crate) keep_alive: Option<Duration>,
+    pub(crate) step_timeout: Duration,
+    pub(crate) command_timeout: Duration,
+    pub(crate) reconnect: Duration,
+    /// The target proves a secret to it, too.
+    pub(crate) authenticates_target: bool,
+    /// Challenges and its identifier come from it.
+    pub(crate) seed: [u8; 32],
+}
+
+impl TargetTraits {
+    /// The configuration of a target for these drives and hosts.
+    pub(crate) fn config(&self, drives: &[DriveShape], hosts: &[HostShape]) -> TargetConfig {
+        let namespaces = drives.iter().enumerate().map(|(place, drive)| NamespaceConfig {
+            id: NamespaceId(place as u32 + 1),
+            device: DeviceKey(place as u32),
+            device_namespace: NamespaceId::FIRST,
+            geometry: drive.geometry.clone(),
+            identity: NamespaceIdentity { uuid: Some([place as u8 + 1; 16]), ..NamespaceIdentity::default() },
+            volatile_write_cache: drive.has_volatile_cache,
+        });
+        let entries = hosts.iter().map(|host| HostEntry {
+            nqn: host.config.host_nqn.clone(),
+            secret: host.config.host_secret.clone(),
+            controller_secret: host.config.controller_secret.clone(),
+        });
+        let subsystem = SubsystemConfig {
+            nqn: name("drive"),
+            serial: "1".to_owned(),
+            model: "zonda".to_owned(),
+            firmware: "1".to_owned(),
+            namespaces: namespaces.collect(),
+            allow: if self.authenticates { HostAccess::Hosts(entries.collect()) } else { HostAccess::Any },
+        };
+        let portal = Portal { address: "192.0.2.1".to_owned(), service: "4420".to_owned() };
+        TargetConfig { limits: self.limits.clone(), ..TargetConfig::new(vec![subsystem], vec![portal], self.seed) }
+    }
+}
+
+impl HostTraits {
+    /// The configuration of the host at this place, for this drive.
+    pub(crate) fn config(&self, host: usize, drive: usize, authenticates: bool) -> InitiatorConfig {
+        let mut config = InitiatorConfig {
+            io_queues: self.io_queues,
+            queue_depth: self.queue_depth,
+            digests: self.digests,
+            transfer_bytes_max: self.transfer_bytes_max,
+            keep_alive: self.keep_alive,
+            step_timeout: self.step_timeout,
+            command_timeout: self.command_timeout,
+            reconnect: Some(self.reconnect),
+            namespace: NamespaceId(drive as u32 + 1),
+            ..InitiatorConfig::new(host_name(host), name("drive"), self.seed)
+        };
+        if authenticates {
+            config.host_secret = Some(secret(host, 0));
+            config.controller_secret = self.authenticates_target.then(|| secret(host, 1));
+            config.policy = Policy::new(&[Hash::Sha256], &[Group::Null]).expect("a hash and a group");
+        }
+        config
+    }
+}
+
 impl Network {
     pub(crate) fn new(seed: u64, options: &Options) -> Network {
-        let root = Prng::new(seed).fork("network");
+        let root = Prng::new(seed).fork(FORK);
         let mut prng = root.fork("shape");
         let hosts = 1 + prng.below(4) as usize;
         let shares = hosts > 1 && prng.chance(1, 2);
@@ -78,9 +167,10 @@ impl Network {
                 let first = if shares { ZoneIndex(zones_each * host as u32) } else { ZoneIndex(0) };
                 let root = root.fork(&format!("host/{host}"));
                 let window = Window::new(&drives[drive].geometry, first, zones_each);
-                let config = draw_host(&mut root.fork("config"), host, drive, has_auth, &drives[drive], options);
+                let traits = draw_host(&mut root.fork("config"), has_auth, &drives[drive], options);
+                let config = traits.config(host, drive, has_auth);
                 let load = draw_load(&root, &config, options);
-                HostShape { config, drive, window, load }
+                HostShape { traits, config, drive, window, load }
             })
             .collect();
         for (place, drive) in drives.iter_mut().enumerate() {
@@ -91,7 +181,8 @@ impl Network {
                 drive.faults = draw_faults(&mut faults);
             }
         }
-        let target = draw_target(&root, limits, &drives, &hosts, has_auth);
+        let target_traits = draw_target(&root, limits, &mut drives, has_auth);
+        let target = target_traits.config(&drives, &hosts);
         let mut chaos = root.fork("chaos");
         Network {
             pipes: draw_pipes(&mut root.fork("pipes")),
@@ -100,6 +191,7 @@ impl Network {
             chaos_max: one_of(&mut chaos, &[0, 4, 12, 30]),
             check_every: one_of(&mut chaos, &[7, 31]),
             root,
+            target_traits,
             target,
             drives,
             hosts,
@@ -135,10 +227,8 @@ fn draw_drive(root: &Prng, zone_count: u32, options: &Options) -> DriveShape {
         read_across_zones: prng.chance(1, 2),
         descriptor_extension_bytes: one_of(&mut prng, &[0, 64]) as u32,
     };
-    let profile = root.fork("kind").chance(1, 2).then(|| {
-        let text = profile_of(root, &geometry);
-        Box::new(Profile::parse(&text).expect("a drawn drive is valid"))
-    });
+    let profile_text = root.fork("kind").chance(1, 2).then(|| profile_of(root, &geometry));
+    let profile = profile_text.as_ref().map(|text| Box::new(Profile::parse(text).expect("a drawn drive is valid")));
     let mut late = root.fork("delays");
     let has_delays = late.chance(1, 2) && options.has(Part::Delays);
     let rule = |prng: &mut Prng| DelayRule {
@@ -150,6 +240,8 @@ fn draw_drive(root: &Prng, zone_count: u32, options: &Options) -> DriveShape {
     DriveShape {
         geometry,
         profile,
+        profile_text,
+        has_volatile_cache: false,
         delays: if has_delays { vec![rule(&mut late)] } else { Vec::new() },
         faults: Vec::new(),
     }
@@ -183,19 +275,12 @@ fn draw_limits(prng: &mut Prng, hosts: usize) -> Limits {
     }
 }
 
-fn draw_host(
-    prng: &mut Prng,
-    host: usize,
-    drive: usize,
-    has_auth: bool,
-    shape: &DriveShape,
-    options: &Options,
-) -> InitiatorConfig {
+fn draw_host(prng: &mut Prng, has_auth: bool, shape: &DriveShape, options: &Options) -> HostTraits {
     let seconds = |prng: &mut Prng, choices: &[u64]| Duration::from_secs(one_of(prng, choices));
     let digests = Digests { header: prng.chance(1, 3), data: prng.chance(1, 3) };
     let keep_alive = one_of(prng, &[0, 500, 2_000, 10_000]);
     let queue_depth = one_of(prng, &[1, 2, 7, 31, 127]) as u16;
-    let mut config = InitiatorConfig {
+    let mut traits = HostTraits {
         io_queues: 1 + prng.below(4) as u16,
         queue_depth: queue_depth.min(options.queue_depth_max.map_or(u16::MAX, |most| most as u16)).max(1),
         digests: if options.has(Part::Digests) { digests } else { Digests::NONE },
@@ -204,16 +289,12 @@ fn draw_host(
         step_timeout: seconds(prng, &[2, 10]),
         // The slowest drive that is drawn takes its time.
         command_timeout: if shape.profile.is_some() { Duration::from_secs(200) } else { seconds(prng, &[5, 20]) },
-        reconnect: Some(Duration::from_millis(one_of(prng, &[1, 20, 300]))),
-        namespace: NamespaceId(drive as u32 + 1),
-        ..InitiatorConfig::new(host_name(host), name("drive"), seed_of(prng))
+        reconnect: Duration::from_millis(one_of(prng, &[1, 20, 300])),
+        authenticates_target: false,
+        seed: seed_of(prng),
     };
-    if has_auth {
-        config.host_secret = Some(secret(host, 0));
-        config.controller_secret = prng.chance(1, 2).then(|| secret(host, 1));
-        config.policy = Policy::new(&[Hash::Sha256], &[Group::Null]).expect("a hash and a group");
-    }
-    config
+    traits.authenticates_target = has_auth && prng.chance(1, 2);
+    traits
 }
 
 fn draw_load(root: &Prng, config: &InitiatorConfig, options: &Options) -> Load {
@@ -234,38 +315,13 @@ fn draw_load(root: &Prng, config: &InitiatorConfig, options: &Options) -> Load {
     }
 }
 
-fn draw_target(
-    root: &Prng,
-    limits: Limits,
-    drives: &[DriveShape],
-    hosts: &[HostShape],
-    has_auth: bool,
-) -> TargetConfig {
+/// What of a drive only the target knows, is generated with it.
+fn draw_target(root: &Prng, limits: Limits, drives: &mut [DriveShape], authenticates: bool) -> TargetTraits {
     let mut prng = root.fork("target");
-    let namespaces = drives.iter().enumerate().map(|(place, drive)| NamespaceConfig {
-        id: NamespaceId(place as u32 + 1),
-        device: DeviceKey(place as u32),
-        device_namespace: NamespaceId::FIRST,
-        geometry: drive.geometry.clone(),
-        identity: NamespaceIdentity { uuid: Some([place as u8 + 1; 16]), ..NamespaceIdentity::default() },
-        volatile_write_cache: prng.chance(1, 2),
-    });
-    let entries = hosts.iter().map(|host| HostEntry {
-        nqn: host.config.host_nqn.clone(),
-        secret: host.config.host_secret.clone(),
-        controller_secret: host.config.controller_secret.clone(),
-    });
-    let subsystem = SubsystemConfig {
-        nqn: name("drive"),
-        serial: "1".to_owned(),
-        model: "zonda".to_owned(),
-        firmware: "1".to_owned(),
-        namespaces: namespaces.collect(),
-        allow: if has_auth { HostAccess::Hosts(entries.collect()) } else { HostAccess::Any },
-    };
-    let portal = Portal { address: "192.0.2.1".to_owned(), service: "4420".to_owned() };
-    let seed = seed_of(&mut root.fork("challenges"));
-    TargetConfig { limits, ..TargetConfig::new(vec![subsystem], vec![portal], seed) }
+    for drive in drives {
+        drive.has_volatile_cache = prng.chance(1, 2);
+    }
+    TargetTraits { authenticates, limits, seed: seed_of(&mut root.fork("challenges")) }
 }
 
 /// Three kinds of connections, so that what leaves together arrives in any order.

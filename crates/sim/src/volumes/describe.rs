@@ -53,8 +53,9 @@ fn describe_load(world: &VolumesWorld) -> String {
     if swarm.is_loop {
         text += "; every block is written first";
     }
-    if swarm.has_slow_members {
-        text += "; some members may be slow";
+    if !swarm.slow_members.is_empty() {
+        let members: Vec<String> = swarm.slow_members.iter().map(usize::to_string).collect();
+        text += &format!("; slow members: {}", members.join(", "));
     }
     text
 }

@@ -31,7 +31,9 @@ impl VolumesWorld {
         swarm.has_faults &= options.has(Part::Faults);
         swarm.heals &= options.has(Part::Rebuilds);
         swarm.has_scrubs &= options.has(Part::Scrubs);
-        swarm.has_slow_members &= options.has(Part::SlowMembers);
+        if !options.has(Part::SlowMembers) {
+            swarm.slow_members.clear();
+        }
         swarm.blows.rot &= options.has(Part::Rot);
         swarm.blows.zones &= options.has(Part::Degradation);
         swarm.blows.members &= options.has(Part::MemberLosses);

@@ -20,7 +20,8 @@ use crate::profile::Profile;
 ///
 /// ```
 /// use zonda_ssd::allocation::ElementBook;
-/// use zonda_ssd::profile::{AllocationKind, Profile, builtin_text};
+/// use zonda_profiles::builtin_text;
+/// use zonda_ssd::profile::{AllocationKind, Profile};
 /// use zonda_zoned::ZoneIndex;
 ///
 /// let mut profile = Profile::parse(builtin_text("tiny").expect("a built-in profile")).expect("which is valid");

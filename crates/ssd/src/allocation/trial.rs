@@ -16,7 +16,8 @@ const ZONES_AN_EMPTY_ZONE: u32 = 4;
 ///
 /// ```
 /// use zonda_ssd::allocation::AllocationTrial;
-/// use zonda_ssd::profile::{AllocationKind, Profile, builtin_text};
+/// use zonda_profiles::builtin_text;
+/// use zonda_ssd::profile::{AllocationKind, Profile};
 /// use zonda_zoned::Prng;
 ///
 /// let mut profile = Profile::parse(builtin_text("tiny").expect("a built-in profile")).expect("which is valid");

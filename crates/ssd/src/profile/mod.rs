@@ -1,10 +1,9 @@
 //! A drive as data: everything that tells one SSD from another.
 //!
 //! A profile is a TOML file with a source for each number; a new drive needs no code. The built-in ones are under
-//! `crates/ssd/profiles/`; `docs/guide/drives.md` explains each key.
+//! `crates/profiles/drives/`; `docs/guide/drives.md` explains each key.
 
 mod bandwidth;
-mod builtin;
 mod check;
 mod firmware;
 mod geometry;
@@ -15,7 +14,6 @@ mod spec;
 
 pub use crate::allocation::AllocationKind;
 pub use bandwidth::Bandwidth;
-pub use builtin::{builtin_names, builtin_text};
 pub use firmware::{FirmwareSpec, OpcodeSpec, ResetSpec};
 pub use source::{Source, SourceKind};
 pub use sources::Sources;
@@ -26,7 +24,17 @@ pub use spec::{
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use zonda_profiles::{builtin_names, builtin_text};
+
     use super::*;
+
+    #[test]
+    fn every_built_in_profile_is_valid_and_has_its_own_name() {
+        for name in builtin_names() {
+            let profile = Profile::parse(builtin_text(name).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(profile.name, name);
+        }
+    }
 
     /// The built-in `tiny` drive.
     pub(crate) fn tiny() -> Profile {

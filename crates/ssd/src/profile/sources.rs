@@ -145,7 +145,7 @@ fn collect_numbers(path: &str, list: Option<&str>, value: &toml::Value, numbers:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{builtin_names, builtin_text};
+    use zonda_profiles::{builtin_names, builtin_text};
 
     /// A model with a free number for each result proves nothing: it can meet any of them. With six at most, nearly all
     /// of a drive's published results are met or missed by numbers that were not chosen for them.

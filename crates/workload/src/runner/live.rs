@@ -1,20 +1,10 @@
 //! A run in real time: the same machine, driven by a clock that it does not own.
 
-use zonda_zoned::{Completion, CompletionQueue, Instant, Status, ZonedDevice};
+use zonda_zoned::{Completion, CompletionQueue, Instant, LiveClock, Status, ZonedDevice};
 
 use super::{Progress, Run, Runner};
 use crate::limits::REFUSAL_MAX_NS;
 use crate::{EndReason, RunResult};
-
-/// Time that passes by itself, and a way to let it pass.
-pub trait LiveClock {
-    /// The time it is. It never goes back.
-    fn now(&mut self) -> Instant;
-
-    /// Lets the device work, and returns when something may have happened to it, or at `until`. With an `until` that has
-    /// come, or is past, it does not wait. Returning early does no harm.
-    fn wait(&mut self, until: Option<Instant>);
-}
 
 impl Runner {
     /// Drives the device as [`run`](Runner::run) does, but in the time of `clock`: latencies are from the submission of a

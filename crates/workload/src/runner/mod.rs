@@ -30,7 +30,6 @@ mod zones;
 
 use flights::Flights;
 use job::{Job, later};
-pub use live::LiveClock;
 use payloads::Payloads;
 use record::Recorder;
 use verify::Verifier;

@@ -25,6 +25,8 @@ struct FixedLatency {
     management_latency_ns: u64,
     /// Latency of data commands to one zone, where it differs.
     slow_zone: Option<(ZoneIndex, u64)>,
+    /// The latency of each data command by its number, where they differ.
+    latency_by_number: Option<fn(u64) -> u64>,
     room: usize,
     waiting: BTreeMap<(Instant, u64), Completion>,
     taken: Vec<Command>,
@@ -41,6 +43,7 @@ impl FixedLatency {
             latency_ns,
             management_latency_ns: latency_ns,
             slow_zone: None,
+            latency_by_number: None,
             room: usize::MAX,
             waiting: BTreeMap::new(),
             taken: Vec::new(),
@@ -67,13 +70,14 @@ impl ZonedDevice for FixedLatency {
         if self.waiting.len() >= self.room {
             return Err(QueueFull(command));
         }
+        let number = self.taken.len() as u64;
         let latency_ns = match (&command.operation, self.zone_of(&command), self.slow_zone) {
             (Operation::ManageZones { .. }, ..) => self.management_latency_ns,
             (_, Some(zone), Some((slow, latency_ns))) if zone == slow => latency_ns,
-            _ => self.latency_ns,
+            _ => self.latency_by_number.map_or(self.latency_ns, |latency| latency(number)),
         };
         let completion = self.oracle.execute(&command);
-        self.waiting.insert((Instant(now.0 + latency_ns), self.taken.len() as u64), completion);
+        self.waiting.insert((Instant(now.0 + latency_ns), number), completion);
         self.taken.push(command);
         Ok(())
     }

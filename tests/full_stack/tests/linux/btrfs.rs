@@ -1,12 +1,22 @@
 //! btrfs, whose server is killed under it.
 
-use zonda_full_stack::{Namespace, Scene, Subsystem};
+use zonda_full_stack::{Extent, Namespace, Scene, Subsystem};
 
 use crate::assert_the_image_has;
 
 #[test]
 fn btrfs_finds_everything_it_synced_after_the_server_was_killed() {
-    let scene = Scene::named("btrfs").subsystem(Subsystem::named("a").namespace(Namespace::zoned(64, 48)));
+    btrfs(Extent::Smoke);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_btrfs_finds_everything_it_synced_after_the_server_was_killed() {
+    btrfs(Extent::Soak);
+}
+
+fn btrfs(extent: Extent) {
+    let scene = Scene::new("btrfs", extent).subsystem(Subsystem::named("a").namespace(Namespace::zoned(64, 48)));
     let Some(mut stage) = scene.open_or_skip() else { return };
     let console = stage.run("btrfs.sh");
     let zones = console.zones_of_blkzone("blkzone");

@@ -1,7 +1,7 @@
 //! Discovery, Identify, logs, features and zone commands, by nvme-cli and blkzone; a conventional namespace.
 
 use serde_json::Value;
-use zonda_full_stack::{Console, Namespace, Scene, Subsystem, Zone};
+use zonda_full_stack::{Console, Extent, Namespace, Scene, Subsystem, Zone};
 
 use crate::{BLOCK_SECTORS, assert_the_image_has};
 
@@ -11,8 +11,18 @@ const CAPACITY_SECTORS: u64 = 0x18000;
 
 #[test]
 fn linux_drives_every_command_of_a_zoned_namespace() {
+    commands(Extent::Smoke);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_linux_drives_every_command_of_a_zoned_namespace() {
+    commands(Extent::Soak);
+}
+
+fn commands(extent: Extent) {
     let subsystem = Subsystem::named("a").namespace(Namespace::zoned(64, 48)).namespace(Namespace::conventional(2, 96));
-    let Some(mut stage) = Scene::named("commands").subsystem(subsystem).open_or_skip() else { return };
+    let Some(mut stage) = Scene::new("commands", extent).subsystem(subsystem).open_or_skip() else { return };
     let console = stage.run("commands.sh");
 
     the_subsystem_is_discovered(&console);

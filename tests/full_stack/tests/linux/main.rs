@@ -1,5 +1,6 @@
-//! Linux as a host of zonda: each test boots guests, which need some seconds of both cores.
+//! Linux as a host of zonda: a guest, booted once, runs the scripts of all tests one after the other. `soak_...` has all of each scene.
 
+mod agent;
 mod btrfs;
 mod commands;
 mod files;

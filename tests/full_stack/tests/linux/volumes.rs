@@ -1,10 +1,20 @@
 //! ext4 on a redundant volume, while its drives and its server fail.
 
-use zonda_full_stack::{Namespace, Scene, Subsystem};
+use zonda_full_stack::{Extent, Namespace, Scene, Subsystem};
 
 #[test]
-fn ext4_on_a_volume_outlasts_kills_a_pulled_drive_and_a_rebuild() {
-    let scene = Scene::named("volumes").subsystem(Subsystem::named("v").namespace(Namespace::volume(4, 32, 4)));
+fn ext4_on_a_volume_outlasts_a_kill_a_pulled_drive_and_a_rebuild() {
+    volumes(Extent::Smoke);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_ext4_on_a_volume_outlasts_kills_a_pulled_drive_and_a_rebuild() {
+    volumes(Extent::Soak);
+}
+
+fn volumes(extent: Extent) {
+    let scene = Scene::new("volumes", extent).subsystem(Subsystem::named("v").namespace(Namespace::volume(4, 32, 4)));
     let Some(mut stage) = scene.open_or_skip() else { return };
     stage.run("volumes.sh");
     for status in stage.statuses() {

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use zonda_advise::Base;
-use zonda_stack::find_profile;
 use zonda_workload::filetrace::Trace;
 
 use crate::errors::Failure;
@@ -15,8 +14,8 @@ const TRACE_BYTES_MAX: u64 = 256 << 20;
 
 /// The profile with this name, or at this path.
 pub(super) fn base(name: &str) -> Result<Base, Failure> {
-    let found = find_profile(name, &files::profile_reader("-"))
-        .map_err(|error| Failure::input(error.message, error.help.unwrap_or_default()))?;
+    let found =
+        files::PROFILES.find(name).map_err(|error| Failure::input(error.message, error.help.unwrap_or_default()))?;
     Base::new(&found).map_err(|error| Failure::in_experiment(&error, name, &found.text))
 }
 

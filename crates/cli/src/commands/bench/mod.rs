@@ -10,7 +10,8 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 use zonda_config::TimeSpan;
-use zonda_stack::{Experiment, ExperimentResult};
+use zonda_profiles::BUILTIN;
+use zonda_stack::{Experiment, ExperimentResult, Profiles};
 
 use crate::commands::connect::{ConnectArgs, HEADING};
 use crate::errors::Failure;
@@ -108,7 +109,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
         return Err(Failure::input("a simulated drive has no server to connect to", "write --target URL as well"));
     }
     let text = files::read_text(&args.file)?;
-    let mut experiment = Experiment::parse(&text, &files::profile_reader(&args.file))
+    let mut experiment = Experiment::parse(&text, &Profiles::new(BUILTIN, &files::reader_beside(&args.file)))
         .map_err(|error| Failure::in_experiment(&error, files::shown(&args.file), &text))?;
     if let Some(seed) = args.seed {
         experiment = experiment.with_seed(seed);

@@ -6,7 +6,7 @@ mod tour;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use zonda_stack::{Experiment, ExperimentResult, no_files};
+use zonda_stack::{Experiment, ExperimentResult};
 
 use crate::commands::bench::measure;
 use crate::errors::Failure;
@@ -36,7 +36,7 @@ pub(crate) struct DemoArgs {
 }
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
-    let experiment = Experiment::parse(TOUR, &no_files).expect("the tour is tested");
+    let experiment = Experiment::parse(TOUR, &files::BUILTIN_PROFILES).expect("the tour is tested");
     let screen = Screen::of_stdout();
     print(&introduction(&experiment, screen))?;
     let result = measure(&experiment, args.quiet);

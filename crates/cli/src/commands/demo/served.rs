@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use zonda_config::{ByteSize, unplaced};
 use zonda_devices::{Location, NamespaceOptions};
 use zonda_exports::{ListenSpec, NamespaceSpec, Running, ServerSpec, ServerTable, SubsystemSpec, Surroundings};
-use zonda_stack::no_files;
 use zonda_workload::{JobResult, Plan, RequestKind, parse_jobs};
 
 use crate::commands::bench::live;
@@ -58,7 +57,11 @@ fn serve(image: &Path) -> Result<Running, Failure> {
         subsystem: vec![unplaced(SubsystemSpec::new("demo", namespace))],
         ..ServerSpec::default()
     };
-    let surroundings = Surroundings { base: Path::new(""), read_file: &no_files };
+    let surroundings = Surroundings {
+        base: Path::new(""),
+        builtin_profiles: &[],
+        read_file: &|_| Err("there are no files here".to_owned()),
+    };
     let plan = spec.check(&surroundings).map_err(|error| create::in_words(&error))?;
     zonda_exports::start(plan, false).map_err(|error| Failure::input(error.message, error.help))
 }

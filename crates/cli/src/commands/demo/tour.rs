@@ -78,11 +78,11 @@ fn of_fan(result: &ExperimentResult, job: &JobResult) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zonda_stack::{Experiment, no_files};
+    use zonda_stack::Experiment;
 
     #[test]
     fn every_job_of_the_tour_has_its_sentence() {
-        let experiment = Experiment::parse(super::super::TOUR, &no_files).unwrap();
+        let experiment = Experiment::parse(super::super::TOUR, &crate::files::BUILTIN_PROFILES).unwrap();
         let result = experiment.run(&mut |_| {});
         assert_eq!(sentences(&result).len(), result.run.jobs.len());
         assert!(result.run.jobs.iter().all(|job| job.errors.is_empty()));

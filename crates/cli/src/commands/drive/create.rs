@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use zonda_config::{ByteSize, unplaced};
 use zonda_devices::{DriveError, create_image, sized};
-use zonda_stack::{Drive, StackError};
+use zonda_ssd::description::{DrivePlan, ErrorSource, SpecError};
 
 use crate::errors::Failure;
 use crate::output::{print, print_json};
@@ -65,7 +65,7 @@ struct Made<'a> {
 pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     let drive = drive(&args.profile, args.zones, args.zone_capacity, args.allocation.as_deref())?;
     create(&args.directory, &drive)?;
-    let geometry = drive.geometry();
+    let geometry = drive.profile().geometry();
     let made = Made {
         directory: args.directory.display().to_string(),
         profile: &drive.profile().name,
@@ -92,7 +92,7 @@ pub(crate) fn sized_image(directory: &Path, profile: &str, zones: u32, zone_capa
     create(directory, &drive(profile, Some(zones), Some(zone_capacity), None)?)
 }
 
-fn create(directory: &Path, drive: &Drive) -> Result<(), Failure> {
+fn create(directory: &Path, drive: &DrivePlan) -> Result<(), Failure> {
     create_image(directory, drive).map_err(|DriveError { message, help, .. }| Failure::input(message, help))
 }
 
@@ -101,22 +101,21 @@ fn drive(
     zones: Option<u32>,
     zone_capacity: Option<ByteSize>,
     allocation: Option<&str>,
-) -> Result<Drive, Failure> {
-    let read_file = files::profile_reader("-");
-    let mut spec = sized(name, zones, zone_capacity, &read_file).map_err(|error| in_words(&error))?;
+) -> Result<DrivePlan, Failure> {
+    let mut spec = sized(name, zones, zone_capacity, &files::PROFILES).map_err(|error| in_words(&error))?;
     if let Some(kind) = allocation {
         spec.set.insert(unplaced("zones.allocation".to_owned()), unplaced(kind.to_owned().into()));
     }
-    spec.check(&read_file).map_err(|error| in_words(&error))
+    spec.plan(&files::PROFILES).map_err(|error| in_words(&error))
 }
 
 /// A mistake in numbers that stand on the command line, and so in no file.
-pub(crate) fn in_words(error: &StackError) -> Failure {
+pub(crate) fn in_words(error: &SpecError) -> Failure {
     match &error.source {
-        zonda_stack::ErrorSource::JobFile => {
+        ErrorSource::JobFile => {
             let help = error.error.help.clone().unwrap_or_else(|| NUMBERS_HELP.to_owned());
             Failure::input(error.error.message.clone(), help)
         }
-        zonda_stack::ErrorSource::Profile { path, text } => Failure::in_experiment(error, path, text),
+        ErrorSource::Profile { path, text } => Failure::in_experiment(error, path, text),
     }
 }

@@ -177,7 +177,8 @@ fn rate(bytes: u64, nanoseconds: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zonda_ssd::profile::{AllocationKind, builtin_text};
+    use zonda_profiles::builtin_text;
+    use zonda_ssd::profile::AllocationKind;
 
     #[test]
     fn the_derived_bandwidths_are_those_that_the_profiles_state() {

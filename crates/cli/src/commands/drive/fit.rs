@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use zonda_lab::fit::{FitPlan, FitReport, FittedMeasurement, FittedParameter, Progress as Tried, Task};
-use zonda_stack::find_profile;
 
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
@@ -69,7 +68,8 @@ struct Sheet<'a> {
 }
 
 pub(super) fn run(args: &FitArgs) -> Result<(), Failure> {
-    let found = find_profile(&args.profile, &files::profile_reader("-"))
+    let found = files::PROFILES
+        .find(&args.profile)
         .map_err(|error| Failure::input(error.message, error.help.unwrap_or_default()))?;
     found.parse().map_err(|error| Failure::in_experiment(&error, &args.profile, &found.text))?;
     let text = files::read_text(&args.to)?;

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde::Serialize;
-use zonda_ssd::profile::{Profile, SourceKind, builtin_names, builtin_text};
-use zonda_stack::find_profile;
+use zonda_profiles::{builtin_names, builtin_text};
+use zonda_ssd::profile::{Profile, SourceKind};
 
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
@@ -159,8 +159,8 @@ impl Sheet {
 }
 
 fn show(name: &str, json: bool) -> Result<(), Failure> {
-    let found = find_profile(name, &files::profile_reader("-"))
-        .map_err(|error| Failure::input(error.message, error.help.unwrap_or_default()))?;
+    let found =
+        files::PROFILES.find(name).map_err(|error| Failure::input(error.message, error.help.unwrap_or_default()))?;
     let profile = found.parse().map_err(|error| Failure::in_experiment(&error, name, &found.text))?;
     let sheet = Sheet {
         name: profile.name.clone(),

@@ -104,7 +104,8 @@ fn written(value: &DeValue<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zonda_ssd::profile::{Profile, builtin_names, builtin_text};
+    use zonda_profiles::{builtin_names, builtin_text};
+    use zonda_ssd::profile::Profile;
 
     #[test]
     fn every_number_of_every_built_in_profile_has_a_source() {

@@ -5,11 +5,13 @@ use std::path::Path;
 
 use zonda_config::did_you_mean_help;
 use zonda_lab::{LabError, LabExperiment, Outcome, PAPERS, builtin, builtin_ids, builtin_text, site};
+use zonda_profiles::BUILTIN;
+use zonda_stack::Profiles;
 
 use super::store::Maker;
 use super::{HowArgs, work};
 use crate::errors::Failure;
-use crate::files;
+use crate::files::{self, BUILTIN_PROFILES};
 
 /// What is run, and what came of it.
 pub(super) struct Measured {
@@ -23,7 +25,7 @@ pub(super) struct Measured {
 
 /// All experiments that come with zonda.
 pub(super) fn all() -> Vec<LabExperiment> {
-    builtin_ids().map(|id| builtin(id).expect("it is in the list")).collect()
+    builtin_ids().map(|id| builtin(id, &BUILTIN_PROFILES).expect("it is in the list")).collect()
 }
 
 /// The experiments that these words name, each once, in the order of the words.
@@ -49,7 +51,7 @@ fn named(word: &str) -> Result<Vec<LabExperiment>, Failure> {
     if word.ends_with(".toml") || word.contains('/') {
         return Ok(vec![from_file(word)?]);
     }
-    if let Some(experiment) = builtin(word) {
+    if let Some(experiment) = builtin(word, &BUILTIN_PROFILES) {
         return Ok(vec![experiment]);
     }
     let all = all();
@@ -81,7 +83,8 @@ fn from_file(path: &str) -> Result<LabExperiment, Failure> {
         Path::new(path).file_stem().map_or_else(|| "mine".to_owned(), |stem| stem.to_string_lossy().into_owned());
     // A changed copy does not take the place of what it is a copy of.
     let id = if builtin_text(&stem).is_some() { format!("my-{stem}") } else { stem };
-    LabExperiment::parse(&id, &text, &files::profile_reader(path)).map_err(|error| match error {
+    let read_file = files::reader_beside(path);
+    LabExperiment::parse(&id, &text, &Profiles::new(BUILTIN, &read_file)).map_err(|error| match error {
         LabError::File(error) => Failure::in_file(&error, path, &text),
         LabError::Point { point, error } => {
             let shown = format!("{path} as a job file at {point}");
@@ -136,7 +139,7 @@ impl Measured {
         };
         let mut entries: Vec<(LabExperiment, Outcome)> = Vec::new();
         // Reading the file of an experiment that was never measured here would be for nothing.
-        let before = |id: &str| if out.join(id).is_dir() { kept(builtin(id)?) } else { None };
+        let before = |id: &str| if out.join(id).is_dir() { kept(builtin(id, &BUILTIN_PROFILES)?) } else { None };
         for id in builtin_ids() {
             entries.extend(now(id).or_else(|| before(id)));
         }

@@ -14,7 +14,7 @@ use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use zonda_exports::snapshot::Snapshot;
-use zonda_exports::{Handle, METRICS_CONTENT_TYPE, metrics_text};
+use zonda_exports::{Handle, METRICS_CONTENT_TYPE, metrics_text, retry_address_in_use};
 
 use super::control::Control;
 
@@ -89,9 +89,9 @@ impl Attendant {
     }
 }
 
-/// Takes the address of the HTTP server, before anything is served.
+/// Takes the address of the HTTP server, before anything is served. One that a killed server had is soon free.
 pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address)
+    retry_address_in_use(|| TcpListener::bind(address))
 }
 
 fn router(handle: Handle) -> Router {

@@ -10,6 +10,7 @@ use zonda_exports::{
     HTTP_DEFAULT, ListenSpec, NamespaceSpec, NbdPlan, ServerPlan, ServerSpec, ServerTable, SubsystemSpec, Surroundings,
     TimingSpec,
 };
+use zonda_profiles::BUILTIN;
 
 use super::{ServeArgs, TimingArg};
 use crate::commands::drive::create;
@@ -41,7 +42,8 @@ pub(super) fn of(args: &ServeArgs) -> Result<ServerPlan, Failure> {
 fn of_file(path: &str) -> Result<ServerPlan, Failure> {
     let text = files::read_text(path)?;
     let base = Path::new(path).parent().unwrap_or(Path::new(""));
-    let surroundings = Surroundings { base, read_file: &files::profile_reader(path) };
+    let read_file = files::reader_beside(path);
+    let surroundings = Surroundings { base, builtin_profiles: BUILTIN, read_file: &read_file };
     ServerPlan::parse(&text, &surroundings).map_err(|error| Failure::in_experiment(&error, files::shown(path), &text))
 }
 
@@ -53,7 +55,7 @@ fn of_arguments(args: &ServeArgs) -> Result<ServerPlan, Failure> {
     check_names(&images)?;
     let mut subsystem: Vec<_> = images.iter().map(|image| subsystem_of(image)).collect::<Result<_, _>>()?;
     if let Some(profile) = &args.memory {
-        let memory = sized(profile, args.zones, args.zone_capacity, &files::profile_reader("-"))
+        let memory = sized(profile, args.zones, args.zone_capacity, &files::PROFILES)
             .map_err(|error| create::in_words(&error))?;
         let table =
             SubsystemSpec::new("memory", NamespaceSpec { memory: Some(unplaced(memory)), ..Default::default() });
@@ -69,7 +71,8 @@ fn of_arguments(args: &ServeArgs) -> Result<ServerPlan, Failure> {
         subsystem: subsystem.into_iter().map(unplaced).collect(),
         ..ServerSpec::default()
     };
-    let surroundings = Surroundings { base: Path::new(""), read_file: &files::profile_reader("-") };
+    let read_file = files::reader_beside("-");
+    let surroundings = Surroundings { base: Path::new(""), builtin_profiles: BUILTIN, read_file: &read_file };
     spec.check(&surroundings).map_err(|error| create::in_words(&error))
 }
 

@@ -22,7 +22,7 @@ pub(super) const SCRUB_LONG_ABOUT: &str =
     "Reads every block of every member, compares it with its checksum, and parity with the data. What is wrong is \
 written anew out of the rest of its stripe.
 
-The exit code is 1 if a block cannot be mended.";
+The exit code is 1 if a block cannot be repaired, or the volume is lost.";
 
 /// Which volume, and how it is answered.
 #[derive(Debug, Args)]
@@ -119,7 +119,7 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Failure> {
         watch::until_at_rest(&mut reached, args.place.json)?;
     }
     let report = finish(reached, &args.place)?;
-    if report.state == VolumeState::Lost { Err(Failure::Run) } else { Ok(()) }
+    must_not_be_lost(&report)
 }
 
 pub(super) fn scrub(args: &ScrubArgs) -> Result<(), Failure> {
@@ -136,7 +136,7 @@ pub(super) fn scrub(args: &ScrubArgs) -> Result<(), Failure> {
     let report = finish(reached, &args.place)?;
     match report.last_scrub {
         Some(scrub) if scrub.lost > 0 => Err(Failure::Run),
-        _ => Ok(()),
+        _ => must_not_be_lost(&report),
     }
 }
 
@@ -166,7 +166,13 @@ pub(super) fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
     if !args.detach {
         watch::until_at_rest(&mut reached, args.place.json)?;
     }
-    finish(reached, &args.place).map(drop)
+    let report = finish(reached, &args.place)?;
+    must_not_be_lost(&report)
+}
+
+/// A command that ends with a lost volume has failed.
+fn must_not_be_lost(report: &VolumeReport) -> Result<(), Failure> {
+    if report.state == VolumeState::Lost { Err(Failure::Run) } else { Ok(()) }
 }
 
 fn must_be_served(reached: &Reached, detach: bool, what: &str) -> Result<(), Failure> {

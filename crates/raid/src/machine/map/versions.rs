@@ -58,6 +58,11 @@ impl Map {
         };
         if exists && self.replace(stripes, lba, from, Address::media(place)) {
             if let Location::Media(source) = from.location() {
+                // An index is used again, and then the address may be that of a newer version of the same block.
+                assert_eq!(
+                    segments[source.segment].sequence, sequence,
+                    "a moved block replaces the version that was read, and no newer one"
+                );
                 segments.set_dead(source);
             }
             segments.set_live(place);

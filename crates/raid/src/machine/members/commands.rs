@@ -10,6 +10,7 @@ use zonda_zoned::{Command, CommandId, Completion, Duration, Instant, NamespaceId
 
 use super::Work;
 use crate::limits::MEMBER_COMMANDS_MAX;
+use crate::tables::SegmentIndex;
 
 /// Owns the commands of one member that were sent and have not ended. Ids are never used twice, also by the device that replaces this
 /// one: bits 0..32 are a slot, bits 32..64 count the uses of all slots.
@@ -118,6 +119,14 @@ impl Commands {
     /// Whether the member's queue is full until the next completion.
     pub(super) fn is_blocked(&self) -> bool {
         self.is_blocked
+    }
+
+    /// The segments of reports in flight on zones in which a command has failed.
+    pub(super) fn inspected(&self) -> impl Iterator<Item = SegmentIndex> + '_ {
+        self.slots.iter().flatten().filter_map(|slot| match slot.work {
+            Work::Inspect { segment } => Some(segment),
+            _ => None,
+        })
     }
 
     /// When the oldest command counts as unanswered.

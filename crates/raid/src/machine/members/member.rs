@@ -11,6 +11,7 @@ use super::zones::Zones;
 use super::{Verdict, Work};
 use crate::format::{MemberEntry, MemberState};
 use crate::limits::{MEMBER_FAILURES_MAX, METADATA_ZONES, WRITE_ATTEMPTS_MAX};
+use crate::tables::SegmentIndex;
 
 /// Owns what is known of one member device.
 #[derive(Debug)]
@@ -151,6 +152,11 @@ impl Member {
         self.commands.has_waiting()
     }
 
+    /// The segments of reports in flight on zones in which a command has failed.
+    pub(super) fn inspected(&self) -> impl Iterator<Item = SegmentIndex> + '_ {
+        self.commands.inspected()
+    }
+
     /// When the oldest command in flight counts as unanswered.
     pub(in crate::machine) fn answer_due(&self, timeout: Duration) -> Option<Instant> {
         self.commands.answer_due(timeout)
@@ -202,7 +208,7 @@ impl Member {
         self.failures = self.failures.saturating_sub(1);
     }
 
-    /// A chunk or a reset has succeeded.
+    /// A chunk was written.
     pub(in crate::machine) fn forgive_failures(&mut self) {
         self.failures = 0;
     }

@@ -242,6 +242,11 @@ impl Members {
         self.members.iter().any(Member::has_waiting)
     }
 
+    /// The segments of reports in flight on zones in which a command has failed, for checks.
+    pub(super) fn inspected(&self) -> impl Iterator<Item = SegmentIndex> + '_ {
+        self.members.iter().flat_map(Member::inspected)
+    }
+
     /// Whether a member's queue is full until its next completion.
     pub(super) fn is_blocked(&self, member: MemberIndex) -> bool {
         self[member].is_blocked()

@@ -16,7 +16,7 @@ use zonda_zoned::{Slab, Status};
 use super::members::Members;
 use super::segments::Segments;
 use crate::format::Record;
-use crate::tables::Physical;
+use crate::tables::{Physical, SegmentIndex};
 
 use fetch::Fetch;
 use repair::Repair;
@@ -106,6 +106,11 @@ impl Reads {
 
     pub(super) fn clear_progress(&mut self) {
         self.has_progress = false;
+    }
+
+    /// The segment of each fetch in flight, for checks.
+    pub(super) fn fetched(&self) -> impl Iterator<Item = SegmentIndex> + '_ {
+        self.fetches.iter().map(|(_, fetch)| fetch.place.segment)
     }
 
     /// What holds between events.

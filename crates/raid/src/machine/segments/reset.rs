@@ -65,9 +65,8 @@ impl Segments {
         let entry = &mut members[member];
         let mut verdict = Verdict::Usable;
         if let (true, Some(zone)) = (entry.is_present(), zone) {
-            if status.is_success() {
-                entry.forgive_failures();
-            } else {
+            // Only a chunk clears the failures: a member of which every header fails can still reset the zone.
+            if !status.is_success() {
                 entry.count_error();
             }
             let was_active = segment.active >> member.0 & 1 == 1;

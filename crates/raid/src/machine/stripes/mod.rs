@@ -24,7 +24,7 @@ use super::segments::Segments;
 use super::spec::Spec;
 use crate::format::Tombstone;
 use crate::shape::Stream;
-use crate::tables::{Address, Location, Physical};
+use crate::tables::{Address, Location, Physical, SegmentIndex};
 
 use spare::Spare;
 pub(super) use stripe::{Block, Mover, NO_REQUEST, Piece, Source, Stripe};
@@ -348,6 +348,17 @@ impl Stripes {
         }
         assert_eq!(block.lba, lba, "a block in a stripe knows its address");
         block.old
+    }
+
+    /// The segment that each repaired block in a stripe was read from, for checks.
+    pub(super) fn repaired(&self) -> impl Iterator<Item = SegmentIndex> + '_ {
+        self.slab.iter().flat_map(|(_, stripe)| &stripe.blocks).filter_map(|block| match block.source {
+            Source::Moved { from, mover: Mover::Repair, .. } => match from.location() {
+                Location::Media(place) => Some(place.segment),
+                _ => None,
+            },
+            _ => None,
+        })
     }
 
     /// What holds between events.

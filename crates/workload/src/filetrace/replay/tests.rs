@@ -1,5 +1,6 @@
+use zonda_profiles::builtin_text;
 use zonda_ssd::Ssd;
-use zonda_ssd::profile::{Profile, builtin_text};
+use zonda_ssd::profile::Profile;
 use zonda_zoned::{PayloadKind, Prng};
 
 use super::*;

@@ -1,8 +1,9 @@
 //! A run of full size, to be looked at: `cargo test --release -p zonda-workload kvbench -- --ignored --nocapture`.
 
 use zonda_config::unplaced;
+use zonda_profiles::builtin_text;
 use zonda_ssd::Ssd;
-use zonda_ssd::profile::{Profile, builtin_text};
+use zonda_ssd::profile::Profile;
 use zonda_zoned::{Duration, Instant, NamespaceId, PayloadKind, Prng, ZonedDevice};
 
 use crate::Fraction;

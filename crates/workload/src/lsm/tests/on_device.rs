@@ -4,8 +4,9 @@ use std::cell::Cell;
 
 use zonda_config::unplaced;
 use zonda_layers::Null;
+use zonda_profiles::builtin_text;
 use zonda_ssd::Ssd;
-use zonda_ssd::profile::{Profile, builtin_text};
+use zonda_ssd::profile::Profile;
 use zonda_zoned::{Blocks, Duration, Geometry, Instant, NamespaceId, PayloadKind, Prng, ZonedDevice};
 
 use super::geometry;

@@ -1,8 +1,8 @@
 //! Runs on a clock.
 
 use super::*;
-use crate::{LiveClock, Progress};
-use zonda_zoned::{Duration, Status};
+use crate::Progress;
+use zonda_zoned::{Duration, LiveClock, Status};
 
 /// A clock that jumps to where it is to wait to, or a little further.
 struct Jump {

@@ -94,6 +94,82 @@ fn a_job_starts_late_and_is_measured_from_there() {
 }
 
 #[test]
+fn the_rate_of_a_job_that_starts_late_counts_from_its_start() {
+    // 5000 a second are 5 in each millisecond. Requests counted from the start of the run would all be late at 60 ms, and
+    // the job would issue 300 of them as fast as the device takes them.
+    let text = "[run]\ntime = \"100 ms\"\nsample = \"1 ms\"\n[[job]]\noperation = \"randread\"\nrate = \"5000 IOPS\"\n\
+                start = \"60 ms\"\nqueue_depth = 8\n";
+    let result = run(TEN_MICROSECONDS, text);
+    assert_eq!(operations(&result.jobs[0], RequestKind::Read), 200);
+    let per_sample: Vec<u64> = result.series.iter().map(|sample| sample.jobs[0].operations).collect();
+    assert!(per_sample[..60].iter().all(|&count| count == 0), "nothing before its start: {per_sample:?}");
+    assert!(per_sample[60..].iter().all(|&count| count == 5), "evenly from its start: {per_sample:?}");
+}
+
+#[test]
+fn a_rate_of_bytes_of_a_job_that_starts_late_counts_from_its_start() {
+    let text = "[run]\ntime = \"100 ms\"\nsample = \"10 ms\"\n[[job]]\noperation = \"randread\"\nrate = \"16 MiB/s\"\n\
+                block_size = \"16 KiB\"\nstart = \"60 ms\"\n";
+    let result = run(TEN_MICROSECONDS, text);
+    // 1024 requests a second, about ten in each sample.
+    let per_sample: Vec<u64> = result.series.iter().map(|sample| sample.jobs[0].operations).collect();
+    assert!(per_sample[6..].iter().all(|count| (10..=11).contains(count)), "{per_sample:?}");
+}
+
+/// Latencies of 100 ns to 10 us, each once in a hundred commands.
+fn uniform(number: u64) -> u64 {
+    (number * 37 % 100 + 1) * 100
+}
+
+/// The latency that a share of all took at most, by sorting them.
+fn percentile(latencies: &[u64], share: f64) -> u64 {
+    let mut sorted = latencies.to_vec();
+    sorted.sort_unstable();
+    sorted[((share * sorted.len() as f64).ceil() as usize).max(1) - 1]
+}
+
+#[test]
+fn percentiles_of_a_run_and_of_its_samples_are_those_of_the_sorted_latencies() {
+    const SAMPLE_NS: u64 = 1_000_000;
+    let mut device = FixedLatency::new(&drive(), 0);
+    device.latency_by_number = Some(uniform);
+    let result = run_on(&mut device, "[run]\ntime = \"10 ms\"\nsample = \"1 ms\"\n[[job]]\noperation = \"randread\"\n");
+    // One read at a time: each completes its own latency after the one before.
+    let ends = (0..).map(uniform).scan(0, |end, latency| {
+        *end += latency;
+        Some((*end, latency))
+    });
+    let completed: Vec<(u64, u64)> = ends.take_while(|(end, _)| *end < 10 * SAMPLE_NS).collect();
+
+    let all: Vec<u64> = completed.iter().map(|(_, latency)| *latency).collect();
+    let latency = result.jobs[0].kind(RequestKind::Read).expect("it reads").latency;
+    assert_eq!(latency.count, all.len() as u64);
+    for (got, share) in [
+        (latency.p50_ns, 0.5),
+        (latency.p95_ns, 0.95),
+        (latency.p99_ns, 0.99),
+        (latency.p99_9_ns, 0.999),
+        (latency.p99_99_ns, 0.9999),
+    ] {
+        let exact = percentile(&all, share);
+        assert!(got.abs_diff(exact) * 1000 <= exact, "{share} of the run: {got} for {exact}");
+    }
+
+    assert_eq!(result.series.len(), 10);
+    for (number, sample) in (0..).zip(&result.series) {
+        let within = completed.iter().filter(|(end, _)| end / SAMPLE_NS == number);
+        let latencies: Vec<u64> = within.map(|(_, latency)| *latency).collect();
+        let (job, exact) = (&sample.jobs[0], percentile(&latencies, 0.99));
+        assert_eq!(job.operations, latencies.len() as u64, "sample {number}");
+        assert!(
+            job.p99_latency_ns.abs_diff(exact) * 100 <= exact,
+            "sample {number}: {} for {exact}",
+            job.p99_latency_ns
+        );
+    }
+}
+
+#[test]
 fn a_striped_request_is_complete_when_its_slowest_part_is() {
     let text = "[[job]]\noperation = \"append\"\nblock_size = \"64 KiB\"\nstripe = \"16 KiB\"\nzones = \"0..4\"\noperations = 5\n";
     let mut device = FixedLatency::new(&drive(), TEN_MICROSECONDS);

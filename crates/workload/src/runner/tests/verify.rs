@@ -1,10 +1,10 @@
 //! Runs that hold what they read against what they wrote.
 
 use super::*;
-use crate::{Finding, LiveClock, PrepareError, PrepareProgress, VerifyErrors, prepare};
+use crate::{Finding, PrepareError, PrepareProgress, VerifyErrors, prepare};
 use proptest::prelude::*;
 use zonda_layers::{Delay, DelayRule, Fault, FaultEffect, FaultRule, Matcher, Memory, OperationSet, When};
-use zonda_zoned::{Duration, Lba, Outcome, Prng, Status};
+use zonda_zoned::{Duration, Lba, LiveClock, Outcome, Prng, Status};
 
 /// A clock that jumps to where it is to wait to.
 struct Jump(Instant);

@@ -1,0 +1,65 @@
+//! What `zonda sim` replays: a seed, or an entry of the bugbase from its file.
+
+use std::str::FromStr;
+
+use zonda_sim::BugbaseEntry;
+
+use super::{SimArgs, Verdict};
+use crate::errors::Failure;
+use crate::files;
+use crate::output::{print, print_json};
+
+/// The end of the name of an entry's file.
+const ENTRY_SUFFIX: &str = ".toml";
+
+/// What is replayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Replay {
+    Seed(u64),
+    /// The path of an entry.
+    Entry(String),
+}
+
+impl FromStr for Replay {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Replay, String> {
+        if text.ends_with(ENTRY_SUFFIX) {
+            return Ok(Replay::Entry(text.to_owned()));
+        }
+        text.parse().map(Replay::Seed).map_err(|_| format!("neither a seed nor a file that ends with {ENTRY_SUFFIX}"))
+    }
+}
+
+/// Replays an entry from the scenario in its file.
+pub(super) fn entry(path: &str, args: &SimArgs) -> Result<(), Failure> {
+    if let Some(option) = args.options_that_make_a_scenario().first() {
+        let message = format!("{option} cannot be used with an entry: the scenario is in the file");
+        return Err(Failure::input(message, format!("leave out {option}, or give a seed instead of the file")));
+    }
+    let text = files::read_text(path)?;
+    let entry = BugbaseEntry::parse(&text).map_err(|error| Failure::in_file(&error, path, &text))?;
+    let outcome = entry.run();
+    let command = format!("zonda sim {path}");
+    if args.json {
+        print_json(&Verdict { replay: command, ..Verdict::of(&outcome, &entry.options) })?;
+    } else {
+        print(&format!("{}\n", entry.story(&command).trim_end()))?;
+        if let Some(note) = &entry.note {
+            print(&format!("\nNote: {note}\n"))?;
+        }
+    }
+    if outcome.is_good() { Ok(()) } else { Err(Failure::Run) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_a_seed_and_a_name_that_ends_as_entries_do_a_file() {
+        assert_eq!("18446744073709551615".parse(), Ok(Replay::Seed(u64::MAX)));
+        assert_eq!("a/42.toml".parse(), Ok(Replay::Entry("a/42.toml".to_owned())));
+        assert!("42.json".parse::<Replay>().is_err());
+    }
+}

@@ -1,0 +1,122 @@
+//! A server that is killed and started again at once, at the same addresses, on the same drives.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use zonda_nbd::testing::Client;
+
+use super::server::Server;
+use super::volume::{create, make_volume};
+use super::{output_in, refused_in, scratch};
+
+const KILLS: usize = 20;
+/// Writes that a server acknowledges before it is killed.
+const WRITES: u64 = 50;
+/// Writes under way on each connection, and the bytes of each.
+const DEPTH: u64 = 8;
+const PIECE: u64 = 16 << 10;
+/// Pieces that are written again and again.
+const PIECES: u64 = 64;
+
+/// An address on the loopback that no other run of the tests uses: its ports are free, unlike those that were free a moment
+/// ago on an address that all share.
+fn own_address() -> String {
+    let [a, b, c, d] = std::process::id().to_be_bytes();
+    format!("127.{}.{c}.{d}", 64 + ((a ^ b) & 63))
+}
+
+/// Serves a drive and a volume over all that zonda listens with.
+fn start(directory: &Path) -> Server {
+    let host = own_address();
+    let (listen, http, nbd) = (format!("{host}:4420"), format!("{host}:9420"), format!("{host}:10809"));
+    let arguments =
+        ["drives/plain", "vol", "--listen", &listen, "--http", &http, "--nbd", "unix:nbd.sock", "--nbd", &nbd];
+    Server::start(directory, &arguments)
+}
+
+/// Writes to an export, and counts what is acknowledged, until the connection is lost.
+fn write_until_lost(mut stream: UnixStream, export: &str, acknowledged: &AtomicU64) {
+    let mut client = Client::new();
+    let (mut sent, mut answered) = (0, 0);
+    let mut bytes = vec![0; 64 << 10];
+    let mut to_send = [client.flags(), client.go(export)].concat();
+    loop {
+        if client.is_in_transmission() {
+            while sent < answered + DEPTH {
+                let data = vec![sent as u8; PIECE as usize];
+                to_send.extend(client.write(sent + 1, sent % PIECES * PIECE, &data));
+                sent += 1;
+            }
+        }
+        if stream.write_all(&std::mem::take(&mut to_send)).is_err() {
+            return;
+        }
+        match stream.read(&mut bytes) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Ok(0) | Err(_) => return,
+            Ok(count) => client.received(&bytes[..count]),
+        }
+        while client.option_replied().is_some() {}
+        while let Some((_, result)) = client.finished() {
+            result.expect("a write succeeds while the server lives");
+            answered += 1;
+            acknowledged.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_under_load_starts_again_at_once() {
+    let directory = make_volume("restarts");
+    create(&directory);
+    output_in(&directory, &["drive", "create", "drives/plain", "--profile", "conventional", "--zones", "2"]);
+    let mut writers = Vec::new();
+    for round in 0..KILLS {
+        let server = start(&directory);
+        let acknowledged: [Arc<AtomicU64>; 2] = Default::default();
+        for (export, acknowledged) in ["plain", "vol"].into_iter().zip(&acknowledged) {
+            let stream = UnixStream::connect(directory.join("nbd.sock")).expect("it listens");
+            let acknowledged = Arc::clone(acknowledged);
+            writers.push(thread::spawn(move || write_until_lost(stream, export, &acknowledged)));
+        }
+        while acknowledged.iter().any(|count| count.load(Ordering::SeqCst) < WRITES) {
+            assert!(
+                !writers.iter().rev().take(2).any(thread::JoinHandle::is_finished),
+                "a connection was lost in round {round}"
+            );
+            thread::yield_now();
+        }
+        // The next one starts before the writers have seen the end of their connections.
+        server.kill();
+    }
+    start(&directory).stop();
+    writers.into_iter().for_each(|writer| writer.join().expect("no write failed"));
+    assert!(output_in(&directory, &["drive", "check", "drives/plain"]).contains("is well"));
+    let left = |name: &str| directory.join(name).exists();
+    assert!(!left("nbd.sock") && !left("nbd.sock.lock"), "what a stopped server listened on goes with it");
+}
+
+#[test]
+fn a_socket_and_drives_of_a_living_server_are_refused_to_another() {
+    let directory = scratch("alive");
+    output_in(&directory, &["drive", "create", "drives/plain", "--profile", "conventional", "--zones", "2"]);
+    output_in(&directory, &["drive", "create", "drives/other", "--profile", "conventional", "--zones", "2"]);
+    let server = Server::start(&directory, &["drives/plain", "--nbd", "unix:nbd.sock"]);
+    let second = |drive: &str, nbd: &str| {
+        let arguments = ["serve", drive, "--nbd", nbd, "--listen", "127.0.0.1:0", "--http", "off"];
+        refused_in(&directory, &arguments).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let refused = second("drives/other", "unix:nbd.sock");
+    assert!(
+        refused.contains("another server listens on nbd.sock") && refused.contains("stop it, or choose"),
+        "{refused}"
+    );
+    let refused = second("drives/plain", "unix:other.sock");
+    assert!(refused.contains("the image in drives/plain is in use by another program"), "{refused}");
+    UnixStream::connect(directory.join("nbd.sock")).expect("the first one goes on");
+    server.stop();
+}

@@ -1,0 +1,229 @@
+//! Images on real file systems.
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use tempfile::TempDir;
+use zonda_config::ByteSize;
+use zonda_devices::{Connection, FileBacked, Location, NamespaceOptions, create_image, sized};
+use zonda_profiles::BUILTIN;
+use zonda_ring::{Ring, RingOptions};
+use zonda_ssd::description::Profiles;
+use zonda_zoned::{
+    BlockBuffer, Blocks, Command, CommandId, CompletionQueue, Lba, NamespaceId, Operation, Outcome, Payload,
+    ReportFilter, Status, ZoneAction, ZoneState, ZoneTarget,
+};
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+
+/// Eight zones of 1 MiB, in blocks of 4 KiB.
+fn make(path: &Path) {
+    let spec = sized("zn540", Some(8), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
+    let drive = spec.plan(&PROFILES).expect("it can be so small");
+    create_image(path, &drive).expect("the directory is empty");
+}
+
+fn open(path: &Path) -> Connection {
+    let options = NamespaceOptions::default();
+    Connection::open(&Location::Image(path.to_owned()), &options).expect("the image is well")
+}
+
+/// The system lets go of a dropped image's lock when the file operations that were under way have ended.
+fn open_when_free(path: &Path) -> Connection {
+    for _ in 0..500 {
+        match Connection::open(&Location::Image(path.to_owned()), &NamespaceOptions::default()) {
+            Ok(connection) => return connection,
+            Err(error) if error.message.contains("in use") => std::thread::sleep(std::time::Duration::from_millis(10)),
+            Err(error) => panic!("the image is well: {error:?}"),
+        }
+    }
+    panic!("an image that nobody has is free");
+}
+
+fn write(connection: &mut Connection, start: u64, blocks: u64, fill: u8) -> Status {
+    connection.execute(write_of(start, blocks, fill)).expect("the loop works").status
+}
+
+fn write_of(start: u64, blocks: u64, fill: u8) -> Operation {
+    let data = vec![fill; (blocks * 4096) as usize].into();
+    let payload = Payload::Bytes(Box::new(BlockBuffer { data, metadata: Vec::new().into() }));
+    Operation::Write { start: Lba(start), blocks: Blocks(blocks), payload }
+}
+
+fn read(connection: &mut Connection, start: u64, blocks: u64) -> Vec<u8> {
+    let operation = Operation::Read { start: Lba(start), blocks: Blocks(blocks) };
+    let completion = connection.execute(operation).expect("the loop works");
+    match completion.outcome {
+        Outcome::Data(Payload::Bytes(buffer)) => buffer.data.to_vec(),
+        outcome => panic!("{}: {outcome:?}", completion.status),
+    }
+}
+
+fn write_pointer(connection: &mut Connection, zone_start: u64) -> (ZoneState, Option<Lba>) {
+    let operation = Operation::ReportZones {
+        start: Lba(zone_start),
+        filter: ReportFilter::All,
+        extended: false,
+        partial: true,
+        descriptors_max: 1,
+    };
+    match connection.execute(operation).expect("the loop works").outcome {
+        Outcome::Report(report) => (report.zones[0].state, report.zones[0].write_pointer),
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+#[test]
+fn what_was_written_is_there_after_closing_and_opening() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("drive");
+    make(&path);
+    let mut first = open(&path);
+    assert_eq!(write(&mut first, 0, 16, 7), Status::Success);
+    first.close().expect("it closes");
+    let mut second = open(&path);
+    assert!(read(&mut second, 0, 16).iter().all(|byte| *byte == 7));
+    assert_eq!(write_pointer(&mut second, 0), (ZoneState::Closed, Some(Lba(16))));
+}
+
+#[test]
+fn an_image_that_was_dropped_without_closing_recovers() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("drive");
+    make(&path);
+    let mut first = open(&path);
+    assert_eq!(write(&mut first, 256, 8, 9), Status::Success);
+    drop(first);
+    let ring = Ring::new(RingOptions::default()).unwrap();
+    let (drive, report) = FileBacked::open(&path, &ring).expect("it recovers");
+    assert!(!report.clean);
+    assert_eq!(report.found_blocks, 8);
+    drop((drive, ring));
+    assert!(read(&mut open_when_free(&path), 256, 8).iter().all(|byte| *byte == 9));
+}
+
+#[test]
+fn two_programs_cannot_open_one_image() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("drive");
+    make(&path);
+    let first = open(&path);
+    let ring = Ring::new(RingOptions::default()).unwrap();
+    let error = FileBacked::open(&path, &ring).map(|_| ()).expect_err("the first has it");
+    assert!(error.message.contains("in use"), "{error}");
+    first.close().expect("it closes");
+    FileBacked::open(&path, &ring).map(|_| ()).expect("now it is free");
+}
+
+#[test]
+fn an_image_is_not_made_where_something_is() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("drive");
+    make(&path);
+    let spec = sized("zn540", Some(8), Some(ByteSize(1 << 20)), &PROFILES).unwrap();
+    let error = create_image(&path, &spec.plan(&PROFILES).unwrap()).expect_err("there is one");
+    assert!(error.message.contains("holds an image already"), "{error}");
+    std::fs::write(directory.path().join("letter.txt"), "dear").unwrap();
+    let error = create_image(directory.path(), &spec.plan(&PROFILES).unwrap()).expect_err("a letter");
+    assert!(error.message.contains("is not empty"), "{error}");
+}
+
+/// A file system that holds so many bytes; `None` where nobody may mount one.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn new(bytes: u64) -> Option<SmallDisk> {
+        let directory = TempDir::new().expect("there is room for a directory");
+        let size = CString::new(format!("size={bytes}")).expect("no zero in it");
+        // Not by mount(8): between its start and its own program, a child holds the locks of the images of all other tests.
+        mount("zonda", directory.path(), "tmpfs", MountFlags::empty(), size.as_c_str()).ok()?;
+        Some(SmallDisk(directory))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // A mount that stays goes with the machine.
+        let _ = unmount(self.0.path(), UnmountFlags::DETACH);
+    }
+}
+
+/// An image on a file system with room for 1 MiB more, and the file to remove for more; `None` where no file system can be
+/// mounted.
+fn nearly_full() -> Option<(SmallDisk, PathBuf, PathBuf)> {
+    // An image without contents is a few MiB; its zones would take eight more.
+    let Some(disk) = SmallDisk::new(12 << 20) else {
+        println!("skipped: a small file system cannot be mounted here");
+        return None;
+    };
+    let path = disk.0.path().join("drive");
+    make(&path);
+    let used = std::fs::read_dir(&path).expect("the file system works").map(|file| {
+        use std::os::unix::fs::MetadataExt;
+        file.expect("the file system works").metadata().expect("the file system works").blocks() * 512
+    });
+    let free = (12 << 20) - used.sum::<u64>();
+    let ballast = disk.0.path().join("ballast");
+    std::fs::write(&ballast, vec![1; (free - (1 << 20)) as usize]).expect("the file system works");
+    Some((disk, path, ballast))
+}
+
+#[test]
+fn a_full_disk_fails_the_write_and_nothing_else() {
+    let Some((_disk, path, ballast)) = nearly_full() else { return };
+    let mut drive = open(&path);
+    let mut written = Vec::new();
+    let failed = (0..4u64).flat_map(|zone| (0..16).map(move |piece| zone * 256 + piece * 16)).find(|&start| {
+        let status = write(&mut drive, start, 16, start as u8 | 1);
+        assert!(matches!(status, Status::Success | Status::WriteFault), "{status}");
+        written.extend(status.is_success().then_some(start));
+        !status.is_success()
+    });
+    let failed = failed.expect("1 MiB does not hold 4");
+    assert!(!written.is_empty(), "there was room for some");
+    for &start in &written {
+        assert!(read(&mut drive, start, 16).iter().all(|byte| *byte == start as u8 | 1), "block {start}");
+    }
+    let zone_start = failed / 256 * 256;
+    let (_, pointer) = write_pointer(&mut drive, zone_start);
+    assert_eq!(pointer, Some(Lba(failed)), "the write pointer stands behind the last block that was kept");
+
+    std::fs::remove_file(&ballast).unwrap();
+    assert_eq!(write(&mut drive, failed, 16, 5), Status::Success, "there is room again");
+    let finish = Operation::ManageZones { action: ZoneAction::Finish, target: ZoneTarget::Zone(Lba(zone_start)) };
+    assert_eq!(drive.execute(finish).unwrap().status, Status::Success);
+    drive.close().expect("it closes");
+    assert!(read(&mut open(&path), failed, 16).iter().all(|byte| *byte == 5));
+}
+
+#[test]
+fn writes_that_leave_together_fail_on_their_own() {
+    let Some((_disk, path, _ballast)) = nearly_full() else { return };
+    let mut drive = open(&path);
+    // What is known of the first blocks has its place then, and the data may take the rest.
+    assert_eq!(write(&mut drive, 0, 16, 7), Status::Success);
+    let pieces = 31;
+    for piece in 0..pieces {
+        let operation = write_of(16 + piece * 16, 16, 7);
+        let command = Command { id: CommandId(piece), namespace: NamespaceId::FIRST, operation };
+        drive.submit(command).expect("there is room for so many");
+    }
+    let mut ended = CompletionQueue::new();
+    drive.poll(&mut ended);
+    while ended.len() < pieces as usize {
+        drive.turn(None).unwrap();
+        drive.poll(&mut ended);
+    }
+    let mut statuses = vec![Status::Success; pieces as usize];
+    while let Some(completion) = ended.pop() {
+        statuses[completion.id.0 as usize] = completion.status;
+    }
+    let first_failed = statuses.iter().position(|status| !status.is_success()).expect("1 MiB does not hold 2");
+    assert!(first_failed > 0, "there was room for some");
+    assert!(statuses[first_failed..].iter().all(|status| *status == Status::WriteFault), "{statuses:?}");
+    let written = 16 + first_failed as u64 * 16;
+    assert_eq!(write_pointer(&mut drive, 0).1, Some(Lba(written)));
+    assert!(read(&mut drive, 0, written).iter().all(|byte| *byte == 7));
+}

@@ -1,0 +1,5 @@
+//! Images and volumes on real files.
+
+mod elements;
+mod images;
+mod volumes;

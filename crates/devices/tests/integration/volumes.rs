@@ -1,0 +1,261 @@
+//! Volumes on images on a real file system.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use zonda_config::ByteSize;
+use zonda_devices::{
+    Drive, DriveError, Location, NewVolume, VolumeDrive, VolumeRates, VolumeRequest, VolumeState, create_image, sized,
+};
+use zonda_profiles::BUILTIN;
+use zonda_raid::Scheme;
+use zonda_ring::{Ring, RingOptions};
+use zonda_ssd::description::Profiles;
+use zonda_zoned::{
+    BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Lba, NamespaceId, Operation, Outcome,
+    Payload, Status, ZonedDevice,
+};
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+
+/// A directory with drives of forty zones of 1 MiB, and a ring.
+struct Bench {
+    above: TempDir,
+    ring: Ring,
+}
+
+impl Bench {
+    fn with(drives: &[&str]) -> Bench {
+        let bench = Bench {
+            above: TempDir::new().expect("there is room"),
+            ring: Ring::new(RingOptions::default()).expect("there is an event loop"),
+        };
+        drives.iter().for_each(|name| bench.make_drive(name));
+        bench
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.above.path().join(name)
+    }
+
+    fn make_drive(&self, name: &str) {
+        let spec = sized("zn540", Some(40), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
+        create_image(&self.at(name), &spec.plan(&PROFILES).expect("it can be so small")).expect("there is room");
+    }
+
+    fn new_volume(&self, members: &[&str], spares: &[&str]) -> NewVolume {
+        let locations = |names: &[&str]| names.iter().map(|name| Location::Image(self.at(name))).collect();
+        NewVolume {
+            members: locations(members),
+            spares: locations(spares),
+            scheme: Scheme::over(members.len(), None, None).expect("there are enough"),
+            size: None,
+            reserve_percent: 12,
+            small_unit_blocks: None,
+            rates: VolumeRates::default(),
+            may_wipe: false,
+        }
+    }
+
+    fn create(&self, members: &[&str], spares: &[&str]) -> VolumeDrive {
+        VolumeDrive::create(&self.at("vol"), &self.new_volume(members, spares), &self.ring).expect("they suit")
+    }
+
+    fn open(&self) -> VolumeDrive {
+        VolumeDrive::open(&self.at("vol"), &self.ring).expect("there is a volume")
+    }
+
+    fn execute(&self, volume: &mut VolumeDrive, operation: Operation) -> Completion {
+        let mut completions = CompletionQueue::new();
+        let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation };
+        volume.submit(self.ring.now(), command).expect("there is room");
+        loop {
+            volume.poll(self.ring.now(), &mut completions);
+            if let Some(completion) = completions.pop() {
+                return completion;
+            }
+            self.ring.turn(volume.next_wakeup()).expect("the loop works");
+        }
+    }
+
+    /// 64 KiB pieces, each filled with its number and `salt`.
+    fn write(&self, volume: &mut VolumeDrive, pieces: u64, salt: u8) {
+        for piece in 0..pieces {
+            let data = vec![piece as u8 ^ salt; 65_536].into();
+            let payload = Payload::Bytes(Box::new(BlockBuffer { data, metadata: Vec::new().into() }));
+            let write = Operation::Write { start: Lba(piece * 16), blocks: Blocks(16), payload };
+            assert_eq!(self.execute(volume, write).status, Status::Success);
+        }
+    }
+
+    fn check(&self, volume: &mut VolumeDrive, pieces: u64, salt: u8) {
+        for piece in 0..pieces {
+            let completion = self.execute(volume, Operation::Read { start: Lba(piece * 16), blocks: Blocks(16) });
+            let Outcome::Data(Payload::Bytes(buffer)) = completion.outcome else {
+                panic!("piece {piece}: {}", completion.status)
+            };
+            assert!(buffer.data.iter().all(|byte| *byte == piece as u8 ^ salt), "piece {piece}");
+        }
+    }
+
+    fn rest(&self, volume: &mut VolumeDrive) {
+        let mut completions = CompletionQueue::new();
+        loop {
+            volume.poll(self.ring.now(), &mut completions);
+            if volume.is_at_rest() {
+                return;
+            }
+            self.ring.turn(volume.next_wakeup()).expect("the loop works");
+        }
+    }
+
+    fn close(&self, mut volume: VolumeDrive) {
+        let mut completions = CompletionQueue::new();
+        volume.close(self.ring.now());
+        while !volume.is_closed() {
+            volume.poll(self.ring.now(), &mut completions);
+            self.ring.turn(Some(self.ring.now() + zonda_zoned::Duration(1_000_000))).expect("the loop works");
+        }
+    }
+
+    fn ask(
+        &self,
+        volume: &mut VolumeDrive,
+        request: &VolumeRequest,
+    ) -> Result<zonda_devices::VolumeReport, DriveError> {
+        volume.manage(request, &self.ring)
+    }
+}
+
+fn remove(path: &Path) {
+    std::fs::remove_dir_all(path).expect("it was there");
+}
+
+fn notices(volume: &mut VolumeDrive) -> String {
+    std::iter::from_fn(|| volume.take_notice()).map(|notice| notice.text + "\n").collect()
+}
+
+#[test]
+fn what_was_written_to_a_volume_is_there_after_closing_and_opening() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    bench.write(&mut volume, 100, 1);
+    bench.close(volume);
+    let mut again = bench.open();
+    bench.check(&mut again, 100, 1);
+    let report = again.report();
+    assert_eq!((report.state, report.can_lose, report.scheme.as_str()), (VolumeState::Well, 1, "RAID 5 (2+1)"));
+    assert_eq!(report.members[1].at, "../b");
+}
+
+#[test]
+fn a_volume_dropped_without_closing_recovers() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    bench.write(&mut volume, 40, 2);
+    drop(volume);
+    bench.check(&mut bench.open(), 40, 2);
+}
+
+#[test]
+fn a_drive_whose_files_are_gone_is_replaced_by_the_spare() {
+    let bench = Bench::with(&["a", "b", "c", "e"]);
+    let mut volume = bench.create(&["a", "b", "c"], &["e"]);
+    bench.write(&mut volume, 100, 3);
+    bench.close(volume);
+    remove(&bench.at("b"));
+    let mut volume = bench.open();
+    let told = notices(&mut volume);
+    assert!(told.contains("member 1 (../b)") && told.contains("the spare ../e takes the place"), "{told}");
+    bench.check(&mut volume, 100, 3);
+    bench.rest(&mut volume);
+    let report = volume.report();
+    assert_eq!((report.state, report.members[1].at.as_str(), report.spares.len()), (VolumeState::Well, "../e", 0));
+    bench.close(volume);
+    remove(&bench.at("c"));
+    bench.check(&mut bench.open(), 100, 3);
+}
+
+#[test]
+fn a_member_given_up_by_command_is_replaced_by_another_drive_or_by_itself() {
+    let bench = Bench::with(&["a", "b", "c", "d"]);
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    bench.write(&mut volume, 60, 4);
+    let report = bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it can do without");
+    assert_eq!((report.state, report.can_lose), (VolumeState::Degraded, 0));
+    let error = bench.ask(&mut volume, &VolumeRequest::Fail { member: "c".to_owned() }).expect_err("not without two");
+    assert!(error.message.contains("cannot do without member 2"), "{error}");
+    bench.write(&mut volume, 80, 5);
+    let replace = |with: &str, may_wipe| VolumeRequest::Replace {
+        member: "1".to_owned(),
+        with: bench.at(with).display().to_string(),
+        may_wipe,
+    };
+    let error = bench.ask(&mut volume, &replace("b", false)).expect_err("it holds what it held");
+    assert!(error.message.contains("is not empty"), "{error}");
+    bench.ask(&mut volume, &replace("d", false)).expect("it is empty");
+    bench.rest(&mut volume);
+    assert_eq!(volume.report().state, VolumeState::Well);
+    bench.ask(&mut volume, &VolumeRequest::Fail { member: "d".to_owned() }).expect("it can do without");
+    bench
+        .ask(&mut volume, &VolumeRequest::AddSpare { spare: bench.at("b").display().to_string(), may_wipe: true })
+        .expect("nobody needs what is on it");
+    bench.rest(&mut volume);
+    assert_eq!((volume.report().state, volume.report().members[1].at.as_str()), (VolumeState::Well, "../b"));
+    bench.check(&mut volume, 80, 5);
+    bench.close(volume);
+    bench.check(&mut bench.open(), 80, 5);
+}
+
+#[test]
+fn a_scrub_says_what_it_read() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    bench.write(&mut volume, 200, 6);
+    let rates = VolumeRequest::Rates { rebuild: None, scrub: Some("10 GiB/s".parse().expect("a rate")) };
+    bench.ask(&mut volume, &rates).expect("it can work so fast");
+    bench.ask(&mut volume, &VolumeRequest::Scrub).expect("it can be read");
+    bench.rest(&mut volume);
+    let scrub = volume.report().last_scrub.expect("it has ended");
+    assert!(scrub.blocks > 2000 && scrub.mended == 0 && scrub.lost == 0, "{scrub:?}");
+}
+
+#[test]
+fn a_volume_is_not_made_of_drives_that_hold_something() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    bench.write(&mut volume, 1, 0);
+    bench.close(volume);
+    let mut new = bench.new_volume(&["a", "b", "c"], &[]);
+    let other = bench.at("other");
+    let error = VolumeDrive::create(&other, &new, &bench.ring).map(|_| ()).expect_err("they are a volume");
+    assert!(error.message.contains("is not empty") && error.help.contains("--force"), "{error}");
+    assert!(!other.exists(), "nothing is left of it");
+    new.may_wipe = true;
+    bench.close(VolumeDrive::create(&other, &new, &bench.ring).expect("their contents may go"));
+    let error = VolumeDrive::open(&bench.at("vol"), &bench.ring).map(|_| ()).expect_err("they are another's now");
+    assert!(error.message.contains("belongs to another volume, which is named \"other\""), "{error}");
+}
+
+#[test]
+fn a_member_that_another_program_has_is_not_given_up() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    bench.close(bench.create(&["a", "b", "c"], &[]));
+    let (_held, _) = zonda_devices::FileBacked::open(&bench.at("b"), &bench.ring).expect("it is free");
+    let error = VolumeDrive::open(&bench.at("vol"), &bench.ring).map(|_| ()).expect_err("it is in use");
+    assert!(error.is_in_use && error.message.contains('b'), "{error}");
+}
+
+#[test]
+fn one_drive_without_parity_is_a_conventional_drive() {
+    let bench = Bench::with(&["a"]);
+    let mut volume = bench.create(&["a"], &[]);
+    // Over itself, more often than the drive has room.
+    for salt in 0..5 {
+        bench.write(&mut volume, 250, salt);
+    }
+    bench.check(&mut volume, 250, 4);
+    assert_eq!(volume.report().scheme, "RAID 0 (1+0)");
+    assert!(volume.report().volume_bytes >= 250 * 65_536);
+}

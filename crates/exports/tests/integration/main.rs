@@ -1,0 +1,4 @@
+//! Servers on real sockets: hostile hosts of NVMe/TCP, and NBD clients.
+
+mod hostile;
+mod nbd;

@@ -1,0 +1,110 @@
+//! Clients that mean no good, or are too many.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use zonda_nbd::testing::Answer;
+use zonda_nbd::wire::transmission::command;
+
+use super::client::{Host, connect, open};
+use super::{BLOCK, address, plan, serve, stop};
+
+/// Connections that may be.
+const CONNECTIONS: usize = 128;
+
+fn work(host: &mut Host, place: u64) {
+    let data = vec![place as u8 + 1; BLOCK as usize];
+    assert_eq!(host.write(place * BLOCK, &data), Ok(Answer::Done));
+    assert_eq!(host.read(place * BLOCK, BLOCK), data);
+}
+
+#[test]
+fn who_chooses_no_export_in_ten_seconds_is_hung_up_on() {
+    let server = serve(plan());
+    let at = address(&server);
+    let mut good = open(&at, "memory");
+    let silent = connect(&at);
+    let mut slow = connect(&at);
+    let flags = slow.client.flags();
+    slow.send(&flags);
+    silent.wait_for_end();
+    slow.wait_for_end();
+    // Who is silent after the handshake may be.
+    work(&mut good, 1);
+    let nbd = server.handle().snapshot(Duration::from_secs(5)).expect("it tells").nbd.expect("it exports");
+    assert_eq!((nbd.connections, nbd.handshake_timeouts), (1, 2));
+    good.disconnect();
+    stop(server);
+}
+
+#[test]
+fn strangers_give_way_to_clients_and_clients_to_nobody() {
+    let server = serve(plan());
+    let at = address(&server);
+    let mut silent: Vec<TcpStream> =
+        (0..3 * CONNECTIONS).map(|_| TcpStream::connect(&at).expect("the server listens")).collect();
+    let mut good: Vec<Host> = (0..CONNECTIONS).map(|_| open(&at, "memory")).collect();
+    work(&mut good[0], 0);
+    work(&mut good[CONNECTIONS - 1], 1);
+    // All places are taken now.
+    connect(&at).wait_for_end();
+    good.pop().expect("there are many").disconnect();
+    let mut late = open(&at, "memory");
+    work(&mut late, 2);
+    silent.clear();
+    stop(server);
+}
+
+#[test]
+fn nonsense_ends_its_own_connection_and_no_other() {
+    let server = serve(plan());
+    let at = address(&server);
+    let mut good = open(&at, "memory");
+    for (place, nonsense) in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], &[0; 4096]].into_iter().enumerate() {
+        let mut stream = TcpStream::connect(&at).expect("the server listens");
+        stream.write_all(nonsense).expect("the server reads");
+        Host::on(Box::new(stream)).wait_for_end();
+        work(&mut good, place as u64);
+    }
+    let nbd = server.handle().snapshot(Duration::from_secs(5)).expect("it tells").nbd.expect("it exports");
+    assert_eq!((nbd.connections, nbd.protocol_errors), (1, 3));
+    good.disconnect();
+    stop(server);
+}
+
+#[test]
+fn a_client_that_never_reads_keeps_only_itself_waiting() {
+    let server = serve(plan());
+    let at = address(&server);
+    let (mut good, mut rude) = (open(&at, "memory"), open(&at, "memory"));
+    work(&mut good, 0);
+    // Far more than any socket buffer holds; it never looks at an answer.
+    (0..16).for_each(|_| {
+        rude.begin(command::READ, 0, 0, 16 << 20, &[]);
+    });
+    (1..16).for_each(|place| work(&mut good, place));
+    drop(rude);
+    work(&mut good, 1);
+    good.disconnect();
+    stop(server);
+}
+
+#[test]
+fn who_goes_in_the_middle_of_a_request_leaves_nothing_under_way() {
+    let server = serve(plan());
+    let at = address(&server);
+    let mut good = open(&at, "memory");
+    for round in 0..20 {
+        let mut rude = open(&at, "memory");
+        rude.begin(command::TRIM, 0, 0, 64 << 20, &[]);
+        rude.begin(command::WRITE, 0, 1, 100, &[1; 100]);
+        rude.begin(command::WRITE, 0, 50, 100, &[2; 100]);
+        drop(rude);
+        work(&mut good, 100 + round);
+        assert_eq!(good.write(3, b"mine"), Ok(Answer::Done));
+        assert_eq!(good.read(3, 4).len(), 4);
+    }
+    good.disconnect();
+    stop(server);
+}

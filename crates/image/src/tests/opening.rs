@@ -1,0 +1,107 @@
+//! Openings that are cut short while only one copy of the checkpoint is good.
+
+use zonda_zoned::{Blocks, Geometry, Operation, Prng, Status, ZoneAction};
+
+use crate::format::checkpoint::SLOT_HEADER_BYTES;
+use crate::format::layout::Layout;
+use crate::testing::{Disk, Drive, spec};
+use crate::{FileOperation, ImageFile, open};
+
+/// Random choices of what a cut leaves of the operation in progress and of unsynced pages.
+const SEEDS: u64 = 12;
+
+fn geometry() -> Geometry {
+    Geometry { conventional_zone_count: 1, zone_count: 5, zone_capacity_blocks: Blocks(16), ..Geometry::tiny() }
+}
+
+/// How the drive came to be opened again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Closed,
+    Killed,
+    /// Killed when the first copy of a checkpoint was written and not synced.
+    KilledInCheckpoint,
+}
+
+/// A drive with contents that are all durable.
+fn used(stop: Stop) -> Disk {
+    let mut drive = Drive::create(&spec(geometry()));
+    for (start, mark) in [(0, 10), (16, 20), (32, 30), (48, 40)] {
+        assert_eq!(drive.write(start, 6, mark), Status::Success);
+    }
+    drive.manage(ZoneAction::Finish, 32);
+    drive.manage(ZoneAction::Reset, 48);
+    drive.manage(ZoneAction::SetDescriptorExtension { extension: vec![3; 64].into(), zrwa: false }, 64);
+    drive.run(Operation::Flush);
+    match stop {
+        Stop::Closed => drive.close(),
+        Stop::Killed => drive.kill(&mut Prng::new(1)),
+        Stop::KilledInCheckpoint => {
+            drive.image.checkpoint();
+            drive.collect();
+            let is_sync = |operation: &FileOperation| *operation == FileOperation::Sync { file: ImageFile::State };
+            while !drive.out.iter().any(|(command, _)| is_sync(&command.operation)) {
+                drive.step(0);
+            }
+            drive.kill(&mut Prng::new(1))
+        }
+    }
+}
+
+/// Damages the body of one copy of the checkpoint, as a write that was not completed leaves it.
+fn tear(disk: &mut Disk, slot: u64) {
+    let spec = spec(geometry());
+    let layout = Layout::new(&spec.geometry, spec.journal_bytes);
+    let from = layout.slot_offset(slot) as usize + SLOT_HEADER_BYTES;
+    let end = (layout.slot_offset(slot) + layout.checkpoint_bytes()) as usize;
+    disk.bytes(ImageFile::State)[from..end].iter_mut().for_each(|byte| *byte ^= 0x55);
+}
+
+/// Asserts that the opening of this disk can be cut at every change of a file, by a kill or a loss of power, and that the
+/// next opening finds everything.
+fn assert_opening_can_be_cut(disk: &Disk, what: &str) {
+    let expected = Drive::open(disk.clone()).observe();
+    let mut counted = disk.clone();
+    counted.changes_left = Some(u64::MAX);
+    assert!(open(&mut counted).is_ok(), "{what}");
+    let changes = u64::MAX - counted.changes_left.expect("it was set");
+    assert!(changes >= 6, "two copies of the checkpoint and the journal are each written and synced");
+    for cut in 1..=changes {
+        for seed in 0..SEEDS {
+            let mut left = disk.clone();
+            left.changes_left = Some(cut);
+            left.prng = Some(Prng::new(seed));
+            assert!(open(&mut left).is_err(), "{what}: change {cut} does not happen");
+            left.changes_left = None;
+            let (mut dropped, mut mixed) = (left.clone(), left.clone());
+            dropped.forget_unsynced();
+            mixed.lose_power(&mut Prng::new(seed).fork("power"));
+            for (loss, mut after) in [("kill", left), ("all unsynced lost", dropped), ("some unsynced lost", mixed)] {
+                let when = format!("{what}, {loss} at change {cut} of {changes}, seed {seed}");
+                if let Err(error) = open(&mut after.clone()) {
+                    panic!("{when}: {error}");
+                }
+                after.prng = None;
+                let found = Drive::open(after).observe();
+                assert_eq!(found.zones, expected.zones, "{when}");
+                assert!(found.blocks == expected.blocks, "{when}: the blocks differ");
+            }
+        }
+    }
+}
+
+#[test]
+fn while_one_copy_of_the_checkpoint_is_torn_an_opening_does_not_touch_the_other() {
+    for stop in [Stop::Closed, Stop::Killed] {
+        for slot in 0..2 {
+            let mut disk = used(stop);
+            tear(&mut disk, slot);
+            assert_opening_can_be_cut(&disk, &format!("{stop:?}, copy {slot} torn"));
+        }
+    }
+}
+
+#[test]
+fn an_opening_syncs_the_newest_checkpoint_before_it_overwrites_the_older_one() {
+    assert_opening_can_be_cut(&used(Stop::KilledInCheckpoint), "one copy written and not synced");
+}

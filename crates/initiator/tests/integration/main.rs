@@ -1,0 +1,7 @@
+//! The initiator against a real target and against servers that misbehave.
+
+mod against_target;
+mod discovery;
+mod errors;
+mod loss;
+mod world;

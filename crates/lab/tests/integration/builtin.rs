@@ -1,0 +1,70 @@
+//! The experiments that come with zonda, as a whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zonda_lab::{KindSpec, LabExperiment, PAPERS, builtin, builtin_ids};
+use zonda_profiles::{BUILTIN, builtin_names, builtin_text};
+use zonda_ssd::profile::Profile;
+use zonda_stack::Profiles;
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+
+/// Published results about drives, paper by paper.
+const DEVICE_RESULTS: [(&str, usize); 5] = [("ezns", 37), ("study", 4), ("zapraid", 8), ("silent", 3), ("bae", 6)];
+
+fn all() -> Vec<LabExperiment> {
+    builtin_ids().map(|id| builtin(id, &PROFILES).expect("it is in the list")).collect()
+}
+
+#[test]
+fn every_experiment_is_right_and_belongs_to_a_paper_or_a_set() {
+    for experiment in all() {
+        let paper = experiment.paper.as_deref().expect("it belongs somewhere");
+        assert!(experiment.id.starts_with(&format!("{paper}-")), "{}", experiment.id);
+        assert!(PAPERS.iter().any(|known| known.key == paper) && experiment.place.is_some(), "{}", experiment.id);
+        assert!(!experiment.about.trim().is_empty() && !experiment.plots.is_empty(), "{}", experiment.id);
+        assert!(experiment.seeds >= 2 || is_without_chance(&experiment), "{}: one seed has no spread", experiment.id);
+    }
+}
+
+/// Drives of constant times and loads in order: every seed would give the same.
+fn is_without_chance(experiment: &LabExperiment) -> bool {
+    experiment.profiles().iter().all(|name| ["silent-custom", "zn540-emulated"].contains(name))
+}
+
+#[test]
+fn every_published_result_about_a_drive_is_repeated_once() {
+    let mut seen = BTreeSet::new();
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for experiment in all() {
+        for result in &experiment.results {
+            assert!(seen.insert(result.id.clone()), "{} is there twice", result.id);
+            if result.kind == KindSpec::Device {
+                *counts.entry(experiment.paper.clone().expect("it repeats a paper")).or_default() += 1;
+            }
+        }
+    }
+    assert_eq!(counts, DEVICE_RESULTS.map(|(paper, count)| (paper.to_owned(), count)).into());
+}
+
+#[test]
+fn profiles_rest_on_results_about_drives_alone() {
+    let kinds: BTreeMap<String, KindSpec> =
+        all().into_iter().flat_map(|experiment| experiment.results).map(|result| (result.id, result.kind)).collect();
+    for name in builtin_names() {
+        let profile = Profile::parse(builtin_text(name).expect("it is built in")).expect("built-in profiles are right");
+        for id in profile.results_used() {
+            assert_eq!(kinds.get(id), Some(&KindSpec::Device), "{name} rests on {id}");
+        }
+    }
+}
+
+#[test]
+fn warm_ups_are_found_by_the_rule_alone() {
+    for experiment in all() {
+        for point in &experiment.points {
+            assert!(!point.text().contains("ramp"), "{} sets a ramp by hand", experiment.id);
+        }
+    }
+}

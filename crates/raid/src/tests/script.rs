@@ -1,0 +1,359 @@
+//! A volume on members whose commands a test holds back and releases: it decides what takes effect, in which order, and what a
+//! crash drops.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use zonda_zoned::reference::{ReferenceDevice, ZoneImage};
+use zonda_zoned::{
+    BlockBuffer, Blocks, Command, CommandId, Completion, Duration, Geometry, Instant, Lba, LbaRange, NamespaceId,
+    Operation, Outcome, Payload, PayloadKind, QueueFull, Status, ZoneAction, ZoneIndex, ZoneTarget,
+};
+
+use super::basics::contents;
+use super::failures::geometry;
+use crate::format::SegmentHeader;
+use crate::limits::METADATA_ZONES;
+use crate::{Event, MemberIndex, Scheme, StreamShape, Volume, VolumeConfig};
+
+/// What a member is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Superblock,
+    Header,
+    /// The chunk of a stripe.
+    Chunk,
+    Footer,
+    Read,
+    Reset,
+    Finish,
+    Flush,
+    Report,
+}
+
+/// A command that a member was given.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) member: usize,
+    pub(super) kind: Kind,
+    /// The sequence of the segment that its zone belongs to; 0 if there is none.
+    pub(super) segment: u64,
+    /// Whether that segment takes moved blocks.
+    pub(super) is_relocation: bool,
+    /// From the start of the zone.
+    pub(super) offset: u32,
+}
+
+impl Sent {
+    /// The stripe of a chunk, in segments whose groups have one stripe of one block a member.
+    pub(super) fn stripe(&self) -> u32 {
+        self.offset - 1
+    }
+}
+
+/// Says which commands are meant.
+type Meant = Box<dyn Fn(&Sent) -> bool>;
+
+/// Time that passes by itself: less than any timeout of a member.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Commands to members without end.
+const COMMANDS_MAX: usize = 100_000;
+
+pub(super) struct Script {
+    pub(super) volume: Volume,
+    pub(super) config: VolumeConfig,
+    /// All that members were given, in that order.
+    pub(super) sent: Vec<Sent>,
+    pub(super) events: Vec<Event>,
+    /// Blocks of members that cannot be read.
+    pub(super) unreadable: BTreeSet<(usize, u64)>,
+    devices: Vec<ReferenceDevice>,
+    geometry: Geometry,
+    holds: Meant,
+    /// Commands for which this is true fail, and have no effect.
+    fails: Meant,
+    held: Vec<(Sent, Command)>,
+    /// The segment of each zone, by what its header says: sequence, stream, and the first block behind its stripes.
+    segments: BTreeMap<(usize, u32), (u64, u8, u32)>,
+    /// What zones were at their member's last flush, where they have changed since.
+    unflushed: BTreeMap<(usize, u32), ZoneImage>,
+    answers: BTreeMap<CommandId, Completion>,
+    next_id: u64,
+    now: Instant,
+}
+
+/// Stripes of one block a member, groups of one stripe, and one segment open for all requests of hosts.
+pub(super) fn plain_config(scheme: Scheme) -> VolumeConfig {
+    let mut config = VolumeConfig::new("script", scheme);
+    config.small = StreamShape { unit_blocks: 1, group_stripes: 1 };
+    config.large = config.small;
+    config.tuning.large_segments = 0;
+    config.tuning.reserve_percent = 40;
+    config
+}
+
+impl Script {
+    pub(super) fn create(config: VolumeConfig) -> Script {
+        Script::on(config, geometry(64))
+    }
+
+    pub(super) fn on(config: VolumeConfig, geometry: Geometry) -> Script {
+        let members = config.scheme.members();
+        let ids: Vec<[u8; 16]> = (0..members as u8).map(|at| [at + 1; 16]).collect();
+        let volume = Volume::create(config.clone(), vec![geometry.clone(); members], [9; 16], &ids, false);
+        let mut script = Script {
+            volume: volume.expect("they suit"),
+            config,
+            sent: Vec::new(),
+            events: Vec::new(),
+            unreadable: BTreeSet::new(),
+            devices: vec![ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes); members],
+            geometry,
+            holds: Box::new(|_| false),
+            fails: Box::new(|_| false),
+            held: Vec::new(),
+            segments: BTreeMap::new(),
+            unflushed: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            next_id: 0,
+            now: Instant::ZERO,
+        };
+        script.run();
+        assert_eq!(script.events, [Event::Ready]);
+        script.sent.clear();
+        script
+    }
+
+    /// From now on commands for which this is true are held back.
+    pub(super) fn hold(&mut self, holds: impl Fn(&Sent) -> bool + 'static) {
+        self.holds = Box::new(holds);
+    }
+
+    /// From now on commands for which this is true fail.
+    pub(super) fn fail(&mut self, fails: impl Fn(&Sent) -> bool + 'static) {
+        self.fails = Box::new(fails);
+    }
+
+    /// Nothing is held back any more; what is, takes effect and ends.
+    pub(super) fn release(&mut self) {
+        self.hold(|_| false);
+        self.release_those(|_| true);
+    }
+
+    /// Of what is held back these commands take effect and end.
+    pub(super) fn release_those(&mut self, meant: impl Fn(&Sent) -> bool) {
+        let released: Vec<_> = self.held.extract_if(.., |(sent, _)| meant(sent)).collect();
+        for (sent, command) in released {
+            self.execute(&sent, &command);
+        }
+        self.run();
+    }
+
+    /// How many commands are held back.
+    pub(super) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Everything happens that can, and time passes.
+    pub(super) fn run(&mut self) {
+        let from = self.now;
+        let most = self.sent.len() + COMMANDS_MAX;
+        loop {
+            let mut moves = false;
+            assert!(self.sent.len() < most, "the volume quiesces: {:?}", self.sent.last());
+            for member in 0..self.devices.len() {
+                while let Some(command) = self.volume.poll_command(self.now, MemberIndex(member as u8)) {
+                    moves = true;
+                    let sent = self.describe(member, &command.operation);
+                    self.sent.push(sent.clone());
+                    if (self.holds)(&sent) {
+                        self.held.push((sent, command));
+                    } else {
+                        self.execute(&sent, &command);
+                    }
+                }
+            }
+            self.events.extend(std::iter::from_fn(|| self.volume.poll_event()));
+            while let Some(completion) = self.volume.poll_completion() {
+                assert!(self.answers.insert(completion.id, completion).is_none(), "a command ends once");
+            }
+            if moves {
+                continue;
+            }
+            let Some(due) = self.volume.next_timeout().filter(|&due| due < from + SOON) else { break };
+            self.now = self.now.max(due);
+            self.volume.on_timeout(self.now);
+        }
+        self.volume.check_invariants();
+    }
+
+    fn execute(&mut self, sent: &Sent, command: &Command) {
+        let zone = self.zone_of(&command.operation);
+        let is_change = !matches!(command.operation, Operation::Read { .. } | Operation::ReportZones { .. });
+        if let (true, Some(zone)) = (is_change, zone) {
+            let image = self.devices[sent.member].image(ZoneIndex(zone));
+            self.unflushed.entry((sent.member, zone)).or_insert(image);
+        }
+        if sent.kind == Kind::Flush {
+            self.unflushed.retain(|&(member, _), _| member != sent.member);
+        }
+        let is_unreadable = match &command.operation {
+            Operation::Read { start, blocks } => {
+                let blocks = (sent.member, start.0)..(sent.member, start.0 + blocks.0);
+                self.unreadable.range(blocks).next().is_some()
+            }
+            _ => false,
+        };
+        let completion = if (self.fails)(sent) {
+            Completion::of(command.id, Status::WriteFault)
+        } else if is_unreadable {
+            Completion::of(command.id, Status::UnrecoveredReadError)
+        } else {
+            self.devices[sent.member].execute(command)
+        };
+        self.volume.on_completion(self.now, MemberIndex(sent.member as u8), completion);
+    }
+
+    fn zone_of(&self, operation: &Operation) -> Option<u32> {
+        let lba = match operation {
+            Operation::Read { start, .. } | Operation::Write { start, .. } => *start,
+            Operation::Append { zone_start, .. } => *zone_start,
+            Operation::ManageZones { target: ZoneTarget::Zone(start), .. } => *start,
+            _ => return None,
+        };
+        self.geometry.zone_of(lba).map(|zone| zone.0)
+    }
+
+    fn describe(&mut self, member: usize, operation: &Operation) -> Sent {
+        let zone = self.zone_of(operation).unwrap_or(0);
+        let start = self.geometry.zone_start(ZoneIndex(zone));
+        let offset = match operation {
+            Operation::Read { start: lba, .. } | Operation::Write { start: lba, .. } => (lba.0 - start.0) as u32,
+            _ => 0,
+        };
+        if let (true, Operation::Write { payload: Payload::Bytes(buffer), .. }) = (zone >= METADATA_ZONES, operation)
+            && let Ok(header) = SegmentHeader::read(&buffer.data)
+        {
+            let end = 1 + header.stripes * header.unit_blocks;
+            self.segments.insert((member, zone), (header.segment, header.stream, end));
+        }
+        let (segment, stream, end) = self.segments.get(&(member, zone)).copied().unwrap_or((0, 0, u32::MAX));
+        let kind = match operation {
+            Operation::Read { .. } => Kind::Read,
+            Operation::Write { .. } if zone < METADATA_ZONES => Kind::Superblock,
+            Operation::Write { .. } if offset == 0 => Kind::Header,
+            Operation::Write { .. } if offset >= end => Kind::Footer,
+            Operation::Write { .. } | Operation::Append { .. } => Kind::Chunk,
+            Operation::ManageZones { action: ZoneAction::Reset, .. } => Kind::Reset,
+            Operation::ManageZones { .. } => Kind::Finish,
+            Operation::Flush => Kind::Flush,
+            _ => Kind::Report,
+        };
+        Sent { member, kind, segment, is_relocation: stream == crate::shape::Stream::Relocation as u8, offset }
+    }
+
+    /// Commands of a kind to a segment since [`sent`](Script::sent) was cleared.
+    pub(super) fn count(&self, kind: Kind, segment: u64) -> usize {
+        self.sent.iter().filter(|sent| (sent.kind, sent.segment) == (kind, segment)).count()
+    }
+
+    /// The sequence of the newest segment for requests of hosts.
+    pub(super) fn host_segment(&self) -> u64 {
+        let is_host = |stream: u8| stream != crate::shape::Stream::Relocation as u8;
+        self.segments
+            .values()
+            .filter(|(_, stream, _)| is_host(*stream))
+            .map(|(sequence, ..)| *sequence)
+            .max()
+            .unwrap_or(0)
+    }
+
+    pub(super) fn try_submit(&mut self, operation: Operation) -> Result<CommandId, QueueFull> {
+        let id = CommandId(self.next_id + 1);
+        self.volume.submit(self.now, Command { id, namespace: NamespaceId::FIRST, operation })?;
+        self.next_id += 1;
+        Ok(id)
+    }
+
+    pub(super) fn submit(&mut self, operation: Operation) -> CommandId {
+        let id = self.try_submit(operation).expect("the volume takes the command");
+        self.run();
+        id
+    }
+
+    /// Blocks are written, each with this version of its contents.
+    pub(super) fn write(&mut self, start: u64, blocks: u64, version: u64) -> CommandId {
+        self.submit(write(start, blocks, version))
+    }
+
+    pub(super) fn trim(&mut self, start: u64, blocks: u64) -> CommandId {
+        self.submit(Operation::Deallocate { ranges: [LbaRange { start: Lba(start), blocks: Blocks(blocks) }].into() })
+    }
+
+    pub(super) fn read(&mut self, start: u64) -> CommandId {
+        self.submit(Operation::Read { start: Lba(start), blocks: Blocks(1) })
+    }
+
+    /// Time passes, and nothing happens.
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    /// How a command has ended.
+    pub(super) fn status(&self, id: CommandId) -> Option<Status> {
+        self.answers.get(&id).map(|answer| answer.status)
+    }
+
+    /// Whether a command has ended; then it has succeeded.
+    pub(super) fn has_ended(&self, id: CommandId) -> bool {
+        let Some(answer) = self.answers.get(&id) else { return false };
+        assert_eq!(answer.status, Status::Success, "command {}", id.0);
+        true
+    }
+
+    /// The version that a read has brought, 0 for zeros.
+    pub(super) fn version_of(&self, id: CommandId, lba: u64) -> u64 {
+        assert!(self.has_ended(id), "the read of block {lba} ends");
+        let Outcome::Data(Payload::Bytes(found)) = &self.answers[&id].outcome else { panic!("a read brings data") };
+        let version = u64::from_le_bytes(found.data[8..16].try_into().expect("eight bytes"));
+        let right = if version == 0 { vec![0; 512] } else { contents(lba, version) };
+        assert!(found.data == right, "block {lba} holds one of its versions");
+        version
+    }
+
+    /// The version that a block has now.
+    pub(super) fn version(&mut self, lba: u64) -> u64 {
+        let id = self.read(lba);
+        self.version_of(id, lba)
+    }
+
+    /// The power goes: what is held back never takes effect, and these members lose what they have not flushed.
+    pub(super) fn crash(&mut self, losing_caches: &[usize]) {
+        self.held.clear();
+        self.answers.clear();
+        for ((member, zone), image) in std::mem::take(&mut self.unflushed) {
+            if losing_caches.contains(&member) {
+                self.devices[member].set_zone(ZoneIndex(zone), image);
+            }
+        }
+        self.devices.iter_mut().for_each(ReferenceDevice::power_cycle);
+    }
+
+    /// Mounts the members but for these, as far as that comes while commands are held back.
+    pub(super) fn mount(&mut self, without: &[usize]) {
+        let there = |at| (!without.contains(&at)).then(|| self.geometry.clone());
+        let geometries = (0..self.devices.len()).map(there).collect();
+        self.volume = Volume::mount(geometries, self.config.tuning.clone(), None).expect("a mount begins");
+        self.now = Instant::ZERO;
+        self.sent.clear();
+        self.events.clear();
+        self.run();
+    }
+}
+
+pub(super) fn write(start: u64, blocks: u64, version: u64) -> Operation {
+    let data: Vec<u8> = (start..start + blocks).flat_map(|lba| contents(lba, version)).collect();
+    let buffer = BlockBuffer { data: data.into(), metadata: Bytes::new() };
+    Operation::Write { start: Lba(start), blocks: Blocks(blocks), payload: Payload::Bytes(Box::new(buffer)) }
+}

@@ -1,0 +1,157 @@
+//! What a version that may never have been complete replaces stays until a mount has written that version again.
+
+use std::collections::BTreeSet;
+
+use super::failures::geometry;
+use super::script::{Kind, Script, plain_config};
+use crate::Scheme;
+use crate::limits::METADATA_ZONES;
+
+/// The segment of which block 0 alone is left, with version 1; other blocks were written to segments behind it.
+const OLD: u64 = 1;
+
+fn with_one_block_left(small_segments: u8) -> Script {
+    let mut config = plain_config(Scheme::raid5(3));
+    config.tuning.small_segments = small_segments;
+    let mut script = Script::create(config);
+    script.write(0, 3, 1);
+    let mut version = 1;
+    while script.count(Kind::Footer, OLD) == 0 {
+        version += 1;
+        script.write(1, 3, version);
+    }
+    script.write(1, 3, version + 1);
+    assert_eq!(script.version(0), 1);
+    assert_eq!(script.count(Kind::Reset, OLD), 0, "block 0 is left");
+    script.sent.clear();
+    script
+}
+
+/// The member that holds the first block of a stripe of four members.
+fn first_holder(stripe: u32) -> usize {
+    stripe as usize % 4
+}
+
+/// Holds the chunk of each stripe back that the member behind the holder of its first block is given.
+fn tear_stripes(script: &mut Script) {
+    script.hold(|sent| sent.kind == Kind::Chunk && sent.member == (first_holder(sent.stripe()) + 1) % 4);
+}
+
+/// The holder of the first block of the stripe that was written last.
+fn last_holder(script: &Script) -> usize {
+    let last = script.sent.iter().rev().find(|sent| sent.kind == Kind::Chunk).expect("a stripe was written");
+    first_holder(last.stripe())
+}
+
+/// After a crash a mount comes as far as it can without writing stripes. The segment that holds the older version stays.
+fn expect_old_to_stay(script: &mut Script, old: u64) {
+    script.crash(&[]);
+    script.hold(|sent| sent.kind == Kind::Chunk);
+    script.mount(&[]);
+    assert!(script.held() > 0, "the mount writes the torn blocks again");
+    assert_eq!(
+        script.count(Kind::Reset, old),
+        0,
+        "the segment of the older version stays until the torn version is written again"
+    );
+}
+
+/// The torn version is lost with a member, and the older one counts.
+fn expect_old_without(script: &mut Script, member: usize) {
+    script.crash(&[]);
+    script.hold(|_| false);
+    script.mount(&[member]);
+    assert!(script.volume.is_ready(), "{:?}", script.events);
+    assert_eq!(script.version(0), 1, "the version that was acknowledged");
+}
+
+/// The torn version is written again: the segment of the older one is free.
+fn expect_old_to_go(script: &mut Script, old: u64, version: u64) {
+    script.release();
+    assert!(script.volume.is_ready(), "{:?}", script.events);
+    assert_eq!(script.version(0), version, "a torn version that can be decoded counts");
+    assert!(script.count(Kind::Reset, old) > 0, "nothing needs the older version any more");
+}
+
+#[test]
+fn a_torn_write_keeps_the_segment_of_the_version_before_it() {
+    for is_lost in [false, true] {
+        let mut script = with_one_block_left(1);
+        tear_stripes(&mut script);
+        let torn = script.write(0, 3, 9);
+        assert!(!script.has_ended(torn));
+        let holder = last_holder(&script);
+        expect_old_to_stay(&mut script, OLD);
+        if is_lost {
+            expect_old_without(&mut script, holder);
+        } else {
+            expect_old_to_go(&mut script, OLD, 9);
+        }
+    }
+}
+
+#[test]
+fn a_torn_trim_keeps_the_segment_of_the_version_before_it() {
+    for is_lost in [false, true] {
+        let mut script = with_one_block_left(1);
+        tear_stripes(&mut script);
+        let torn = script.trim(0, 1);
+        assert!(!script.has_ended(torn));
+        let holder = last_holder(&script);
+        expect_old_to_stay(&mut script, OLD);
+        if is_lost {
+            expect_old_without(&mut script, holder);
+        } else {
+            expect_old_to_go(&mut script, OLD, 0);
+        }
+    }
+}
+
+#[test]
+fn a_torn_write_keeps_the_version_before_it_that_was_moved_to_a_later_segment() {
+    for is_lost in [false, true] {
+        let mut script = with_one_block_left(1);
+        // A read of block 0 finds it damaged: it is written again where moved blocks go. Meanwhile it is overwritten.
+        let zone = u64::from(METADATA_ZONES) * geometry(64).zone_size_blocks.0;
+        script.unreadable.insert((first_holder(0), zone + 1));
+        script.hold(|sent| sent.kind == Kind::Read);
+        let read = script.read(0);
+        tear_stripes(&mut script);
+        let torn = script.write(0, 3, 9);
+        let (holder, host) = (last_holder(&script), script.host_segment());
+        script.hold(|_| false);
+        script.release_those(|sent| sent.kind == Kind::Read);
+        assert_eq!(script.version_of(read, 0), 1);
+        assert!(!script.has_ended(torn));
+        let moved = script.sent.iter().filter(|sent| sent.kind == Kind::Chunk && sent.is_relocation);
+        let moved_to = moved.map(|sent| sent.segment).max().expect("the damaged block is moved");
+        assert!(moved_to > host, "a mount finds the torn version first");
+        assert!(script.count(Kind::Reset, OLD) > 0, "the older version is where it was moved to, and nowhere else");
+        expect_old_to_stay(&mut script, moved_to);
+        if is_lost {
+            expect_old_without(&mut script, holder);
+        } else {
+            expect_old_to_go(&mut script, moved_to, 9);
+        }
+    }
+}
+
+#[test]
+fn of_two_torn_versions_the_newer_one_keeps_the_segment_of_the_last_one_that_was_not_torn() {
+    for is_lost in [false, true] {
+        let mut script = with_one_block_left(2);
+        tear_stripes(&mut script);
+        let torn = [script.write(0, 3, 8), script.write(0, 3, 9)];
+        let written: Vec<_> = script.sent.iter().filter(|sent| sent.kind == Kind::Chunk).collect();
+        let segments: BTreeSet<u64> = written.iter().map(|sent| sent.segment).collect();
+        assert_eq!(segments.len(), 2, "each stripe is the last of its segment");
+        let holders: BTreeSet<usize> = written.iter().map(|s| first_holder(s.stripe())).collect();
+        assert!(!torn.iter().any(|&write| script.has_ended(write)));
+        expect_old_to_stay(&mut script, OLD);
+        if !is_lost {
+            expect_old_to_go(&mut script, OLD, 9);
+        } else if holders.len() == 1 {
+            expect_old_without(&mut script, holders.into_iter().next().expect("one"));
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! A redundant volume over several drives.
+
+use serde::{Deserialize, Serialize};
+use zonda_config::ConfigError;
+use zonda_raid::testing::{Blows, Mix, Swarm};
+use zonda_raid::{Level, Scheme, StreamShape, Tuning, Victim, Volume, VolumeConfig};
+use zonda_zoned::Duration;
+
+use super::parts::{DurationDef, Member, is_unlimited, unlimited};
+use crate::volumes::VolumesWorld;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct VolumesScenario {
+    #[serde(default = "unlimited", skip_serializing_if = "is_unlimited")]
+    requests_max: u64,
+    queue_depth: Option<usize>,
+    steps: u64,
+    crashes: u64,
+    cut_mounts_percent: u64,
+    is_loop: bool,
+    deaths_percent: u64,
+    has_power_losses: bool,
+    has_deaths: bool,
+    has_absences: bool,
+    calm: u64,
+    blows_per_mille: u64,
+    is_rough: bool,
+    has_faults: bool,
+    heals: bool,
+    has_scrubs: bool,
+    steps_between_scrubs: u64,
+    /// By their place.
+    slow_members: Vec<usize>,
+    #[serde(with = "BlowsDef")]
+    blows: Blows,
+    #[serde(with = "MixDef")]
+    mix: Mix,
+    #[serde(with = "VolumeConfigDef")]
+    config: VolumeConfig,
+    members: Vec<Member>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Blows", deny_unknown_fields)]
+struct BlowsDef {
+    rot: bool,
+    zones: bool,
+    members: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Mix", deny_unknown_fields)]
+struct MixDef {
+    reads: u64,
+    writes: u64,
+    trims: u64,
+    flushes: u64,
+    small_blocks_max: u64,
+    large_blocks_max: u64,
+    large_percent: u64,
+    hot_percent: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "VolumeConfig", deny_unknown_fields)]
+struct VolumeConfigDef {
+    name: String,
+    volume_blocks: Option<u64>,
+    #[serde(with = "SchemeDef")]
+    scheme: Scheme,
+    #[serde(with = "StreamShapeDef")]
+    small: StreamShape,
+    #[serde(with = "StreamShapeDef")]
+    large: StreamShape,
+    #[serde(with = "TuningDef")]
+    tuning: Tuning,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Scheme", deny_unknown_fields)]
+struct SchemeDef {
+    #[serde(with = "LevelDef")]
+    level: Level,
+    data: u8,
+    parity: u8,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Level", rename_all = "kebab-case")]
+enum LevelDef {
+    Raid0,
+    Raid1,
+    Raid01,
+    Raid4,
+    Raid5,
+    Raid6,
+    ReedSolomon,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "StreamShape", deny_unknown_fields)]
+struct StreamShapeDef {
+    unit_blocks: u32,
+    group_stripes: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Tuning", deny_unknown_fields)]
+struct TuningDef {
+    reserve_percent: u8,
+    small_segments: u8,
+    large_segments: u8,
+    large_from_blocks: u32,
+    #[serde(rename = "flush_interval_ns", with = "DurationDef")]
+    flush_interval: Duration,
+    #[serde(with = "VictimDef")]
+    victim: Victim,
+    #[serde(rename = "member_timeout_ns", with = "DurationDef")]
+    member_timeout: Duration,
+    rebuild_blocks_per_second: Option<u64>,
+    scrub_blocks_per_second: Option<u64>,
+    trim_blocks: u64,
+    is_cache_volatile: bool,
+    has_contents: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Victim", rename_all = "kebab-case")]
+enum VictimDef {
+    Greedy,
+    CostBenefit,
+}
+
+impl VolumesScenario {
+    pub(super) fn of(world: &VolumesWorld) -> VolumesScenario {
+        let swarm = world.swarm.clone();
+        VolumesScenario {
+            requests_max: swarm.requests_max,
+            queue_depth: (swarm.queue_depth != usize::MAX).then_some(swarm.queue_depth),
+            steps: swarm.steps,
+            crashes: swarm.crashes,
+            cut_mounts_percent: swarm.cut_mounts_percent,
+            is_loop: swarm.is_loop,
+            deaths_percent: swarm.deaths_percent,
+            has_power_losses: swarm.has_power_losses,
+            has_deaths: swarm.has_deaths,
+            has_absences: swarm.has_absences,
+            calm: swarm.calm,
+            blows_per_mille: swarm.blows_per_mille,
+            is_rough: swarm.is_rough,
+            has_faults: swarm.has_faults,
+            heals: swarm.heals,
+            has_scrubs: swarm.has_scrubs,
+            steps_between_scrubs: swarm.steps_between_scrubs,
+            slow_members: swarm.slow_members,
+            blows: swarm.blows,
+            mix: swarm.mix,
+            config: swarm.config,
+            members: swarm.geometries.into_iter().map(Member).collect(),
+        }
+    }
+
+    pub(super) fn world(&self, seed: u64) -> Result<VolumesWorld, ConfigError> {
+        let scenario = self.clone();
+        let swarm = Swarm {
+            seed,
+            config: scenario.config,
+            geometries: scenario.members.into_iter().map(|member| member.0).collect(),
+            mix: scenario.mix,
+            requests_max: scenario.requests_max,
+            queue_depth: scenario.queue_depth.unwrap_or(usize::MAX),
+            steps: scenario.steps,
+            crashes: scenario.crashes,
+            cut_mounts_percent: scenario.cut_mounts_percent,
+            is_loop: scenario.is_loop,
+            deaths_percent: scenario.deaths_percent,
+            has_power_losses: scenario.has_power_losses,
+            has_deaths: scenario.has_deaths,
+            has_absences: scenario.has_absences,
+            calm: scenario.calm,
+            blows_per_mille: scenario.blows_per_mille,
+            blows: scenario.blows,
+            is_rough: scenario.is_rough,
+            has_faults: scenario.has_faults,
+            heals: scenario.heals,
+            has_scrubs: scenario.has_scrubs,
+            steps_between_scrubs: scenario.steps_between_scrubs,
+            slow_members: scenario.slow_members,
+        };
+        for (place, geometry) in swarm.geometries.iter().enumerate() {
+            geometry.validate().map_err(|error| ConfigError::new(format!("volumes.members[{place}]: {error}")))?;
+        }
+        let ids = vec![[0; 16]; swarm.geometries.len()];
+        Volume::create(swarm.config.clone(), swarm.geometries.clone(), [0; 16], &ids, false)
+            .map_err(|error| ConfigError::new(format!("volumes.config: {error}")))?;
+        if let Some(slow) = swarm.slow_members.iter().find(|slow| **slow >= swarm.geometries.len()) {
+            return Err(ConfigError::new(format!("volumes.slow_members: there is no member {slow}")));
+        }
+        let mix = &swarm.mix;
+        super::at_least_one("volumes.mix", mix.reads + mix.writes + mix.trims + mix.flushes)?;
+        super::at_least_one("volumes.steps_between_scrubs", swarm.steps_between_scrubs)?;
+        for (name, percent) in [
+            ("cut_mounts_percent", swarm.cut_mounts_percent),
+            ("deaths_percent", swarm.deaths_percent),
+            ("mix.large_percent", mix.large_percent),
+            ("mix.hot_percent", mix.hot_percent),
+        ] {
+            if percent > 100 {
+                return Err(ConfigError::new(format!("volumes.{name} = {percent} is more than 100")));
+            }
+        }
+        Ok(VolumesWorld { swarm })
+    }
+}

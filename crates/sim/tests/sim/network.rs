@@ -1,0 +1,79 @@
+//! Networks over many seeds: without bugs they are good, and every seeded bug is found.
+
+use zonda_sim::{NetworkBug, Options, Part, WorldKind, run};
+
+use crate::common::{assert_found, assert_good, made_small_and_kept_and_told};
+
+/// Seeds within which every seeded bug must be found.
+const SEEDS: u64 = 500;
+
+/// So many networks are good, and every hundred of them meet this much.
+fn many_networks_are_good(seeds: u64) {
+    let options = Options::of_world(WorldKind::Network);
+    let (mut commands, mut faults, mut deaths) = (0, 0, 0);
+    for outcome in assert_good(&options, 0..seeds) {
+        assert_eq!(outcome.world, WorldKind::Network);
+        commands += outcome.commands;
+        faults += outcome.faults;
+        deaths += outcome.power_losses;
+    }
+    assert!(commands > 100 * seeds, "{commands} commands");
+    assert!(faults > 5 * seeds && deaths > seeds / 2, "{faults} faults, {deaths} deaths of servers");
+}
+
+#[test]
+fn networks_are_good() {
+    many_networks_are_good(60);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_networks_are_good() {
+    many_networks_are_good(300);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_every_bug_of_a_network_is_found() {
+    assert_found(NetworkBug::ALL.map(|(name, bug)| (name, bug.into())), SEEDS);
+}
+
+fn undisturbed_networks_are_good(seeds: u64) {
+    let without = [Part::Cuts, Part::Blackholes, Part::Deaths, Part::Stalls, Part::Crashes, Part::Strangers];
+    let without = without.into_iter().chain([Part::PowerLoss, Part::Faults]).collect();
+    let options = Options { without, ..Options::of_world(WorldKind::Network) };
+    for outcome in assert_good(&options, 0..seeds) {
+        assert_eq!((outcome.faults, outcome.power_losses), (0, 0));
+    }
+}
+
+#[test]
+fn a_network_without_disturbances_is_good_and_has_none() {
+    undisturbed_networks_are_good(20);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_networks_without_disturbances_are_good_and_have_none() {
+    undisturbed_networks_are_good(60);
+}
+
+#[test]
+fn of_all_kinds_of_worlds_there_is_one_in_four_and_drives_are_those_of_always() {
+    let all = Options::of_world(WorldKind::All);
+    for kind in [WorldKind::Drive, WorldKind::Network, WorldKind::Files, WorldKind::Volumes] {
+        assert_eq!((0..40).filter(|seed| all.world_of(*seed) == kind).count(), 10);
+    }
+    for seed in [1, 5, 9, 13] {
+        assert_eq!(run(seed, &all), run(seed, &Options::default()));
+    }
+    assert_eq!(run(8, &all), run(8, &Options::of_world(WorldKind::Network)));
+    assert_eq!(run(6, &all), run(6, &Options::of_world(WorldKind::Files)));
+    assert_eq!(run(7, &all), run(7, &Options::of_world(WorldKind::Volumes)));
+}
+
+#[test]
+fn a_failure_of_a_network_is_made_small_and_kept_and_told() {
+    let options = Options::default().with_bug(NetworkBug::DroppedChunk);
+    made_small_and_kept_and_told(SEEDS, &options, "--bug dropped-chunk");
+}

@@ -1,0 +1,11 @@
+//! The drive from outside: times, power loss, zone allocation, and a million commands against the oracle.
+
+mod conventional;
+mod element_book;
+mod element_tables;
+mod oracle;
+mod power;
+mod support;
+mod timing;
+mod zone_allocation;
+mod zone_allocation_is_optimal;

@@ -1,0 +1,5 @@
+//! Stacks described in files: experiments, volumes, and mistakes in the files.
+
+mod experiments;
+mod mistakes;
+mod volumes;

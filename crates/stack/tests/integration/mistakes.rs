@@ -1,0 +1,257 @@
+//! Every mistake in an experiment is told at its place, with what to do about it.
+
+use proptest::prelude::*;
+use zonda_profiles::BUILTIN;
+use zonda_stack::{ErrorSource, Experiment, Profiles, StackError};
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+
+const JOB: &str = "[[job]]\noperation = \"append\"\nzones = \"0..2\"\noperations = 10\n";
+
+fn error_of(text: &str) -> StackError {
+    Experiment::parse(text, &PROFILES).expect_err(text)
+}
+
+/// The mistake in a drive with these lines: its message, what it points at, and its help.
+fn mistake(drive: &str) -> (String, String, String) {
+    let text = format!("[drive]\nprofile = \"tiny\"\n{drive}\n\n{JOB}");
+    let StackError { error, source } = error_of(&text);
+    assert_eq!(source, ErrorSource::JobFile);
+    let place = error.span.map_or("nothing", |span| &text[span]).to_owned();
+    (error.message, place, error.help.unwrap_or_default())
+}
+
+fn assert_mistake(drive: &str, message: &str, place: &str, help: &str) {
+    let (got_message, got_place, got_help) = mistake(drive);
+    assert_eq!((got_message.as_str(), got_place.as_str()), (message, place), "{drive}");
+    assert!(got_help.contains(help), "{drive}: {got_help}");
+}
+
+#[test]
+fn an_unknown_profile_names_the_nearest_and_lists_all() {
+    let error = error_of(&format!("[drive]\nprofile = \"zn504\"\n{JOB}")).error;
+    assert_eq!(error.message, "there is no profile \"zn504\"");
+    assert_eq!(error.span, Some(18..25));
+    let help = error.help.unwrap();
+    assert!(help.starts_with("did you mean \"zn540\"? allowed here: ezns-small, zn540,"), "{help}");
+    assert!(help.ends_with("or a path that ends in .toml"), "{help}");
+}
+
+#[test]
+fn a_file_without_a_drive_or_without_a_job_says_what_to_add() {
+    let error = error_of(JOB).to_string();
+    let help = "there is no table [drive]: add [drive] with a line like profile = \"zn540\"";
+    assert!(error.starts_with(help) && error.contains("zonda bench --target"), "{error}");
+    assert_eq!(error_of("").error.message, "there is nothing in this file");
+    assert_eq!(error_of("[drive]\nprofile = \"tiny\"\n").error.message, "there is no job");
+}
+
+#[test]
+fn reads_can_be_verified_only_where_the_drive_keeps_bytes() {
+    let file =
+        |payload: &str| format!("[drive]\nprofile = \"tiny\"\npayload = \"{payload}\"\n[run]\nverify = true\n{JOB}");
+    for payload in ["none", "fingerprints"] {
+        let text = file(payload);
+        let error = error_of(&text).error;
+        assert_eq!(error.message, "reads cannot be verified: the drive does not keep what is written to it");
+        assert_eq!(error.span.map(|span| &text[span]), Some("true"));
+        assert!(error.help.expect("a remedy").contains("payload = \"bytes\""));
+    }
+    Experiment::parse(&file("bytes"), &PROFILES).expect("a drive that keeps bytes can be verified");
+}
+
+#[test]
+fn a_key_that_the_profile_does_not_have_names_the_nearest_dotted_key() {
+    for (key, nearest) in [
+        ("write_buffer.capasity", "write_buffer.capacity"),
+        ("writebuffer.capacity", "write_buffer.capacity"),
+        ("parallelism", "zones.parallelism"),
+        ("geometry.zone", "geometry.zones"),
+        ("flash.program.mean", "flash.program"),
+    ] {
+        let (message, place, help) = mistake(&format!("[drive.set]\n\"{key}\" = 1"));
+        assert_eq!(message, format!("the profile has no key \"{key}\""));
+        assert_eq!(place, format!("\"{key}\""));
+        assert!(help.starts_with(&format!("did you mean \"{nearest}")), "{key}: {help}");
+    }
+    assert_mistake("set = { sources = { flash = \"me\" } }", "the profile has no key \"sources.flash\"", "sources", "");
+}
+
+#[test]
+fn a_value_that_does_not_fit_is_told_at_the_value() {
+    assert_mistake(
+        "[drive.set]\n\"write_buffer.capacity\" = \"8 Mib\"",
+        "\"write_buffer.capacity\" does not fit this profile: \"8 Mib\" is not a size",
+        "\"8 Mib\"",
+        "did you mean \"8 MiB\"?",
+    );
+    assert_mistake(
+        "[drive.set]\n\"link.read_overhead\" = \"5 us\"\n\"zones.parallelism\" = 3",
+        "zones.parallelism must divide the number of dies (4)",
+        "3",
+        "",
+    );
+    assert_mistake(
+        "[drive.set]\n\"flash.read.base\" = \"1 us\"",
+        "\"flash.read\" is a list, which has no key \"base\"",
+        "\"flash.read.base\"",
+        "set the whole of \"flash.read\"",
+    );
+    assert_mistake(
+        "[drive.set]\n\"geometry.zones\" = 4\ngeometry.zones = 5",
+        "\"geometry.zones\" is set twice",
+        "geometry",
+        "leave one of the two",
+    );
+}
+
+#[test]
+fn a_mistake_that_only_the_changed_profile_has_points_at_the_change_behind_it() {
+    let (message, place, _) =
+        mistake("[drive.set]\n\"link.read_overhead\" = \"5 us\"\n\"geometry.zone_size\" = \"1 MiB\"");
+    assert!(message.contains("geometry.zone_capacity"), "{message}");
+    assert_eq!(place, "\"1 MiB\"");
+    // Zones and limits fit only together; the dies are the mistake.
+    let together = "\"geometry.zones\" = 2\n\"geometry.max_active_zones\" = 20\n\"geometry.max_open_zones\" = 20\n";
+    let (message, place, _) = mistake(&format!("[drive.set]\n{together}\"flash.dies_per_channel\" = 7"));
+    assert!(message.contains("zones.parallelism must divide"), "{message}");
+    assert_eq!(place, "7");
+}
+
+#[test]
+fn a_mistake_in_a_layer_is_told_at_its_place() {
+    let layer = |lines: &str| format!("[[drive.layer]]\n{lines}");
+    for (lines, message, place, help) in [
+        ("kind = \"dealy\"", "unknown value \"dealy\" for \"kind\"", "\"dealy\"", "did you mean \"delay\"?"),
+        ("kind = \"delay\"", "this layer delays nothing", "[[drive.layer]]", "add a line like fixed = \"100 us\""),
+        (
+            "kind = \"delay\"\nfixed = \"1 us\"\nevents = 3",
+            "events means nothing for kind = \"delay\"",
+            "3",
+            "the keys of this kind are operations, zones, when, chance, fixed, spread",
+        ),
+        (
+            "kind = \"delay\"\nfixed = \"1 us\"\noperations = [\"red\"]",
+            "there is no operation \"red\"",
+            "\"red\"",
+            "did you mean \"read\"?",
+        ),
+        (
+            "kind = \"delay\"\nfixed = \"1 us\"\nzones = \"10..17\"",
+            "there is no zone 16: there are 16 zones here",
+            "\"10..17\"",
+            "use zones of 0..16",
+        ),
+        (
+            "kind = \"delay\"\nfixed = \"1 us\"\nzones = [1, 3]",
+            "the zones of a layer are one range without gaps",
+            "[1, 3]",
+            "a layer for each range",
+        ),
+        ("kind = \"delay\"\nfixed = \"1 us\"\nchance = 2.0", "2 is not a chance", "2.0", "from 0.0 to 1.0"),
+        ("kind = \"delay\"\nfixed = \"1 us\"\nwhen = \"often\"", "\"often\" does not say when", "\"often\"", "{ every"),
+        (
+            "kind = \"fault\"",
+            "this layer does not say how commands fail",
+            "[[drive.layer]]",
+            "status = \"write fault\"",
+        ),
+        (
+            "kind = \"fault\"\nstatus = \"write falt\"",
+            "there is no status \"write falt\"",
+            "\"write falt\"",
+            "did you mean \"write fault\"?",
+        ),
+        ("kind = \"trace\"\nevents = 9999999", "9999999 events are too many", "9999999", "write 0 to 262144"),
+        ("kind = \"slice\"", "this layer does not say how many zones it shows", "[[drive.layer]]", "count = 16"),
+        (
+            "kind = \"slice\"\nfirst = 10\ncount = 7",
+            "this slice cannot be: count zones 10 to 16 do not exist: the device has 16 zones; take fewer, or begin earlier",
+            "7",
+            "",
+        ),
+    ] {
+        assert_mistake(&layer(lines), message, place, help);
+    }
+}
+
+#[test]
+fn zones_are_counted_as_the_layer_below_shows_them() {
+    let slice = "[[drive.layer]]\nkind = \"slice\"\nfirst = 8\ncount = 4\n";
+    let delay = "[[drive.layer]]\nkind = \"delay\"\nfixed = \"1 us\"\nzones = \"3..5\"\n";
+    assert_mistake(&format!("{slice}{delay}"), "there is no zone 4: there are 4 zones here", "\"3..5\"", "0..4");
+    let text = format!("[drive]\nprofile = \"tiny\"\n{delay}{slice}{JOB}");
+    assert!(Experiment::parse(&text, &PROFILES).is_ok());
+}
+
+#[test]
+fn a_mistake_in_a_profile_given_by_its_path_is_told_in_that_file() {
+    let text = format!("[drive]\nprofile = \"./mine.toml\"\n{JOB}");
+    let read = |path: &str| {
+        assert_eq!(path, "./mine.toml");
+        Ok("name = \"mine\"\ntitel = \"x\"\n".to_owned())
+    };
+    let error = Experiment::parse(&text, &Profiles::new(BUILTIN, &read)).unwrap_err();
+    assert!(error.to_string().starts_with("./mine.toml: unknown key \"titel\": did you mean \"title\"?"), "{error}");
+    let ErrorSource::Profile { path, text: profile } = &error.source else { panic!("not about the profile: {error}") };
+    assert_eq!((path.as_str(), &profile[error.error.span.clone().unwrap()]), ("./mine.toml", "titel"));
+
+    let no_such_file = |_: &str| Err("no such file".to_owned());
+    let StackError { error, source } = Experiment::parse(&text, &Profiles::new(BUILTIN, &no_such_file)).unwrap_err();
+    assert_eq!(error.message, "the profile \"./mine.toml\" cannot be read: no such file");
+    assert_eq!((&text[error.span.unwrap()], source), ("\"./mine.toml\"", ErrorSource::JobFile));
+}
+
+#[test]
+fn a_drive_that_no_memory_holds_is_refused() {
+    for (key, value, what) in [
+        ("geometry.zones", "4000000000", "4000000000 zones"),
+        ("geometry.zone_capacity", "\"12 TiB\"\n\"geometry.zone_size\" = \"16 TiB\"", "erase units in a zone"),
+    ] {
+        let (message, _, help) = mistake(&format!("[drive.set]\n\"{key}\" = {value}"));
+        assert!(message.contains(what) && message.ends_with("too large to be simulated"), "{message}");
+        assert!(help.starts_with("at most"), "{help}");
+    }
+    assert_mistake(
+        "set = { geometry.zones = 2000000 }",
+        "a drive with 2000000 zones is too large to be simulated",
+        "geometry",
+        "",
+    );
+}
+
+#[test]
+fn a_key_of_endless_length_is_refused_like_any_other() {
+    let key = ["a"; 30_000].join(".");
+    let (message, _, help) = mistake(&format!("[drive.set]\n\"{key}\" = 1"));
+    assert_eq!(message, "no key of a profile has so many names");
+    assert!(help.contains("drive show"), "{help}");
+}
+
+#[test]
+fn jobs_that_together_want_too_many_partly_written_zones_are_refused() {
+    let job = |zones: &str| {
+        format!("[[job]]\noperation = \"randread\"\noperations = 1\nprefill = 0.5\nzones = \"{zones}\"\n")
+    };
+    let text = format!("[drive]\nprofile = \"tiny\"\n{}{}", job("0..3"), job("3..6"));
+    let error = error_of(&text).error;
+    assert!(error.message.contains("6 zones"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_is_set_gets_an_answer_with_a_place_inside_the_file(
+        group in "geometry|flash|link|zones|write_buffer|firmware|conventional|x",
+        name in "zones|zone_size|program|read|capacity|cap|parallelism|servers|[a-z]{0,3}",
+        value in "[0-9]{1,10}|\"[0-9]{1,4} (KiB|us)\"|true|\\[\\]|\\{ base = \"1 us\" \\}|-1|1\\.5",
+    ) {
+        let text = format!("[drive]\nprofile = \"tiny\"\n[drive.set]\n\"{group}.{name}\" = {value}\n{JOB}");
+        if let Err(StackError { error, .. }) = Experiment::parse(&text, &PROFILES) {
+            let place = error.span.and_then(|span| text.get(span));
+            prop_assert!(place.is_some() || error.message.contains("zone"), "{}\n{text}", error.message);
+        }
+    }
+}

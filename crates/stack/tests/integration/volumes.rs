@@ -1,0 +1,123 @@
+//! Volumes of simulated drives, from their files to their results.
+
+use zonda_profiles::BUILTIN;
+use zonda_stack::{Experiment, ExperimentResult, Profiles, VolumeSummary};
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+
+fn run(text: &str) -> ExperimentResult {
+    let experiment = Experiment::parse(text, &PROFILES).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    experiment.run(&mut |_| {})
+}
+
+fn volume(result: &ExperimentResult) -> &VolumeSummary {
+    result.volume.as_ref().expect("the file has [volume]")
+}
+
+/// Three members of sixteen zones; tiny's 16 bytes of metadata are too few, so that metadata is in band.
+fn tiny(drive: &str, keys: &str, rest: &str) -> String {
+    format!(
+        "[drive]\nprofile = \"tiny\"\n{drive}\n[volume]\nlevel = \"raid5\"\ndata = 2\nsize = \"4 MiB\"\nsmall_unit = \"8 KiB\"\n\
+         small_group = 8\nlarge_unit = \"32 KiB\"\n{keys}\n{rest}"
+    )
+}
+
+const MIXED: &str = "[run]\nverify = true\n[[job]]\noperation = \"randwrite\"\noperations = 4000\nqueue_depth = 8\n[[job]]\noperation = \"randread\"\noperations = 1000\nstart = \"1 s\"\n";
+
+#[test]
+fn what_jobs_write_to_a_volume_they_read_again_with_a_member_or_without() {
+    for (metadata, fail) in [("", ""), ("", "fail = [1]"), ("set = { \"geometry.metadata_bytes\" = 64 }", "fail = [0]")]
+    {
+        let result = run(&tiny(&format!("payload = \"bytes\"\n{metadata}"), fail, MIXED));
+        assert!(!result.has_failed(), "{:?}", result.run.jobs);
+        assert!(result.run.verified_blocks.is_some_and(|blocks| blocks > 500), "{:?}", result.run.verified_blocks);
+        let volume = volume(&result);
+        assert_eq!(volume.volume_bytes, 4 << 20);
+        assert!(volume.collected_segments > 0, "the volume is written several times over: {volume:?}");
+        assert_eq!(volume.reconstructed_blocks > 0, !fail.is_empty(), "{volume:?}");
+    }
+}
+
+#[test]
+fn the_same_file_gives_the_same_result_and_contents_take_no_other_time_than_none() {
+    let with = |payload: &str| {
+        tiny(payload, "fill = \"2 MiB\"", "[[job]]\noperation = \"randread\"\nzones = \"0..1\"\noperations = 300\n")
+    };
+    let result = |payload: &str| format!("{:?}", run(&with(payload)).run);
+    assert_eq!(result("payload = \"none\""), result("payload = \"none\""));
+    let read = |payload: &str| run(&with(payload)).run.jobs[0].kinds[0].operations;
+    assert_eq!(read("payload = \"none\""), read("payload = \"bytes\""));
+}
+
+#[test]
+fn a_volume_that_was_written_over_before_the_run_collects_from_its_first_writes_on() {
+    let run_with = |payload: &str, keys: &str| {
+        let job = "[[job]]\noperation = \"randwrite\"\noperations = 600\nqueue_depth = 4\n";
+        volume(&run(&tiny(payload, &format!("fill = \"4 MiB\"\n{keys}"), job))).clone()
+    };
+    for payload in ["", "payload = \"bytes\""] {
+        let (fresh, aged) = (run_with(payload, ""), run_with(payload, "overwrite = \"12 MiB\""));
+        assert_eq!(aged.host_blocks, 600, "what is written before does not count");
+        assert!(aged.collected_segments > fresh.collected_segments, "{aged:?} and {fresh:?}");
+        let skewed = run_with(payload, "overwrite = \"12 MiB\"\noverwrite_distribution = { hot = 0.1, of = 0.9 }");
+        assert_ne!(skewed, aged, "places are drawn as the file says");
+    }
+}
+
+#[test]
+fn a_rebuild_alone_ends_the_run_and_one_beside_jobs_is_waited_for() {
+    let alone = run(&tiny("", "fill = \"3 MiB\"\nfail = [2]\nrebuild = true", ""));
+    let took = volume(&alone).rebuild_ns.expect("it was rebuilt");
+    assert!(took > 1_000_000 && alone.run.drained_ns == took, "{took} ns");
+    let job = "[[job]]\noperation = \"randread\"\nzones = \"0..1\"\noperations = 20\n";
+    let beside = run(&tiny("", "fill = \"3 MiB\"\nfail = [2]\nrebuild = true", job));
+    assert!(volume(&beside).rebuild_ns.is_some_and(|took| took > beside.run.elapsed_ns));
+    assert_eq!(beside.run.jobs[0].kinds[0].operations, 20);
+}
+
+#[test]
+fn groups_let_stripes_overlap_and_a_slow_processor_lets_nothing_overlap() {
+    let rate = |keys: &str| {
+        let text = format!(
+            "[drive]\nprofile = \"zn540-zapraid\"\n[volume]\nlevel = \"raid5\"\ndata = 3\nsize = \"1 GiB\"\nlarge_segments = 0\n{keys}\n\
+             [[job]]\noperation = \"randwrite\"\nzones = \"0..4\"\nblock_size = \"4 KiB\"\nqueue_depth = 16\noperations = 3000\n"
+        );
+        run(&text).run.jobs[0].kinds[0].iops
+    };
+    let (alone, grouped) = (rate("small_group = 1"), rate("small_group = 256"));
+    assert!(grouped > 1.5 * alone, "{grouped} and {alone} a second");
+    // Four commands of 10 us each for three blocks.
+    assert!(rate("small_group = 256\ncommand_time = \"10 us\"") < 75_100.0);
+}
+
+#[test]
+fn mistakes_in_a_volume_are_told_at_their_place() {
+    let error = |keys: &str, rest: &str| {
+        let text = tiny("", keys, rest);
+        let error = Experiment::parse(&text, &PROFILES).expect_err("it is a mistake").error;
+        let place = error.span.clone().map(|span| text[span].to_owned()).unwrap_or_default();
+        (error.message, error.help.unwrap_or_default(), place)
+    };
+    let job = "[[job]]\noperation = \"randread\"\n";
+    let (message, help, place) = error("fail = [7]", job);
+    assert_eq!(
+        (message.as_str(), help.as_str(), place.as_str()),
+        ("there are 3 members", "they are counted from 0", "7")
+    );
+    let (message, help, _) = error("fail = [0, 1]", job);
+    assert_eq!((message.as_str(), help.as_str()), ("2 members are more than the volume can lose", "at most 1"));
+    let (message, ..) = error("rebuild = true", job);
+    assert_eq!(message, "a rebuild is of one member that has failed");
+    let (message, _, place) = error("fill = \"1 GiB\"", job);
+    assert_eq!((message.as_str(), place.as_str()), ("the volume has 4194304 bytes", "\"1 GiB\""));
+    let (message, help, _) = error("overwrite = \"1 MiB\"", job);
+    assert_eq!(message, "there is nothing to be written anew");
+    assert_eq!(help, "say in fill how much of the volume is written first");
+    let (message, ..) = error("flush_interval = \"1 ms\"\nlarge_from = \"5 kB\"", job);
+    assert_eq!(message, "this is not a whole number of blocks");
+    let (message, ..) = error("parity = 2", job);
+    assert!(message.starts_with("Raid5 has no form of 2 data and 2 parity members"), "{message}");
+    let (message, ..) = error("", "[store]\nworkload = \"kvbench-ii\"\n");
+    assert_eq!(message, "a store is on zones, and a volume has none");
+}

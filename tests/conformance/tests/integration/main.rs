@@ -1,0 +1,5 @@
+//! The conformance tests over every device, in virtual and in real time.
+
+mod real_time;
+mod support;
+mod virtual_time;

@@ -1,0 +1,54 @@
+//! The guest that all tests of a program share.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::guest::Guest;
+
+/// Memory of a guest, in MiB; of one that serves itself, whose disks lie in its memory.
+const MEMORY_MIB: u32 = 1024;
+const KERNEL_TARGET_MEMORY_MIB: u32 = 1536;
+
+/// The guest between two scenes.
+static SHARED: Mutex<Option<Guest>> = Mutex::new(None);
+
+/// A guest for one scene. Dropped, it is there for the next one, unless it was used up: a guest in which a test panicked, or whose
+/// kernel serves a scene, is not used again.
+#[derive(Debug)]
+pub(crate) struct LoanedGuest {
+    guest: Option<Guest>,
+    is_zonda: bool,
+}
+
+impl LoanedGuest {
+    /// The shared guest, or one that begins to boot.
+    pub(crate) fn take(is_zonda: bool) -> LoanedGuest {
+        let shared = if is_zonda { SHARED.lock().unwrap_or_else(PoisonError::into_inner).take() } else { None };
+        LoanedGuest { guest: Some(shared.unwrap_or_else(|| boot(is_zonda))), is_zonda }
+    }
+
+    /// None yet: it is booted when it is needed.
+    pub(crate) fn none(is_zonda: bool) -> LoanedGuest {
+        LoanedGuest { guest: None, is_zonda }
+    }
+
+    /// Runs a closure with the guest. If it panics, the guest is turned off.
+    pub(crate) fn with<T>(&mut self, run: impl FnOnce(&mut Guest) -> T) -> T {
+        let mut guest = self.guest.take().unwrap_or_else(|| boot(self.is_zonda));
+        let result = run(&mut guest);
+        self.guest = Some(guest);
+        result
+    }
+}
+
+impl Drop for LoanedGuest {
+    fn drop(&mut self) {
+        if let (true, Some(guest)) = (self.is_zonda, self.guest.take()) {
+            *SHARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(guest);
+        }
+    }
+}
+
+/// Starts a guest.
+pub(crate) fn boot(is_zonda: bool) -> Guest {
+    Guest::boot(if is_zonda { MEMORY_MIB } else { KERNEL_TARGET_MEMORY_MIB })
+}

@@ -1,0 +1,114 @@
+//! `cargo xtask changed`: the inner loop. Format, lints of everything that sees the change, and the tests of the packages that
+//! changed.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use crate::ledger::{Ledger, Tests};
+use crate::suite::{self, How};
+use crate::test::{of_command, report, timed};
+use crate::{levels, rooms};
+
+/// Tests that start a guest or servers for minutes: they stay with `cargo xtask test`.
+const TOO_LONG: &[&str] = &["full_stack/linux"];
+
+/// Checks what differs from `base`; without one, from the last commit, or of the last commit where nothing differs.
+pub(crate) fn run(root: &Path, base: Option<&str>) -> ExitCode {
+    let start = Instant::now();
+    let files = match files_since(root, base) {
+        Ok(files) => files,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    let packages = packages_of(root, &files);
+    println!("== {} files changed, in {}", files.len(), shown(&packages));
+    let mut ledger = Ledger::default();
+    ledger.push(of_command("format", root, &["fmt", "--all", "--check"], false));
+    ledger.push(timed("levels and sizes", || {
+        let findings = [levels::check(root), rooms::check(root)].concat();
+        findings.iter().for_each(|finding| println!("{finding}"));
+        (findings.is_empty(), Tests::default())
+    }));
+    let lints = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"];
+    ledger.push(of_command("lints", root, &lints, false));
+    // Nothing is gained from tests of code that does not compile.
+    if ledger.is_good() && !packages.is_empty() {
+        let selection: Vec<String> = packages.iter().flat_map(|name| ["--package".to_owned(), name.clone()]).collect();
+        match suite::build(root, &selection) {
+            Ok(built) => {
+                let how = How { program: built.program.clone(), ..How::default() };
+                for executable in built.executables.iter().filter(|one| !TOO_LONG.contains(&one.name.as_str())) {
+                    ledger.push(executable.run(&how));
+                }
+            }
+            Err(error) => {
+                println!("{error}");
+                ledger.push(timed("build", || (false, Tests::default())));
+            }
+        }
+    }
+    report(&ledger, start.elapsed())
+}
+
+fn shown(packages: &BTreeSet<String>) -> String {
+    if packages.is_empty() {
+        return "no package".to_owned();
+    }
+    packages.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// Paths that differ, new files included.
+fn files_since(root: &Path, base: Option<&str>) -> Result<Vec<String>, String> {
+    let mut files = git(root, &["diff", "--name-only", base.unwrap_or("HEAD")])?;
+    files.extend(git(root, &["ls-files", "--others", "--exclude-standard"])?);
+    if files.is_empty() && base.is_none() {
+        files = git(root, &["show", "--name-only", "--format=", "HEAD"])?;
+    }
+    files.sort();
+    files.dedup();
+    Ok(files)
+}
+
+fn git(root: &Path, arguments: &[&str]) -> Result<Vec<String>, String> {
+    let output = Command::new("git").args(arguments).current_dir(root).output();
+    let output = output.map_err(|error| format!("git does not start: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
+}
+
+/// The packages in whose folders these files lie.
+fn packages_of(root: &Path, files: &[String]) -> BTreeSet<String> {
+    files.iter().filter_map(|file| package_of(root, file)).collect()
+}
+
+fn package_of(root: &Path, file: &str) -> Option<String> {
+    // Above the folder of a package there is the workspace, whose manifest names none.
+    let folders = Path::new(file).ancestors().skip(1).take_while(|folder| !folder.as_os_str().is_empty());
+    let manifests = folders.map(|folder| std::fs::read_to_string(root.join(folder).join("Cargo.toml")));
+    let manifest = manifests.into_iter().find_map(Result::ok)?;
+    let name = manifest.lines().find_map(|line| line.strip_prefix("name = \""))?.trim_end_matches('"').to_owned();
+    // The fuzzers are a workspace of their own.
+    (name != "zonda-fuzz").then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_belongs_to_the_package_around_it() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let of = |file: &str| package_of(root, file);
+        assert_eq!(of("crates/raid/src/machine/mod.rs").as_deref(), Some("zonda-raid"));
+        assert_eq!(of("tests/kill/Cargo.toml").as_deref(), Some("zonda-kill"));
+        assert_eq!(of("xtask/src/main.rs").as_deref(), Some("xtask"));
+        assert_eq!(of("docs/README.md"), None);
+        assert_eq!(of("fuzz/fuzz_targets/fuzz.rs"), None);
+    }
+}

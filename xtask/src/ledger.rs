@@ -1,0 +1,143 @@
+//! What ran: steps with their time, their budget and their tests, as the table that ends a run.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// One step that has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// What it did, in two or three words.
+    pub(crate) name: String,
+    /// From its start to its end, on the wall.
+    pub(crate) wall: Duration,
+    /// What it may take on two quiet cores; none where nobody has set one.
+    pub(crate) budget: Option<Duration>,
+    /// Tests that passed, failed and were skipped.
+    pub(crate) tests: Tests,
+    /// Whether it passed.
+    pub(crate) is_good: bool,
+}
+
+/// Counts of tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tests {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+}
+
+impl Tests {
+    /// Adds up the closing lines of `cargo test` in this output: `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
+    pub(crate) fn of_output(output: &str) -> Tests {
+        let mut sum = Tests::default();
+        for line in output.lines().filter_map(|line| line.trim().strip_prefix("test result:")) {
+            let count = |word: &str| {
+                let before = line.split(word).next().filter(|before| before.len() < line.len())?;
+                before.trim_end().rsplit(' ').next()?.parse::<u64>().ok()
+            };
+            sum.passed += count(" passed").unwrap_or(0);
+            sum.failed += count(" failed").unwrap_or(0);
+            sum.skipped += count(" ignored").unwrap_or(0);
+        }
+        sum
+    }
+
+    pub(crate) fn add(&mut self, other: Tests) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+/// The steps of one run, in the order in which they ended.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    steps: Vec<Step>,
+}
+
+impl Ledger {
+    pub(crate) fn push(&mut self, step: Step) {
+        self.steps.push(step);
+    }
+
+    pub(crate) fn extend(&mut self, steps: Vec<Step>) {
+        self.steps.extend(steps);
+    }
+
+    pub(crate) fn is_good(&self) -> bool {
+        self.steps.iter().all(|step| step.is_good)
+    }
+
+    pub(crate) fn tests(&self) -> Tests {
+        let mut sum = Tests::default();
+        self.steps.iter().for_each(|step| sum.add(step.tests));
+        sum
+    }
+
+    /// The table. Steps that overlap add up to more than `whole`.
+    pub(crate) fn table(&self, whole: Duration) -> String {
+        let widest = self.steps.iter().map(|step| step.name.len()).max().unwrap_or(0).max("all steps".len());
+        let mut text =
+            format!("{:<widest$}  {:>8}  {:>8}  {:>6}  {:>7}\n", "step", "wall", "budget", "tests", "skipped");
+        for step in &self.steps {
+            let budget = step.budget.map(seconds).unwrap_or_default();
+            let mark = match (step.is_good, step.budget) {
+                (false, _) => "  FAILED",
+                (true, Some(budget)) if step.wall > budget => "  over its budget",
+                _ => "",
+            };
+            let line = row(&step.name, widest, step.wall, &budget, step.tests);
+            let _ = writeln!(text, "{line}{mark}");
+        }
+        let _ = writeln!(text, "{}", row("all steps", widest, whole, "", self.tests()));
+        text
+    }
+}
+
+fn row(name: &str, widest: usize, wall: Duration, budget: &str, tests: Tests) -> String {
+    let count = |n: u64| if n == 0 { String::new() } else { n.to_string() };
+    let run = count(tests.passed + tests.failed);
+    format!("{name:<widest$}  {:>8}  {budget:>8}  {run:>6}  {:>7}", seconds(wall), count(tests.skipped))
+        .trim_end()
+        .to_owned()
+}
+
+/// `71.3 s`
+pub(crate) fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(name: &str, wall_s: u64, budget_s: u64, passed: u64, is_good: bool) -> Step {
+        let tests = Tests { passed, ..Tests::default() };
+        let budget = (budget_s > 0).then(|| Duration::from_secs(budget_s));
+        Step { name: name.to_owned(), wall: Duration::from_secs(wall_s), budget, tests, is_good }
+    }
+
+    #[test]
+    fn closing_lines_add_up() {
+        let output = "running 3 tests\ntest result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.1s\n\
+                      test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
+        assert_eq!(Tests::of_output(output), Tests { passed: 13, failed: 2, skipped: 1 });
+        assert_eq!(Tests::of_output("no such line"), Tests::default());
+    }
+
+    #[test]
+    fn the_table_shows_what_failed_and_what_outgrew_its_budget() {
+        let mut ledger = Ledger::default();
+        ledger.extend(vec![step("format", 3, 10, 0, true), step("unit tests", 120, 90, 40, true)]);
+        ledger.push(step("lints", 60, 0, 0, false));
+        let expected = "\
+step            wall    budget   tests  skipped
+format         3.0 s    10.0 s
+unit tests   120.0 s    90.0 s      40  over its budget
+lints         60.0 s  FAILED
+all steps    180.0 s                40
+";
+        assert_eq!(ledger.table(Duration::from_secs(180)), expected);
+        assert!(!ledger.is_good());
+    }
+}

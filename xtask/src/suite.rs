@@ -1,0 +1,179 @@
+//! Test executables: built once by cargo, then run here, so that each one's time is known and cargo is free to lint meanwhile.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::ledger::{Step, Tests, seconds};
+
+/// Characters of a failed executable's output that are printed, from its end.
+const SHOWN_BYTES_MAX: usize = 200_000;
+
+/// One executable of tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TestExecutable {
+    /// The package without `zonda-`, and the target: `raid`, `ssd/integration`.
+    pub(crate) name: String,
+    /// The folder of its package: where it runs.
+    folder: PathBuf,
+    path: PathBuf,
+}
+
+/// What a build left.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) executables: Vec<TestExecutable>,
+    /// The program `zonda`, where it was built.
+    pub(crate) program: Option<PathBuf>,
+}
+
+/// Builds the test executables of the packages that `selection` names (`["--workspace"]`, `["--package", "zonda-raid"]`).
+///
+/// # Errors
+/// If cargo fails; it has said why.
+pub(crate) fn build(root: &Path, selection: &[String]) -> Result<Built, String> {
+    let output = cargo(root)
+        .args(["test", "--no-run", "--message-format=json-render-diagnostics"])
+        .args(selection)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cargo does not start: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("cargo test --no-run: {}", output.status));
+    }
+    Ok(built(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Cargo at the root of the workspace.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    without_own_package(&mut command);
+    command
+}
+
+/// What cargo says of this program's own package is not for others: build scripts would see a change and run again.
+fn without_own_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|prefix| text.starts_with(prefix)) {
+            command.env_remove(&name);
+        }
+    }
+}
+
+fn built(messages: &str) -> Built {
+    let mut built = Built { executables: Vec::new(), program: None };
+    for line in messages.lines() {
+        // Lines that are no message of cargo's do not concern this.
+        let Ok(message) = serde_json::from_str::<Value>(line) else { continue };
+        let Some(path) = message["executable"].as_str().map(PathBuf::from) else { continue };
+        if message["profile"]["test"] != true {
+            if message["target"]["name"] == "zonda" {
+                built.program = Some(path);
+            }
+            continue;
+        }
+        let manifest = Path::new(message["manifest_path"].as_str().unwrap_or_default());
+        let folder = manifest.parent().unwrap_or(manifest).to_owned();
+        built.executables.push(TestExecutable { name: name_of(&folder, &message["target"]), folder, path });
+    }
+    built.executables.sort_by(|a, b| a.name.cmp(&b.name));
+    built
+}
+
+fn name_of(folder: &Path, target: &Value) -> String {
+    let package = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let kind = target["kind"][0].as_str().unwrap_or_default();
+    match kind {
+        "test" => format!("{package}/{}", target["name"].as_str().unwrap_or_default()),
+        "bin" => format!("{package}/bin"),
+        _ => package,
+    }
+}
+
+/// How an executable is run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct How {
+    /// For libtest.
+    pub(crate) arguments: Vec<String>,
+    /// Whether it yields the processor to others.
+    pub(crate) is_nice: bool,
+    /// The program that tests start.
+    pub(crate) program: Option<PathBuf>,
+}
+
+impl TestExecutable {
+    /// Runs it to its end; prints a line when it passes, and all of its output when it does not.
+    pub(crate) fn run(&self, how: &How) -> Step {
+        let start = Instant::now();
+        let output = self.command(how).output();
+        let wall = start.elapsed();
+        let (is_good, text) = match output {
+            Ok(output) => (output.status.success(), text_of(&output)),
+            Err(error) => (false, format!("{} does not start: {error}", self.path.display())),
+        };
+        let tests = Tests::of_output(&text);
+        if is_good {
+            println!("   {:<24} {:>5} tests  {:>8}", self.name, tests.passed, seconds(wall));
+            // What a passing test prints past libtest's capture is meant to be seen: a test that was skipped, and why.
+            text.lines().filter(|line| line.starts_with("skipped: ")).for_each(|line| println!("   {line}"));
+        } else {
+            println!("{}\n   {} FAILED after {}", tail(&text), self.name, seconds(wall));
+        }
+        Step { name: self.name.clone(), wall, budget: None, tests, is_good }
+    }
+
+    fn command(&self, how: &How) -> Command {
+        let mut command = if how.is_nice { Command::new("nice") } else { Command::new(&self.path) };
+        if how.is_nice {
+            command.arg("-n10").arg(&self.path);
+        }
+        without_own_package(&mut command);
+        command.args(&how.arguments).current_dir(&self.folder).stdin(Stdio::null());
+        command.env("CARGO_MANIFEST_DIR", &self.folder);
+        if let Some(program) = &how.program {
+            command.env("ZONDA_PROGRAM", program);
+        }
+        command
+    }
+}
+
+/// Both outputs, one after the other.
+pub(crate) fn text_of(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn tail(text: &str) -> &str {
+    let from = text.len().saturating_sub(SHOWN_BYTES_MAX);
+    let from = (from..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
+    &text[from..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executables_and_the_program_are_read_from_what_cargo_prints() {
+        let messages = r#"{"reason":"compiler-artifact","manifest_path":"/w/crates/ssd/Cargo.toml","target":{"kind":["test"],"name":"integration"},"profile":{"test":true},"executable":"/w/t/integration-1"}
+{"reason":"compiler-artifact","manifest_path":"/w/crates/raid/Cargo.toml","target":{"kind":["lib"],"name":"zonda_raid"},"profile":{"test":true},"executable":"/w/t/raid-1"}
+{"reason":"compiler-artifact","manifest_path":"/w/crates/raid/Cargo.toml","target":{"kind":["lib"],"name":"zonda_raid"},"profile":{"test":false},"executable":null}
+{"reason":"compiler-artifact","manifest_path":"/w/crates/cli/Cargo.toml","target":{"kind":["bin"],"name":"zonda"},"profile":{"test":false},"executable":"/w/t/zonda"}
+no message"#;
+        let built = built(messages);
+        let names: Vec<&str> = built.executables.iter().map(|executable| executable.name.as_str()).collect();
+        assert_eq!(names, ["raid", "ssd/integration"]);
+        assert_eq!(built.executables[0].folder, Path::new("/w/crates/raid"));
+        assert_eq!(built.program.as_deref(), Some(Path::new("/w/t/zonda")));
+    }
+
+    #[test]
+    fn a_long_output_is_cut_between_characters() {
+        let text = "ü".repeat(SHOWN_BYTES_MAX);
+        assert!(tail(&text).len() <= SHOWN_BYTES_MAX);
+        assert_eq!(tail("short"), "short");
+    }
+}

@@ -1,0 +1,185 @@
+//! `cargo xtask test`: everything that must hold before a change is shared, and a table of what ran.
+//!
+//! After one build, three lanes run side by side: the Linux guest, which needs a processor of its own; cargo, for lints and
+//! documentation; and the other tests. The last two yield to the guest (`nice`).
+
+use std::path::Path;
+use std::process::{ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::ledger::{Ledger, Step, Tests, seconds};
+use crate::suite::{self, Built, How, TestExecutable, cargo, text_of};
+use crate::{levels, rooms};
+
+/// What each step may take on two quiet cores, in seconds; CONTRIBUTING.md repeats them, and a test compares the two.
+pub(crate) const BUDGETS_S: &[(&str, u64)] = &[
+    ("format", 10),
+    ("levels and sizes", 5),
+    ("build", 400),
+    ("lints", 120),
+    ("documentation", 60),
+    ("examples in documentation", 60),
+    ("tests in a Linux guest", 90),
+    ("other tests", 240),
+    ("simulation", 60),
+];
+/// Tests with a Linux guest.
+const GUEST: &str = "full_stack/linux";
+/// Executables that take longest start first, so that none is left alone at the end.
+const LONGEST_FIRST: &[&str] = &["cli/program", "raid", "sim/sim", "full_stack/nbd", "lab/integration"];
+/// Seeds of the simulation, where nothing else is said.
+const SIMULATED_SEEDS: u64 = 3000;
+
+/// Runs everything. `ZONDA_SIM_SEEDS` is another number of seeds.
+pub(crate) fn run(root: &Path) -> ExitCode {
+    let start = Instant::now();
+    let mut ledger = Ledger::default();
+    ledger.push(of_command("format", root, &["fmt", "--all", "--check"], false));
+    ledger.push(timed("levels and sizes", || {
+        let findings = [levels::check(root), rooms::check(root)].concat();
+        findings.iter().for_each(|finding| println!("{finding}"));
+        (findings.is_empty(), Tests::default())
+    }));
+    let mut built = None;
+    ledger.push(timed("build", || match suite::build(root, &["--workspace".to_owned()]) {
+        Ok(result) => {
+            built = Some(result);
+            (true, Tests::default())
+        }
+        Err(error) => {
+            println!("{error}");
+            (false, Tests::default())
+        }
+    }));
+    if let Some(built) = built {
+        ledger.extend(lanes(root, &built));
+        ledger.push(simulation(root, &built));
+    }
+    report(&ledger, start.elapsed())
+}
+
+/// The table, and the line that sums it up.
+pub(crate) fn report(ledger: &Ledger, whole: Duration) -> ExitCode {
+    println!("\n{}", ledger.table(whole));
+    let Tests { passed, failed, skipped } = ledger.tests();
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    if ledger.is_good() {
+        return ExitCode::SUCCESS;
+    }
+    println!("some steps FAILED: see above");
+    ExitCode::FAILURE
+}
+
+/// Lints, documentation and tests side by side.
+fn lanes(root: &Path, built: &Built) -> Vec<Step> {
+    let (guest, others): (Vec<&TestExecutable>, Vec<&TestExecutable>) =
+        in_order(&built.executables).into_iter().partition(|executable| executable.name == GUEST);
+    let how = How { program: built.program.clone(), ..How::default() };
+    let nice = How { is_nice: true, ..how.clone() };
+    thread::scope(|scope| {
+        let guest = scope.spawn(|| group("tests in a Linux guest", &guest, &how));
+        let others = scope.spawn(|| group("other tests", &others, &nice));
+        let lints = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"];
+        let documentation = ["doc", "--workspace", "--no-deps", "--quiet"];
+        let examples = ["test", "--workspace", "--doc", "--quiet"];
+        let mut steps = vec![
+            of_command("lints", root, &lints, true),
+            of_command("documentation", root, &documentation, true),
+            of_command("examples in documentation", root, &examples, true),
+        ];
+        for lane in [guest, others] {
+            steps.push(lane.join().expect("a lane prints what goes wrong, and does not panic"));
+        }
+        steps
+    })
+}
+
+fn in_order(executables: &[TestExecutable]) -> Vec<&TestExecutable> {
+    let mut sorted: Vec<&TestExecutable> = executables.iter().collect();
+    let place = |name: &str| LONGEST_FIRST.iter().position(|long| *long == name).unwrap_or(LONGEST_FIRST.len());
+    sorted.sort_by_key(|executable| place(&executable.name));
+    sorted
+}
+
+/// Runs executables one after the other.
+fn group(name: &str, executables: &[&TestExecutable], how: &How) -> Step {
+    timed(name, || {
+        let steps: Vec<Step> = executables.iter().map(|executable| executable.run(how)).collect();
+        let mut tests = Tests::default();
+        steps.iter().for_each(|step| tests.add(step.tests));
+        (steps.iter().all(|step| step.is_good), tests)
+    })
+}
+
+/// Simulated scenarios from seeds that the commit chooses, so that each commit tests others.
+fn simulation(root: &Path, built: &Built) -> Step {
+    timed("simulation", || {
+        let Some(program) = &built.program else {
+            println!("the program zonda was not built");
+            return (false, Tests::default());
+        };
+        let seeds = std::env::var("ZONDA_SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SIMULATED_SEEDS);
+        let first = first_seed(root);
+        println!("== {seeds} simulated scenarios from seed {first}");
+        let status = std::process::Command::new(program)
+            .args(["sim", "--quiet", "--first", &first.to_string(), "--seeds", &seeds.to_string()])
+            .current_dir(root)
+            .stdin(Stdio::null())
+            .status();
+        (status.is_ok_and(|status| status.success()), Tests::default())
+    })
+}
+
+/// The commit's first seven digits as a number; 1 where there is no commit.
+fn first_seed(root: &Path) -> u64 {
+    let output = std::process::Command::new("git").args(["rev-parse", "--short=7", "HEAD"]).current_dir(root).output();
+    let commit = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    u64::from_str_radix(&commit, 16).unwrap_or(1)
+}
+
+/// One call of cargo; its output is shown when it fails, at once where nothing else prints.
+pub(crate) fn of_command(name: &str, root: &Path, arguments: &[&str], is_nice: bool) -> Step {
+    let step = timed(name, || {
+        let mut command = cargo(root);
+        if is_nice {
+            let program = command.get_program().to_owned();
+            let mut nice = std::process::Command::new("nice");
+            nice.arg("-n10").arg(program).current_dir(root);
+            for (key, value) in command.get_envs() {
+                match value {
+                    Some(value) => nice.env(key, value),
+                    None => nice.env_remove(key),
+                };
+            }
+            command = nice;
+        }
+        if arguments[0] == "doc" {
+            command.env("RUSTDOCFLAGS", "--deny warnings");
+        }
+        command.args(arguments).stdin(Stdio::null());
+        match command.output() {
+            Ok(output) => {
+                let text = text_of(&output);
+                if !output.status.success() {
+                    println!("{text}\ncargo {}: {}", arguments.join(" "), output.status);
+                }
+                (output.status.success(), Tests::of_output(&text))
+            }
+            Err(error) => {
+                println!("cargo does not start: {error}");
+                (false, Tests::default())
+            }
+        }
+    });
+    println!("== {name}: {} in {}", if step.is_good { "passed" } else { "FAILED" }, seconds(step.wall));
+    step
+}
+
+/// Runs a step and takes its time.
+pub(crate) fn timed(name: &str, body: impl FnOnce() -> (bool, Tests)) -> Step {
+    let start = Instant::now();
+    let (is_good, tests) = body();
+    let budget = BUDGETS_S.iter().find(|(of, _)| *of == name).map(|(_, s)| Duration::from_secs(*s));
+    Step { name: name.to_owned(), wall: start.elapsed(), budget, tests, is_good }
+}
