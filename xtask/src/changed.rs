@@ -8,11 +8,12 @@ use std::time::Instant;
 
 use crate::ledger::{Ledger, Tests};
 use crate::suite::{self, How};
-use crate::test::{of_command, report, timed};
-use crate::{levels, rooms};
+use crate::test::{LINTS, levels_and_sizes, of_command, report, timed};
 
-/// Tests that start a guest or servers for minutes: they stay with `cargo xtask test`.
+/// Executables whose tests start a guest: they stay with `cargo xtask test`.
 const TOO_LONG: &[&str] = &["full_stack/linux"];
+/// Tests that take more than ten seconds each, by a part of their names: they stay there too.
+const SKIPPED_TESTS: &[&str] = &["published_results_are_repeated", "every_kind_of_load_gets_advice"];
 
 /// Checks what differs from `base`; without one, from the last commit, or of the last commit where nothing differs.
 pub(crate) fn run(root: &Path, base: Option<&str>) -> ExitCode {
@@ -28,19 +29,16 @@ pub(crate) fn run(root: &Path, base: Option<&str>) -> ExitCode {
     println!("== {} files changed, in {}", files.len(), shown(&packages));
     let mut ledger = Ledger::default();
     ledger.push(of_command("format", root, &["fmt", "--all", "--check"], false));
-    ledger.push(timed("levels and sizes", || {
-        let findings = [levels::check(root), rooms::check(root)].concat();
-        findings.iter().for_each(|finding| println!("{finding}"));
-        (findings.is_empty(), Tests::default())
-    }));
-    let lints = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"];
-    ledger.push(of_command("lints", root, &lints, false));
+    ledger.push(levels_and_sizes(root));
+    ledger.push(of_command("lints", root, &LINTS, false));
     // Nothing is gained from tests of code that does not compile.
     if ledger.is_good() && !packages.is_empty() {
         let selection: Vec<String> = packages.iter().flat_map(|name| ["--package".to_owned(), name.clone()]).collect();
         match suite::build(root, &selection) {
             Ok(built) => {
-                let how = How { program: built.program.clone(), ..How::default() };
+                let arguments =
+                    SKIPPED_TESTS.iter().flat_map(|name| ["--skip".to_owned(), (*name).to_owned()]).collect();
+                let how = How { program: built.program.clone(), arguments, ..How::default() };
                 for executable in built.executables.iter().filter(|one| !TOO_LONG.contains(&one.name.as_str())) {
                     ledger.push(executable.run(&how));
                 }

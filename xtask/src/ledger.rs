@@ -10,7 +10,7 @@ pub(crate) struct Step {
     pub(crate) name: String,
     /// From its start to its end, on the wall.
     pub(crate) wall: Duration,
-    /// What it may take on two quiet cores; none where nobody has set one.
+    /// What it may take on two quiet cores; none where none is set.
     pub(crate) budget: Option<Duration>,
     /// Tests that passed, failed and were skipped.
     pub(crate) tests: Tests,

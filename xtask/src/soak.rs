@@ -43,7 +43,7 @@ struct Soak<'a> {
     out: PathBuf,
     start: Instant,
     hours: f64,
-    /// The first of the seeds that nobody has used yet.
+    /// The first seed that is not used yet.
     next_seed: u64,
     entries: Vec<Entry>,
 }
@@ -155,7 +155,9 @@ impl Soak<'_> {
 
     /// Each kind in turn, until the time is over.
     fn simulations(&mut self, until: Instant) {
-        let starts: Vec<Instant> = KINDS.iter().map(|kind| self.begin(&format!("simulation of {kind}"))).collect();
+        for kind in KINDS {
+            self.begin(&format!("simulation of {kind}"));
+        }
         let mut entries: Vec<Entry> = KINDS
             .iter()
             .map(|kind| Entry {
@@ -195,7 +197,6 @@ impl Soak<'_> {
                 }
             }
         }
-        drop(starts);
         for (mut entry, seeds) in entries.into_iter().zip(seeds) {
             entry.amount = format!("{seeds} seeds");
             self.end(entry);

@@ -106,6 +106,11 @@ pub(crate) struct How {
 }
 
 impl TestExecutable {
+    #[cfg(test)]
+    pub(crate) fn named(name: &str) -> TestExecutable {
+        TestExecutable { name: name.to_owned(), folder: PathBuf::new(), path: PathBuf::new() }
+    }
+
     /// Runs it to its end; prints a line when it passes, and all of its output when it does not.
     pub(crate) fn run(&self, how: &How) -> Step {
         let start = Instant::now();

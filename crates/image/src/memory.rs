@@ -92,3 +92,19 @@ impl Files for MemoryFiles {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pieces_of_a_write_lie_one_behind_the_other() {
+        let mut files = MemoryFiles::default();
+        let pieces = ["abc", "de", "f"].map(|piece| Bytes::from_static(piece.as_bytes()));
+        let write = FileOperation::Write { file: ImageFile::Journal, offset: 5, pieces: pieces.to_vec() };
+        files.carry_out(write).expect("memory takes it");
+        let read = |offset, length| FileOperation::Read { file: ImageFile::Journal, offset, length };
+        assert_eq!(files.carry_out(read(5, 6)).expect("it was written"), "abcdef");
+        assert!(files.carry_out(read(6, 6)).is_err(), "the file ends before");
+    }
+}

@@ -56,3 +56,22 @@ impl ImageSpec {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_themselves_are_possible_and_what_is_beyond_is_not() {
+        let least = Layout::journal_bytes_min(&Geometry::tiny());
+        let is_possible = |profile_bytes: usize, journal_bytes: u64| {
+            let spec = ImageSpec::new(Geometry::tiny(), "p".repeat(profile_bytes), [7; 16]);
+            ImageSpec { journal_bytes, ..spec }.validate().is_ok()
+        };
+        assert!(is_possible(PROFILE_BYTES_MAX, least));
+        assert!(!is_possible(PROFILE_BYTES_MAX + 1, least));
+        assert!(is_possible(1, limits::JOURNAL_BYTES_MAX));
+        assert!(!is_possible(1, limits::JOURNAL_BYTES_MAX + 1));
+        assert!(!is_possible(1, least - 1));
+    }
+}
