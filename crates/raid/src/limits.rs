@@ -33,8 +33,8 @@ pub const READ_ATTEMPTS_MAX: u8 = 4;
 pub const MEMBER_FAILURES_MAX: u32 = 16;
 /// Stripes of moved blocks that may wait while a scrub goes on.
 pub const SCRUBBED_STRIPES_MAX: usize = 4;
-/// Stripes of moved blocks that may wait while damaged blocks are written anew one by one.
-pub const MENDED_STRIPES_MAX: usize = 64;
+/// Stripes of moved blocks that may wait while damaged blocks are rewritten one by one.
+pub const REPAIRED_STRIPES_MAX: usize = 64;
 /// Blocks that garbage collection holds in memory at once, or as many as three stripes have.
 pub const RELOCATED_BLOCKS_MAX: usize = 512;
 /// Stripes of moved blocks by which hosts may be ahead of garbage collection before they wait for it.

@@ -1,41 +1,15 @@
 //! What hosts ask for. A command takes effect when it is taken: what a read returns is fixed then.
 
-use bytes::{Bytes, BytesMut};
-use zonda_zoned::{
-    BlockBuffer, Command, CommandId, Completion, Instant, Operation, Outcome, Payload, QueueFull, Status,
-};
+use bytes::Bytes;
+use zonda_zoned::{Command, CommandId, Instant, Operation, Payload, QueueFull, Status};
 
-use super::caches::Waiter;
-use super::{Phase, Trims, Volume};
+use super::map::{Map, Reach};
+use super::members::Waiter;
+use super::requests::Answer;
+use super::{Phase, Volume};
 use crate::bug::SeededBug;
-use crate::limits::{BUFFERED_BLOCKS_MAX, REQUEST_BLOCKS_MAX, REQUESTS_MAX};
-
-/// A command of the host under way.
-#[derive(Debug)]
-pub(super) struct Request {
-    pub(super) id: CommandId,
-    /// Parts that have not ended: blocks of a write, fetches of a read, stripes or members of a flush.
-    pub(super) pending: u64,
-    pub(super) status: Status,
-    pub(super) answer: Answer,
-}
-
-/// What a request brings back.
-#[derive(Debug)]
-pub(super) enum Answer {
-    None,
-    /// All blocks of a read came in one piece: it goes on as it came.
-    Whole(Box<BlockBuffer>),
-    /// Blocks of a read as they come in, in any order, with the first block of each piece; what is in none of them reads as zeros.
-    Pieces {
-        bytes: usize,
-        pieces: Vec<(u32, Bytes)>,
-    },
-    /// A read without contents.
-    NoContents,
-    /// A flush: stripes come first, then the members' caches.
-    Flush,
-}
+use crate::limits::{BUFFERED_BLOCKS_MAX, REQUEST_BLOCKS_MAX};
+use crate::shape::Stream;
 
 impl Volume {
     /// Takes a command of the host. Zone management ends with [`Status::InvalidField`]: the volume's zones are conventional.
@@ -48,27 +22,30 @@ impl Volume {
         match self.admit(&operation) {
             Admission::Full => return Err(QueueFull(Command { id, namespace, operation })),
             Admission::Refused(status) => {
-                self.completions.push_back(Completion::of(id, status));
+                self.requests.refuse(id, status);
                 return Ok(());
             }
             Admission::Taken => {}
         }
-        self.is_stirred |= !matches!(operation, Operation::Read { .. } | Operation::Write { .. });
+        self.has_progress |= !matches!(operation, Operation::Read { .. } | Operation::Write { .. });
         match operation {
             Operation::Read { start, blocks } => self.accept_read(id, start.0, blocks.0),
             Operation::Write { start, blocks, payload } => {
-                self.trim_before(start.0, blocks.0);
+                let (map, mut reach) = self.map_and_reach();
+                map.trim_before(&mut reach, start.0, blocks.0);
                 self.accept_write(id, start.0, blocks.0, payload);
             }
-            Operation::WriteZeroes { start, blocks } => self.accept_trim(id, &[(start.0, blocks.0)]),
+            Operation::WriteZeroes { start, blocks } => {
+                self.map.begin_trim(&mut self.requests, id, &[(start.0, blocks.0)]);
+            }
             Operation::Deallocate { ranges } => {
                 let ranges: Vec<(u64, u64)> = ranges.iter().map(|range| (range.start.0, range.blocks.0)).collect();
-                self.accept_trim(id, &ranges);
+                self.map.begin_trim(&mut self.requests, id, &ranges);
             }
             Operation::Flush => self.accept_flush(id),
             _ => unreachable!("others were refused"),
         }
-        self.settle_if_stirred();
+        self.make_progress_if_woken();
         Ok(())
     }
 
@@ -79,7 +56,7 @@ impl Volume {
             Phase::Failed(_) => return Admission::Refused(Status::InternalError),
         }
         let is_inside = |start: u64, blocks: u64| {
-            start.checked_add(blocks).is_some_and(|end| end <= self.geometry.namespace_blocks().0)
+            start.checked_add(blocks).is_some_and(|end| end <= self.spec.geometry.namespace_blocks().0)
         };
         let refusal = match operation {
             Operation::Read { start, blocks } | Operation::Write { start, blocks, .. } => {
@@ -108,16 +85,16 @@ impl Volume {
         }
         let (blocks, ranges) = match operation {
             // Each block may need a tombstone before it.
-            Operation::Write { blocks, .. } if self.trims.has_rest() => (2 * blocks.0 as usize, 1),
+            Operation::Write { blocks, .. } if self.map.has_trims() => (2 * blocks.0 as usize, 1),
             Operation::Write { blocks, .. } => (blocks.0 as usize, 0),
             Operation::WriteZeroes { .. } => (0, 1),
             Operation::Deallocate { ranges } => (0, ranges.len()),
             // Others take no blocks.
             _ => (0, 0),
         };
-        let has_room = self.requests.len() < REQUESTS_MAX
-            && self.buffered_blocks + blocks <= BUFFERED_BLOCKS_MAX
-            && (ranges == 0 || self.trims.has_room(ranges));
+        let has_room = self.requests.has_room()
+            && self.stripes.buffered_blocks() + blocks <= BUFFERED_BLOCKS_MAX
+            && (ranges == 0 || self.map.has_room_for_trim(ranges));
         if !has_room {
             return Admission::Full;
         }
@@ -126,62 +103,61 @@ impl Volume {
 
     fn payload_fits(&self, operation: &Operation) -> bool {
         let Operation::Write { blocks, payload, .. } = operation else { return true };
-        !matches!(payload, Payload::Fingerprints(_)) && payload.fits(blocks.0, self.geometry.block_size_bytes, 0)
+        !matches!(payload, Payload::Fingerprints(_)) && payload.fits(blocks.0, self.spec.geometry.block_size_bytes, 0)
+    }
+
+    fn accept_write(&mut self, id: CommandId, start: u64, blocks: u64, payload: Payload) {
+        let tuning = &self.spec.config.tuning;
+        let is_large = tuning.large_segments > 0 && blocks >= u64::from(tuning.large_from_blocks);
+        let stream = if is_large { Stream::Large } else { Stream::Small };
+        let request = self.requests.begin_write(id, blocks);
+        let data = match payload {
+            Payload::Bytes(buffer) => buffer.data,
+            _ if self.spec.has_contents() && blocks == 1 => self.spec.zeros.clone(),
+            _ if self.spec.has_contents() => Bytes::from(vec![0; blocks as usize * self.spec.shape.block_bytes]),
+            _ => Bytes::new(),
+        };
+        let (map, mut reach) = self.map_and_reach();
+        map.write(&mut reach, stream, request, (start, blocks), &data);
+    }
+
+    /// The map, and what writes and trims reach beside it.
+    #[inline]
+    pub(super) fn map_and_reach(&mut self) -> (&mut Map, Reach<'_>) {
+        let Volume { spec, segments, stripes, requests, map, now, .. } = self;
+        (map, Reach { spec, segments, stripes, requests, now: *now })
+    }
+
+    /// Does the next portion of trims, if there is one, and ends trims.
+    pub(super) fn pump_trims(&mut self) {
+        let (map, mut reach) = self.map_and_reach();
+        map.pump_trims(&mut reach);
+        while let Some(request) = self.map.next_ended_trim(&self.requests) {
+            self.end_part(request, 1, Status::Success);
+        }
     }
 
     fn accept_flush(&mut self, id: CommandId) {
-        self.pad_all();
-        let request = self.requests.insert(Request { id, pending: 1, status: Status::Success, answer: Answer::Flush });
-        let mut stripes = 0;
-        for stripe in self.stripes.values_mut() {
-            if stripe.waits_for_hosts() {
-                stripe.flushes.push(request);
-                stripes += 1;
-            }
-        }
-        self.requests[request].pending += stripes;
+        self.stripes.pad_all(&self.spec);
+        let request = self.requests.begin(id, 1, Answer::Flush);
+        let stripes = self.stripes.add_flush(request);
+        self.requests.add_parts(request, stripes);
         self.end_part(request, 1, Status::Success);
     }
 
     /// Some parts of a request have ended.
+    #[inline]
     pub(super) fn end_part(&mut self, request: u32, parts: u64, status: Status) {
-        let entry = &mut self.requests[request];
-        entry.pending -= parts;
-        if !status.is_success() {
-            entry.status = status;
+        let flushes = self.spec.is_cache_volatile() && self.is_ready() && !self.spec.has(SeededBug::DryFlush);
+        if self.requests.end_part(&self.spec, request, parts, status, flushes) {
+            self.when_durable(Waiter::Request(request));
         }
-        if entry.pending > 0 {
-            return;
-        }
-        let is_flush = matches!(entry.answer, Answer::Flush);
-        if is_flush && self.is_cache_volatile() && self.is_ready() && !self.has(SeededBug::DryFlush) {
-            let entry = &mut self.requests[request];
-            entry.answer = Answer::None;
-            entry.pending = 1;
-            return self.when_durable(Waiter::Request(request));
-        }
-        let Request { id, status, answer, .. } = self.requests.remove(request);
-        let outcome = match answer {
-            _ if !status.is_success() => Outcome::None,
-            Answer::None | Answer::Flush => Outcome::None,
-            Answer::NoContents => Outcome::Data(Payload::None),
-            Answer::Whole(buffer) => Outcome::Data(Payload::Bytes(buffer)),
-            Answer::Pieces { bytes, pieces } => {
-                let data = together(bytes, pieces, self.shape.block_bytes);
-                Outcome::Data(Payload::Bytes(Box::new(BlockBuffer { data, metadata: Bytes::new() })))
-            }
-        };
-        self.completions.push_back(Completion { id, status, outcome });
     }
 
     /// The volume is lost: nothing will end by itself any more.
     pub(super) fn end_all_requests(&mut self) {
-        self.trims = Trims::default();
-        let numbers: Vec<u32> = self.requests.iter().map(|(number, _)| number).collect();
-        for number in numbers {
-            let request = self.requests.remove(number);
-            self.completions.push_back(Completion::of(request.id, Status::InternalError));
-        }
+        self.map.forget_trims();
+        self.requests.end_all(Status::InternalError);
     }
 }
 
@@ -189,16 +165,4 @@ enum Admission {
     Taken,
     Full,
     Refused(Status),
-}
-
-/// All blocks of a read. No byte is written twice.
-fn together(bytes: usize, mut pieces: Vec<(u32, Bytes)>, block_bytes: usize) -> Bytes {
-    pieces.sort_unstable_by_key(|&(at, _)| at);
-    let mut data = BytesMut::with_capacity(bytes);
-    for (at, piece) in &pieces {
-        data.resize(*at as usize * block_bytes, 0);
-        data.extend_from_slice(piece);
-    }
-    data.resize(bytes, 0);
-    data.freeze()
 }

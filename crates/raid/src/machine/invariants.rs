@@ -1,12 +1,7 @@
 //! What always holds between events.
 
-use std::collections::BTreeSet;
-
 use super::Volume;
-use super::write::{Source, Ticket};
 use crate::MemberIndex;
-use crate::format::{MemberState, Tombstone};
-use crate::tables::{Location, SegmentIndex, SegmentState};
 
 impl Volume {
     /// Looks at everything. For tests: it takes as long as the volume is large.
@@ -17,96 +12,39 @@ impl Volume {
         if !self.is_ready() {
             return;
         }
-        let mut live = vec![0u32; self.segments.iter().map(|(index, _)| index.as_usize() + 1).max().unwrap_or(0)];
-        for (lba, entry) in self.map.iter().enumerate() {
-            let mut entry = *entry;
-            loop {
-                match entry.location() {
-                    Location::Nowhere => break,
-                    Location::Trimmed { segment } => {
-                        let segment = self.segments.get(segment).expect("a tombstone's segment is there");
-                        assert!(!segment.tombstones.is_empty(), "block {lba}: a trimmed block has a tombstone");
-                        break;
-                    }
-                    Location::Media(place) => {
-                        let segment = self.segments.get(place.segment).expect("a block's segment is there");
-                        assert!(segment.is_live(place.member, place.offset), "block {lba} is live where the map says");
-                        assert!(segment.state != SegmentState::Resetting, "block {lba} is in a segment that goes");
-                        live[place.segment.as_usize()] += 1;
-                        break;
-                    }
-                    Location::Buffered { stripe, block } => {
-                        let block = &self.stripes[stripe].blocks[block as usize];
-                        assert!(!block.is_superseded, "block {lba}: what is superseded is in no chain");
-                        entry = match &block.source {
-                            Source::Trim { tombstones, olds, .. } => {
-                                let lbas = tombstones.iter().flat_map(Tombstone::lbas);
-                                let at = lbas.into_iter().position(|other| other == lba as u64);
-                                olds[at.expect("a trim covers the blocks that refer to it")]
-                            }
-                            _ => {
-                                assert_eq!(block.lba, lba as u64, "a block on its way knows who it is");
-                                block.old
-                            }
-                        };
-                    }
-                }
-            }
-        }
-        self.check_trims();
+        let live = self.map.check_invariants(&self.stripes, &self.segments);
+        self.stripes.check_invariants(&self.spec);
+        self.members.check_invariants();
+        self.requests.check_invariants();
+        self.reads.check_invariants(&self.segments);
+        self.collector.check_invariants(&self.segments);
+        self.segments.check_invariants(&self.spec, &self.members);
         self.check_readers();
-        let doubtful: BTreeSet<SegmentIndex> = self.segments.doubtful().map(|(index, _)| index).collect();
         for (index, segment) in self.segments.iter() {
             assert_eq!(segment.live_blocks, live[index.as_usize()], "live blocks of segment {}", segment.sequence);
-            let lacks = |member: MemberIndex| {
-                self.members[member.as_usize()].state == MemberState::Active && !segment.has(member)
-            };
-            let goes = segment.state == SegmentState::Resetting;
-            let is_doubtful = segment.is_suspect || (0..self.members.len() as u8).map(MemberIndex).any(lacks);
-            assert!(
-                goes || !is_doubtful || doubtful.contains(&index),
-                "segment {} is known to lack something",
-                segment.sequence
-            );
         }
         for (at, member) in self.members.iter().enumerate() {
-            if !member.is_there() {
+            if !member.is_present() {
                 continue;
-            }
-            let mut seen = BTreeSet::new();
-            let held = self.segments.iter().filter_map(|(_, segment)| segment.zones[at]);
-            for zone in held.chain(member.free_zones.iter().copied()) {
-                assert!(seen.insert(zone), "zone {zone} of member {at} is held once");
             }
             let active = self.segments.iter().filter(|(_, segment)| segment.active >> at & 1 == 1).count() as u32;
             let rebuilding = self.rebuild_active(MemberIndex(at as u8));
             assert_eq!(
-                member.active_zones,
-                active + 1 + rebuilding + member.stuck_zones,
+                member.active_zones(),
+                active + 1 + rebuilding + member.stuck_zones(),
                 "active zones of member {at}"
-            );
-            assert!(
-                member.geometry.max_active_zones.is_none_or(|max| member.active_zones <= max),
-                "member {at} has no more active zones than it may have"
             );
         }
     }
+
     /// A segment is pinned by whoever works on the whole of it, and read by what is in flight; by nothing else, or it would never be
     /// reset.
     fn check_readers(&self) {
         let mut readers = vec![0u32; self.segments.iter().map(|(index, _)| index.as_usize() + 1).max().unwrap_or(0)];
-        let fetches = self.fetches.iter().map(|(_, fetch)| fetch.place.segment);
         let pieces = self.pieces.iter().map(|(_, piece)| piece.segment);
-        let inspections = self.members.iter().flat_map(super::Member::inspected);
-        let repaired =
-            self.stripes.iter().flat_map(|(_, stripe)| &stripe.blocks).filter_map(|block| match block.source {
-                Source::Moved { from, ticket: Ticket::Mend, .. } => match from.location() {
-                    Location::Media(place) => Some(place.segment),
-                    _ => None,
-                },
-                _ => None,
-            });
-        for index in fetches.chain(pieces).chain(inspections).chain(repaired) {
+        let in_flight =
+            self.reads.fetched().chain(pieces).chain(self.members.inspected()).chain(self.stripes.repaired());
+        for index in in_flight {
             readers[index.as_usize()] += 1;
         }
         for (index, segment) in self.segments.iter() {

@@ -1,189 +1,90 @@
-//! Stripes go to segments: one command to each member.
+//! Stripes go to segments, and count, or are written again.
 
-use zonda_zoned::{Blocks, Operation, Outcome, Status};
+use zonda_zoned::{Outcome, Status};
 
 use super::Volume;
-use super::members::Work;
-use super::write::{NO_REQUEST, Source};
 use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::event::FailReason;
 use crate::limits::WRITE_ATTEMPTS_MAX;
 use crate::shape::Stream;
-use crate::tables::{Segment, SegmentIndex};
 
 impl Volume {
     /// Issues what can be issued.
     pub(super) fn pump_stream(&mut self, stream: Stream) {
-        self.tidy_open(stream);
-        while !self.stream(stream).ready.is_empty() {
-            if !self.may_write(stream) {
-                return;
-            }
-            self.want_segments(stream);
-            let state = self.stream(stream);
-            let count = state.open.len();
-            let found = (0..count)
-                .map(|step| (state.turn + 1 + step) % count)
-                .find(|&at| self.can_issue(&self.segments[state.open[at]]));
-            let Some(at) = found else { return };
-            let state = self.stream_mut(stream);
-            state.turn = at;
-            let segment = state.open[at];
-            let stripe = state.ready.pop_front().expect("one waits");
+        self.segments.tidy(&self.spec, &mut self.members, stream);
+        while self.stripes.has_ready(stream) && self.may_write(stream) {
+            let (is_ready, now) = (self.is_ready(), self.now);
+            let Volume { spec, members, segments, stripes, map, .. } = self;
+            segments.open_wanted(spec, members, is_ready, stream, map.next_timestamp());
+            let Some(segment) = segments.next_for(spec, stream) else { return };
+            let stripe = stripes.next_ready(stream).expect("one waits");
             self.pay(stream);
-            self.issue(stripe, segment);
-            self.tidy_open(stream);
+            let Volume { spec, members, segments, stripes, .. } = self;
+            stripes.issue(spec, members, segments, now, stripe, segment);
+            segments.tidy(spec, members, stream);
         }
-    }
-
-    fn can_issue(&self, segment: &Segment) -> bool {
-        segment.can_issue() || self.has(SeededBug::SkippedBarrier) && segment.takes_more()
-    }
-
-    fn issue(&mut self, index: u32, segment_index: SegmentIndex) {
-        let segment = &mut self.segments[segment_index];
-        let number = segment.next_stripe;
-        segment.next_stripe += 1;
-        segment.in_flight += 1;
-        segment.filled_at = self.now;
-        let layout = segment.layout;
-        let stripe = &mut self.stripes[index];
-        stripe.segment = Some(segment_index);
-        stripe.number = number;
-        stripe.present = 0;
-        stripe.failed = 0;
-        stripe.attempts += 1;
-        let chunks = self.chunks(index, segment_index);
-        let mut pending = 0;
-        for (at, payload) in chunks.into_iter().enumerate().take(self.members.len()) {
-            let member = MemberIndex(at as u8);
-            let segment = &self.segments[segment_index];
-            let (Some(zone), true) = (segment.zones[at], self.members[at].is_there()) else { continue };
-            let blocks = Blocks(u64::from(layout.unit_blocks));
-            let operation = if layout.group_stripes > 1 {
-                Operation::Append { zone_start: self.members[at].lba(zone, 0), blocks, payload }
-            } else {
-                Operation::Write { start: self.members[at].lba(zone, layout.slot_offset(number)), blocks, payload }
-            };
-            pending += 1;
-            self.counters.member_blocks += blocks.0;
-            self.send(member, Work::Chunk { stripe: index }, operation);
-        }
-        self.stripes[index].pending = pending;
-        assert!(pending > 0, "a volume that is ready has members");
     }
 
     pub(super) fn on_chunk(&mut self, member: MemberIndex, index: u32, status: Status, outcome: &Outcome) {
-        let stripe = &mut self.stripes[index];
-        let segment_index = stripe.segment.expect("a stripe that is being written has a segment");
-        let segment = &mut self.segments[segment_index];
-        stripe.pending -= 1;
-        let slot =
-            if status.is_success() { placed(segment, &self.members, member, stripe.number, outcome) } else { None };
-        match slot {
-            Some(slot) => {
-                self.members[member.as_usize()].failures = 0;
-                segment.slots.set(member, slot, stripe.number);
-                stripe.slots[member.as_usize()] = slot;
-                stripe.present |= 1 << member.0;
-            }
-            None => {
-                self.is_stirred = true;
-                stripe.failed |= 1 << member.0;
-                if self.members[member.as_usize()].is_there() {
-                    self.suspect(member, segment_index);
-                }
-            }
+        let number = self.stripes[index].number;
+        let segment = self.stripes[index].segment.expect("a stripe that is being written has a segment");
+        let slot = if status.is_success() {
+            self.segments.place_chunk(&self.members, member, segment, number, outcome)
+        } else {
+            None
+        };
+        self.stripes.chunk_ended(index, member, slot);
+        if slot.is_some() {
+            self.members[member].forgive_failures();
+        } else if self.members[member].is_present() {
+            self.suspect(member, segment);
         }
-        if self.has(SeededBug::HastyAcknowledgement) && self.stripes[index].present.is_power_of_two() {
-            self.acknowledge_early(index);
+        if self.spec.has(SeededBug::HastyAcknowledgement) && self.stripes[index].present.is_power_of_two() {
+            for request in self.stripes.take_requests(index) {
+                self.end_part(request, 1, Status::Success);
+            }
         }
         if self.stripes[index].pending == 0 {
             self.stripe_ended(index);
         }
     }
 
-    /// What [`SeededBug::HastyAcknowledgement`] does.
-    fn acknowledge_early(&mut self, index: u32) {
-        let mut ended = Vec::new();
-        for block in &mut self.stripes[index].blocks {
-            if let Source::Host { request } = &mut block.source
-                && *request != NO_REQUEST
-            {
-                ended.push(std::mem::replace(request, NO_REQUEST));
-            }
-        }
-        for request in ended {
-            self.end_part(request, 1, Status::Success);
-        }
-    }
-
     /// All commands of a stripe have ended.
     pub(super) fn stripe_ended(&mut self, index: u32) {
-        self.stir();
+        self.wake();
         let stripe = &self.stripes[index];
-        let there = self.present_bits();
-        let segment_index = stripe.segment.expect("it was written somewhere");
-        let has_failed = stripe.failed & there != 0 && !self.has(SeededBug::IgnoredChunkError);
-        if has_failed || !self.is_stripe_decodable(stripe.present & there, stripe.number) {
+        let present = self.members.present_bits();
+        let segment = stripe.segment.expect("it was written somewhere");
+        let has_failed = stripe.failed & present != 0 && !self.spec.has(SeededBug::IgnoredChunkError);
+        if has_failed || !self.spec.is_stripe_decodable(stripe.present & present, stripe.number) {
             return self.write_again(index);
         }
-        if !self.epochs.is_durable() {
+        if !self.members.is_epoch_durable() {
             // Without its failed members a stripe counts only once the others know that these failed.
-            self.epochs.waiting.push(index);
+            self.members.wait_for_epoch(index);
             return;
         }
-        self.commit(index, segment_index);
-    }
-
-    /// Whether the chunks on these members suffice to read the stripe.
-    pub(super) fn is_stripe_decodable(&self, members: u32, number: u32) -> bool {
-        self.code.is_decodable(self.shape.chunks_of(members, number))
+        self.commit(index, segment);
     }
 
     fn write_again(&mut self, index: u32) {
-        let stripe = &mut self.stripes[index];
-        let segment = stripe.segment.take().expect("it was written somewhere");
-        let stream = stripe.stream;
-        self.segments[segment].in_flight -= 1;
-        self.break_segment(segment);
-        if self.stripes[index].attempts >= WRITE_ATTEMPTS_MAX {
-            // So many segments in a row: it is not the zones.
+        let (segment, is_often) = self.stripes.take_back(index);
+        self.segments.stripe_failed(&self.spec, &mut self.members, segment);
+        if is_often {
             // One member at a time, that with the most errors: another may have failed this once.
             let failed = self.stripes[index].failed;
-            let errors = |member: &MemberIndex| (self.members[member.as_usize()].errors, std::cmp::Reverse(member.0));
-            let worst = self.present().filter(|member| failed >> member.0 & 1 == 1).max_by_key(errors);
-            // Whoever is needed gets the blame only if its zones are well.
+            let errors = |member: &MemberIndex| (self.members[*member].errors(), std::cmp::Reverse(member.0));
+            let worst = self.members.present().filter(|member| failed >> member.0 & 1 == 1).max_by_key(errors);
+            // A member that is needed is blamed only if its zones are well.
             let is_to_blame = |&member: &MemberIndex| {
-                let failures = self.members[member.as_usize()].failures;
-                self.can_spare(member) || failures >= u32::from(WRITE_ATTEMPTS_MAX)
+                let failures = self.members[member].failures();
+                self.members.can_spare(&self.spec, member) || failures >= u32::from(WRITE_ATTEMPTS_MAX)
             };
             if let Some(worst) = worst.filter(is_to_blame) {
-                self.give_up(worst, FailReason::Errors);
+                self.evict(worst, FailReason::Errors);
             }
-            self.stripes[index].attempts = 0;
         }
-        self.streams[stream as usize].ready.push_front(index);
+        self.stripes.write_again(index);
     }
-}
-
-/// The slot that a chunk came to; `None` if it is none that it may come to.
-fn placed(
-    segment: &Segment,
-    members: &[super::Member],
-    member: MemberIndex,
-    number: u32,
-    outcome: &Outcome,
-) -> Option<u32> {
-    let layout = &segment.layout;
-    if layout.group_stripes == 1 {
-        return Some(number);
-    }
-    let Outcome::Appended(lba) = outcome else { return None };
-    let zone = segment.zones[member.as_usize()]?;
-    let start = members[member.as_usize()].lba(zone, 0);
-    let offset = u32::try_from(lba.0.checked_sub(start.0)?).ok()?.checked_sub(1)?;
-    let slot = offset / layout.unit_blocks;
-    (offset % layout.unit_blocks == 0 && segment.slots.is_free(member, slot)).then_some(slot)
 }

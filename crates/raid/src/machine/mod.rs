@@ -1,134 +1,116 @@
 //! The running volume: commands of hosts and completions of members in, commands to members and completions for hosts out.
 //!
+//! State has owners, each with private fields, verbs and checks of its own:
+//!
 //! ```text
-//! host.rs      what hosts ask for
-//! write.rs     blocks gather in stripes
-//! issue.rs     stripes go to segments
-//! encode.rs    what each member is given of one
-//! describe.rs  headers and footers
-//! commit.rs    a stripe is durable: the map learns of it
-//! segments.rs  segments open, close and are reset
-//! read.rs      blocks by their addresses
-//! repair.rs    blocks out of the rest of their stripe
-//! trim/        ranges that read as zeros
-//! extent.rs    which blocks hold something
-//! collect.rs   garbage collection
-//! victim.rs    which segment is next
-//! pace.rs      how fast it goes
-//! reuse.rs     memory that is used again
-//! worn.rs      no room left, and none to be won
-//! members.rs   commands to members; members that fail
-//! superblocks.rs  the log of superblocks
-//! caches.rs    members that may lose what they have acknowledged
-//! start.rs, mount/  creating and mounting
-//! rebuild/, scrub.rs    maintenance, on pieces/: runs of stripes
+//! spec.rs      what the volume is: everybody reads it, nobody changes it
+//! members/     member devices: their zones, commands, superblocks and caches
+//! segments/    segments: open, filled, closed, reset
+//! stripes/     blocks in memory, and the stripes that they gather in
+//! map/         where each logical block is; trims
+//! requests.rs  what hosts wait for
+//! reads/       blocks by their places, verified or computed
+//! collector/   garbage collection: what is moved, which segment is next, how fast it goes
+//! space.rs     a view of the members: how many segments are free
+//! ```
+//!
+//! An owner that needs another one is handed that one, as `&mut Segments` or `&Map`. Where one event concerns several owners,
+//! the volume routes it; what an owner finds out for others it returns:
+//!
+//! ```text
+//! host.rs          what hosts ask for
+//! reading.rs       reads of hosts, and who is told what was read
+//! issue.rs         stripes go to segments, and count, or are written again
+//! collecting.rs    what garbage collection reads, and where that is written
+//! commit.rs        a stripe counts: the map, requests
+//! failures.rs      members that fail; what becomes durable
+//! out_of_space.rs  no space left, and none to be reclaimed
+//! status.rs, invariants.rs
+//! ```
+//!
+//! Still the volume's own, with state of their own but with handlers that reach all of it:
+//!
+//! ```text
+//! start.rs, mount/             creating and mounting
+//! rebuild/, scrub.rs, pieces/  maintenance, on runs of stripes
 //! ```
 
-mod caches;
-mod collect;
+mod collecting;
+mod collector;
 mod commit;
-mod describe;
-mod encode;
-mod extent;
+mod failures;
+#[cfg(test)]
+mod fixtures;
 mod host;
 mod invariants;
 mod issue;
+mod map;
 mod members;
 mod mount;
-mod pace;
+mod out_of_space;
 mod pieces;
-mod read;
+mod reading;
+mod reads;
 mod rebuild;
-mod repair;
-mod reuse;
+mod requests;
 mod scrub;
 mod segments;
+mod space;
+mod spec;
 mod start;
 mod status;
-mod superblocks;
-mod trim;
-mod victim;
-mod worn;
-mod write;
+mod stripes;
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
-use zonda_erasure::{Code, Engine};
-use zonda_zoned::{Completion, Geometry, Instant, Slab};
+use zonda_erasure::Engine;
+use zonda_zoned::{Blocks, Completion, Geometry, Instant, Lba, Slab};
 
 use crate::bug::SeededBug;
-use crate::config::VolumeConfig;
 use crate::event::Event;
-use crate::format::ArrayId;
-use crate::shape::{Shape, Stream};
-use crate::tables::{Address, SegmentIndex, SegmentTable};
+use crate::limits::EXTENT_BLOCKS_MAX;
+use crate::shape::Stream;
 use crate::{MemberIndex, VolumeError};
 
-use caches::Caches;
-use collect::Collector;
-pub use extent::Extent;
-use host::Request;
-use members::{Member, Work};
+use collector::Collector;
+pub use map::Extent;
+use map::Map;
+use members::{Members, Work};
 use pieces::Piece;
-use read::Fetch;
+use reads::Reads;
 use rebuild::Rebuild;
-use repair::Repair;
-use reuse::Spare;
+use requests::Requests;
 use scrub::Scrub;
+use segments::Segments;
+use space::Space;
+use spec::Spec;
 use start::Start;
 pub use status::{MemberReport, VolumeStatus};
-use superblocks::Epochs;
-use trim::Trims;
-use write::Stripe;
+use stripes::Stripes;
 
 /// A volume over its members. It never blocks: commands and completions go in, commands and completions come out.
 ///
 /// Dropping it is a crash: a mount finds all that was acknowledged.
 #[derive(Debug)]
 pub struct Volume {
-    shape: Shape,
-    config: VolumeConfig,
-    array: ArrayId,
-    geometry: Geometry,
-    code: Code,
-    engine: Box<dyn Engine>,
+    spec: Spec,
     phase: Phase,
-    members: Vec<Member>,
-    epochs: Epochs,
-    caches: Caches,
-    /// Where each logical block is.
-    map: Vec<Address>,
-    segments: SegmentTable,
-    /// For each [`Stream`].
-    streams: [StreamState; 3],
-    stripes: Slab<Stripe>,
-    requests: Slab<Request>,
-    trims: Trims,
-    fetches: Slab<Fetch>,
-    repairs: Slab<Repair>,
-    /// Blocks of hosts that wait in stripes.
-    buffered_blocks: usize,
-    next_timestamp: u64,
-    next_sequence: u64,
+    members: Members,
+    map: Map,
+    segments: Segments,
+    stripes: Stripes,
+    requests: Requests,
+    reads: Reads,
     collector: Collector,
     /// Runs of stripes on their way in.
     pieces: Slab<Piece>,
     rebuild: Rebuild,
     scrub: Option<Scrub>,
-    /// What was under way on members that were given up.
-    aborted: VecDeque<(MemberIndex, Work)>,
-    completions: VecDeque<Completion>,
     events: VecDeque<Event>,
     counters: Counters,
-    spare: Spare,
-    /// A block of zeros.
-    zeros: Bytes,
     now: Instant,
-    /// Something has happened that others may have waited for.
-    is_stirred: bool,
-    /// A mistake that is made on purpose.
-    bug: Option<SeededBug>,
+    /// Something has happened that others may wait for, beside what owners know.
+    has_progress: bool,
 }
 
 /// How far the volume is.
@@ -137,19 +119,6 @@ enum Phase {
     Starting(Box<Start>),
     Ready,
     Failed(VolumeError),
-}
-
-/// Where blocks of one stream go.
-#[derive(Debug, Default)]
-struct StreamState {
-    /// Segments that are opening or open.
-    open: Vec<SegmentIndex>,
-    /// The one that was given the last stripe.
-    turn: usize,
-    /// A stripe that is not full.
-    filling: Option<u32>,
-    /// Stripes that wait for a segment.
-    ready: VecDeque<u32>,
 }
 
 /// What is counted since the mount.
@@ -167,7 +136,7 @@ pub struct Counters {
     pub collected_segments: u64,
     /// Blocks that were read out of the rest of their stripe.
     pub reconstructed_blocks: u64,
-    /// Blocks that could not be read, or were not what had been written, and were written anew.
+    /// Blocks that could not be read, or were not what had been written, and were rewritten.
     pub mended_blocks: u64,
     /// Blocks that are lost: more members failed than the volume tolerates.
     pub lost_blocks: u64,
@@ -177,7 +146,7 @@ impl Volume {
     /// The shape that hosts see: conventional zones only.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+        &self.spec.geometry
     }
 
     /// Whether the volume is created or mounted, and takes commands.
@@ -188,13 +157,28 @@ impl Volume {
 
     /// Computes parity with another engine than the portable one.
     pub fn set_engine(&mut self, engine: Box<dyn Engine>) {
-        self.engine = engine;
+        self.spec.engine = engine;
     }
 
     /// Plants a bug, for tests.
     #[doc(hidden)]
     pub fn plant(&mut self, bug: SeededBug) {
-        self.bug = Some(bug);
+        self.spec.bug = Some(bug);
+    }
+
+    /// What is to be had from `start` on: the blocks that are as the first one is, at most `most` of them. No more than
+    /// [`EXTENT_BLOCKS_MAX`] are looked at, so what is behind them may be in the same state. As
+    /// with a read, what counts is what was taken before. A volume that is not ready says that everything holds something.
+    ///
+    /// # Panics
+    /// When `start` is behind the end of the volume, or `most` is nothing.
+    #[must_use]
+    pub fn extent(&self, start: Lba, most: Blocks) -> Extent {
+        if self.is_ready() {
+            return self.map.extent(&self.stripes, start, most);
+        }
+        let blocks = most.0.min(self.map.blocks() - start.0).min(EXTENT_BLOCKS_MAX);
+        Extent { blocks: Blocks(blocks), is_hole: false }
     }
 
     /// The next event.
@@ -204,33 +188,42 @@ impl Volume {
 
     /// The next completion of a host's command.
     pub fn poll_completion(&mut self) -> Option<Completion> {
-        self.completions.pop_front()
+        self.requests.poll()
     }
 
     /// Whether a host's command has ended that nobody has asked for.
     #[must_use]
     pub fn has_completions(&self) -> bool {
-        !self.completions.is_empty()
+        self.requests.has_completions()
     }
 
     /// What was counted since the mount.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.counters
+        Counters {
+            host_blocks: self.requests.host_blocks(),
+            padding_blocks: self.stripes.padding_blocks(),
+            member_blocks: self.members.written_blocks(),
+            collected_segments: self.segments.reset_count(),
+            relocated_blocks: self.collector.relocated_blocks(),
+            reconstructed_blocks: self.reads.reconstructed_blocks(),
+            lost_blocks: self.counters.lost_blocks + self.reads.lost_blocks(),
+            ..self.counters
+        }
     }
 
-    /// A command of a member has ended. Of a member that was given up, and of a command that it was given up for, nothing is
+    /// A command of a member has ended. Of a member that has failed, and of a command that it was failed for, nothing is
     /// believed any more.
     pub fn on_completion(&mut self, now: Instant, member: MemberIndex, completion: Completion) {
         self.now = now;
         if self.is_lost() {
             return;
         }
-        let Some(work) = self.members[member.as_usize()].ended(&completion) else { return };
+        let Some(work) = self.members.ended(member, &completion) else { return };
         // Of chunks and reads only some change anything for others: their handlers say so.
-        self.is_stirred |= !matches!(work, Work::Chunk { .. } | Work::Fetch { .. } | Work::Source { .. });
+        self.has_progress |= !matches!(work, Work::Chunk { .. } | Work::Fetch { .. } | Work::Source { .. });
         self.dispatch(member, work, completion);
-        self.settle_if_stirred();
+        self.make_progress_if_woken();
     }
 
     /// The time that [`next_timeout`](Volume::next_timeout) named has come.
@@ -239,9 +232,9 @@ impl Volume {
         if self.is_lost() {
             return;
         }
-        self.flush_late_stripes();
+        self.stripes.pad_late(&self.spec, self.now);
         self.fail_silent_members();
-        self.settle();
+        self.make_progress();
     }
 
     /// When [`on_timeout`](Volume::on_timeout) is wanted.
@@ -250,14 +243,14 @@ impl Volume {
         if self.is_lost() {
             return None;
         }
-        let stripes = Stream::ALL.iter().filter_map(|&stream| self.padding_due(stream));
-        let members = self.members.iter().filter_map(|member| member.answer_due(self.config.tuning.member_timeout));
+        let stripes = Stream::ALL.iter().filter_map(|&stream| self.stripes.padding_due(&self.spec, stream));
+        let members = self.members.answer_due(self.spec.config.tuning.member_timeout);
         stripes
             .chain(members)
             .chain(self.rebuild_due())
             .chain(self.scrub_due())
             .chain(self.collection_due())
-            .chain(self.trims_due())
+            .chain(self.map.trims_due(&self.spec))
             .min()
     }
 
@@ -265,17 +258,45 @@ impl Volume {
         let Completion { status, outcome, .. } = completion;
         match work {
             Work::Chunk { stripe } => self.on_chunk(member, stripe, status, &outcome),
-            Work::Header { segment } => self.on_header(member, segment, status),
-            Work::Footer { segment, blocks } => self.on_footer(member, segment, blocks, status),
-            Work::FinishZone { segment } => self.on_finish_zone(member, segment, status),
-            Work::ResetZone { segment } => self.on_reset_zone(member, segment, status),
-            Work::Inspect { segment } => self.on_inspect(member, segment, status, outcome),
+            Work::Header { segment } => {
+                if self.segments.header_failed(&self.members, member, segment, status) {
+                    self.suspect(member, segment);
+                }
+                self.segments.on_header(&self.spec, &mut self.members, segment);
+            }
+            Work::Footer { segment, blocks } => {
+                self.segments.on_footer(&self.spec, &mut self.members, member, segment, blocks, status);
+            }
+            Work::FinishZone { segment } => {
+                let verdict = self.segments.on_finish(&mut self.members, member, segment, status);
+                self.judge(member, verdict);
+            }
+            Work::ResetZone { segment } => {
+                let verdict = self.segments.on_reset(&self.spec, &mut self.members, member, segment, status);
+                self.judge(member, verdict);
+            }
+            Work::Inspect { segment } => {
+                let verdict = self.segments.on_inspect(&self.spec, &mut self.members, member, segment, status, outcome);
+                self.judge(member, verdict);
+            }
             Work::Fetch { fetch } => self.on_fetch(fetch, status, outcome),
             Work::Source { repair, source } => self.on_source(repair, source, status, &outcome),
-            Work::Flush => self.on_member_flush(member, status),
-            Work::Superblock => self.on_superblock(member, status),
-            Work::SuperblockFlush => self.on_superblock_flush(member, status),
-            Work::MetadataReset => self.on_metadata_reset(member, status),
+            Work::Flush => {
+                let verdict = self.members.on_flush(member, status);
+                self.judge(member, verdict);
+            }
+            Work::Superblock => {
+                let verdict = self.members.on_superblock(&self.spec, member, status);
+                self.judge(member, verdict);
+            }
+            Work::SuperblockFlush => {
+                let verdict = self.members.on_superblock_flush(member, status);
+                self.judge(member, verdict);
+            }
+            Work::MetadataReset => {
+                let verdict = self.members.on_metadata_reset(&self.spec, member, status);
+                self.judge(member, verdict);
+            }
             Work::Start(step) => self.on_start(member, step, status, outcome),
             Work::Slots { piece, slot, count } => self.on_slots(member, piece, slot, count, status, outcome),
             Work::Rebuild(step) => self.on_rebuild(member, step, status, outcome),
@@ -283,26 +304,30 @@ impl Volume {
     }
 
     /// Whoever waits for something looks again before the event is over.
-    fn stir(&mut self) {
-        self.is_stirred = true;
+    fn wake(&mut self) {
+        self.has_progress = true;
     }
 
-    fn settle_if_stirred(&mut self) {
-        if self.is_stirred {
-            self.settle();
+    fn make_progress_if_woken(&mut self) {
+        if self.has_progress || self.segments.has_progress() || self.stripes.has_progress() || self.reads.has_progress()
+        {
+            self.make_progress();
         }
     }
 
     /// Does everything that has become possible.
-    fn settle(&mut self) {
-        self.is_stirred = false;
+    fn make_progress(&mut self) {
+        self.has_progress = false;
+        self.segments.clear_progress();
+        self.stripes.clear_progress();
+        self.reads.clear_progress();
         loop {
             self.end_aborted();
             self.end_flushes();
             let mut has_changed = false;
             match self.phase {
                 Phase::Starting(_) => {
-                    self.settle_start();
+                    self.continue_start();
                     if self.is_ready() {
                         // There may be zones to be reset at once.
                         continue;
@@ -318,40 +343,29 @@ impl Volume {
                         self.pump_stream(stream);
                     }
                     // Whatever that left without contents goes now: the next event may be one that nobody waits for.
-                    self.reset_empty();
-                    has_changed = self.end_if_worn();
+                    self.segments.reset_empty(&self.spec, &mut self.members);
+                    has_changed = self.end_if_out_of_space();
                 }
                 Phase::Failed(_) => {
-                    self.aborted.clear();
+                    self.members.forget_aborted();
                     return self.end_all_requests();
                 }
             }
-            self.begin_flushes();
+            self.members.begin_flushes();
             // What was just done may have cost a member.
-            if !has_changed && self.aborted.is_empty() && !self.is_lost() {
+            if !has_changed && !self.members.has_aborted() && !self.is_lost() {
                 return;
             }
         }
     }
 
+    /// The members' zones as segments.
+    fn space(&self) -> Space<'_> {
+        Space::new(&self.spec, &self.members, self.is_ready())
+    }
+
     /// Whether nothing will come of anything any more.
     fn is_lost(&self) -> bool {
         matches!(self.phase, Phase::Failed(_))
-    }
-
-    fn stream_mut(&mut self, stream: Stream) -> &mut StreamState {
-        &mut self.streams[stream as usize]
-    }
-
-    fn stream(&self, stream: Stream) -> &StreamState {
-        &self.streams[stream as usize]
-    }
-
-    fn has_contents(&self) -> bool {
-        self.config.tuning.has_contents
-    }
-
-    fn has(&self, bug: SeededBug) -> bool {
-        self.bug == Some(bug)
     }
 }

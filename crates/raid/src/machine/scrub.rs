@@ -1,6 +1,6 @@
 //! All blocks are read and compared: with what their metadata says, and parity with the data.
 //!
-//! A live block that is wrong is written anew at once. What else is wrong would be missed when another member fails: its segment is
+//! A live block that is wrong is rewritten at once. What else is wrong would be missed when another member fails: its segment is
 //! suspect, and collected before more is found.
 
 use bytes::{Bytes, BytesMut};
@@ -9,7 +9,7 @@ use zonda_zoned::Instant;
 use super::Volume;
 use super::pieces::{Chunk, Owner, Pace, Piece};
 use super::rebuild::Recoveries;
-use super::write::Ticket;
+use super::stripes::Mover;
 use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::event::Event;
@@ -18,7 +18,7 @@ use crate::limits::SCRUBBED_STRIPES_MAX;
 use crate::shape::Stream;
 use crate::tables::{Physical, SegmentIndex, SegmentState};
 
-/// A scrub under way.
+/// A scrub in progress.
 #[derive(Debug)]
 pub(super) struct Scrub {
     /// Sequences that are left: segments sealed when it began.
@@ -44,8 +44,8 @@ struct Current {
 }
 
 impl Volume {
-    /// Reads all blocks of all segments that are full, and mends those that are wrong, until [`Event::Scrubbed`]. While a
-    /// member is rebuilt it waits. Without effect when a scrub is under way, or the volume is not ready.
+    /// Reads all blocks of all segments that are full, and repairs those that are wrong, until [`Event::Scrubbed`]. While a
+    /// member is rebuilt it waits. Without effect when a scrub is in progress, or the volume is not ready.
     pub fn start_scrub(&mut self, now: Instant) {
         self.now = now;
         if self.scrub.is_some() || !self.is_ready() {
@@ -54,7 +54,7 @@ impl Volume {
         let all = self.segments.iter().filter(|(_, segment)| segment.state == SegmentState::Sealed).count() as u32;
         self.scrub = Some(Scrub {
             next: 0,
-            end: self.next_sequence,
+            end: self.segments.next_sequence(),
             current: None,
             done: 0,
             all,
@@ -63,20 +63,19 @@ impl Volume {
             mended: 0,
             lost: 0,
         });
-        self.settle();
+        self.make_progress();
     }
 
     /// Ends a scrub where it is.
     pub fn stop_scrub(&mut self) {
         let Some(scrub) = self.scrub.take() else { return };
         if let Some(current) = scrub.current {
-            self.segments[current.segment].is_pinned = current.was_pinned;
-            self.collector.look_at(current.segment);
+            self.segments.unpin(current.segment, current.was_pinned);
             if let Some(piece) = current.piece {
                 self.abandon_piece(piece);
             }
         }
-        self.settle();
+        self.make_progress();
     }
 
     /// Segments that were read, and that are to be read in all.
@@ -108,9 +107,9 @@ impl Volume {
         }
     }
 
-    /// Blocks that were mended are written before more are found.
+    /// Blocks that are repaired are written before more are found.
     fn may_scrub(&self) -> bool {
-        self.stream(Stream::Relocation).ready.len() < SCRUBBED_STRIPES_MAX
+        self.stripes.ready(Stream::Relocation).len() < SCRUBBED_STRIPES_MAX
     }
 
     /// When the next run may begin, if that is what a scrub waits for.
@@ -140,7 +139,7 @@ impl Volume {
             self.events.push_back(Event::Scrubbed { blocks, mended, lost });
             return false;
         };
-        let was_pinned = std::mem::replace(&mut self.segments[index].is_pinned, true);
+        let was_pinned = self.segments.pin(index);
         let scrub = self.scrub.as_mut().expect("a scrub is under way");
         scrub.next = sequence + 1;
         scrub.current = Some(Current { segment: index, was_pinned, next_stripe: 0, piece: None });
@@ -151,8 +150,7 @@ impl Volume {
         let scrub = self.scrub.as_mut().expect("a scrub is under way");
         scrub.done += 1;
         let Some(current) = scrub.current.take() else { return };
-        self.segments[current.segment].is_pinned = current.was_pinned;
-        self.collector.look_at(current.segment);
+        self.segments.unpin(current.segment, current.was_pinned);
         self.pump_collector();
     }
 
@@ -163,7 +161,7 @@ impl Volume {
         let members = self.readable(index);
         let blocks = u64::from(run.count * self.segments[index].layout.unit_blocks) * u64::from(members.count_ones());
         let piece = self.start_piece(Owner::Scrub, index, run, members);
-        let rate = self.config.tuning.scrub_blocks_per_second;
+        let rate = self.spec.config.tuning.scrub_blocks_per_second;
         let now = self.now;
         let scrub = self.scrub.as_mut().expect("a scrub is under way");
         scrub.pace.spend(now, blocks, rate);
@@ -180,13 +178,13 @@ impl Volume {
         for &stripe in piece.stripes() {
             self.compare(&piece, stripe, &mut found);
         }
-        let is_redundant = self.code.parity() > 0;
+        let is_redundant = self.spec.code.parity() > 0;
         if is_redundant && found.wrong + found.lost > 0 {
-            self.suspect_segment(piece.segment);
+            self.segments.set_damaged(piece.segment);
         }
         self.counters.lost_blocks += found.lost;
-        for (place, record, data) in found.mends {
-            self.move_block(place, record, data, Ticket::Mend);
+        for (place, record, data) in found.repairs {
+            self.move_block(place, record, data, Mover::Repair);
         }
         let scrub = self.scrub.as_mut().expect("a piece that nobody wants is abandoned");
         scrub.blocks += found.blocks;
@@ -197,12 +195,12 @@ impl Volume {
 
     fn compare(&self, piece: &Piece, stripe: u32, found: &mut Found) {
         let segment = &self.segments[piece.segment];
-        let members = (0..self.members.len() as u8).map(MemberIndex);
+        let members = self.spec.member_indices();
         let unit = u64::from(segment.layout.unit_blocks);
         found.blocks += members.clone().filter(|&member| piece.chunk(stripe, member).is_some()).count() as u64 * unit;
         // A stripe that was never completed need not be right.
         let is_complete = members.clone().all(|member| segment.slots.slot_of(member, stripe).is_some());
-        if !self.has_contents() || !is_complete {
+        if !self.spec.has_contents() || !is_complete {
             return;
         }
         let mut recoveries = Recoveries::new();
@@ -221,17 +219,17 @@ impl Volume {
                     found.wrong += 1;
                     continue;
                 }
-                let mut data = BytesMut::zeroed(self.shape.block_bytes);
+                let mut data = BytesMut::zeroed(self.spec.shape.block_bytes);
                 let record = self.compute_block(piece, stripe, member, block, &mut data, &mut recoveries);
                 let record = record.map(|record| Record::from_bytes(&record));
-                let believes_rot = self.has(SeededBug::ScrubBelievesRot);
+                let believes_rot = self.spec.has(SeededBug::ScrubBelievesRot);
                 if believes_rot {
-                    data.copy_from_slice(chunk.block(block, self.shape.block_bytes));
+                    data.copy_from_slice(chunk.block(block, self.spec.shape.block_bytes));
                 }
                 match record.filter(|record| believes_rot || record.data_crc == crc(&data)) {
                     Some(record) => {
                         found.wrong += 1;
-                        found.mends.push((place, record, data.freeze()));
+                        found.repairs.push((place, record, data.freeze()));
                     }
                     None => found.lost += 1,
                 }
@@ -241,14 +239,14 @@ impl Volume {
 
     /// Blocks of parity that are whole, and not that of the data.
     fn wrong_parity(&self, piece: &Piece, stripe: u32) -> Vec<(MemberIndex, usize)> {
-        let (data, parity) = (self.code.data(), self.code.parity());
-        let holder = |chunk: usize| self.shape.member_of(chunk, stripe);
+        let (data, parity) = (self.spec.code.data(), self.spec.code.parity());
+        let holder = |chunk: usize| self.spec.shape.member_of(chunk, stripe);
         let chunks: Option<Vec<&Chunk>> =
             (0..data).map(|chunk| piece.chunk(stripe, holder(chunk)).filter(|chunk| chunk.is_whole())).collect();
         let Some(chunks) = chunks.filter(|_| parity > 0) else { return Vec::new() };
         let payload = chunks[0].records.len();
         let contents: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk.data[..]).collect();
-        let coded = self.coded(&contents, payload * self.shape.block_bytes);
+        let coded = self.coded(&contents, payload * self.spec.shape.block_bytes);
         let records: Vec<Vec<u8>> =
             chunks.iter().map(|chunk| chunk.records.iter().flatten().flatten().copied().collect()).collect();
         let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
@@ -257,9 +255,9 @@ impl Volume {
         for at in 0..parity {
             let member = holder(data + at);
             let Some(chunk) = piece.chunk(stripe, member) else { continue };
-            let expected = coded[at].chunks(self.shape.block_bytes).zip(coded_records[at].chunks(RECORD_BYTES));
+            let expected = coded[at].chunks(self.spec.shape.block_bytes).zip(coded_records[at].chunks(RECORD_BYTES));
             for (block, (contents, record)) in expected.enumerate() {
-                let is_right = chunk.block(block, self.shape.block_bytes) == contents
+                let is_right = chunk.block(block, self.spec.shape.block_bytes) == contents
                     && chunk.records[block].is_some_and(|found| found[..] == *record);
                 if chunk.records[block].is_some() && !is_right {
                     wrong.push((member, block));
@@ -270,9 +268,9 @@ impl Volume {
     }
 
     fn coded(&self, data: &[&[u8]], bytes: usize) -> Vec<Vec<u8>> {
-        let mut parity = vec![vec![0; bytes]; self.code.parity()];
+        let mut parity = vec![vec![0; bytes]; self.spec.code.parity()];
         let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
-        self.code.encode(&*self.engine, data, &mut outputs);
+        self.spec.code.encode(&*self.spec.engine, data, &mut outputs);
         parity
     }
 }
@@ -284,5 +282,5 @@ struct Found {
     /// Blocks that are wrong, and are or need not be known.
     wrong: u64,
     lost: u64,
-    mends: Vec<(Physical, Record, Bytes)>,
+    repairs: Vec<(Physical, Record, Bytes)>,
 }

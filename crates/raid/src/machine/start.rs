@@ -2,22 +2,25 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
-use zonda_erasure::{Code, Portable};
 use zonda_zoned::{
     Blocks, Geometry, Instant, Operation, Outcome, Slab, Status, ZoneAction, ZoneDescriptor, ZoneState, ZoneTarget,
 };
 
-use super::members::Work;
+use super::map::Map;
+use super::members::{Member, Members, Work, is_dead};
 use super::mount::Mount;
-use super::superblocks::Epochs;
-use super::{Counters, Member, Phase, StreamState, Volume};
-use crate::config::{Level, VolumeConfig};
+use super::reads::Reads;
+use super::requests::Requests;
+use super::segments::Segments;
+use super::space::Space;
+use super::spec::Spec;
+use super::stripes::Stripes;
+use super::{Counters, Phase, Volume};
+use crate::config::VolumeConfig;
 use crate::event::{Event, FailReason};
 use crate::format::ArrayId;
 use crate::limits::{METADATA_ZONES, MOUNT_SEGMENTS, RELOCATION_SEGMENTS, REPORT_ZONES_MAX, REQUEST_BLOCKS_MAX};
 use crate::shape::Shape;
-use crate::tables::{Address, SegmentTable};
 use crate::{MemberIndex, VolumeError};
 
 /// What is being done while the volume is starting.
@@ -25,7 +28,7 @@ use crate::{MemberIndex, VolumeError};
 pub(super) struct Start {
     pub(super) kind: Kind,
     pub(super) step: Step,
-    /// Commands under way.
+    /// Commands in flight.
     pub(super) pending: u32,
     /// What the members say of their zones.
     pub(super) zones: Vec<Vec<ZoneDescriptor>>,
@@ -51,7 +54,7 @@ pub(super) enum Step {
     ReadTombstones,
     WriteSuperblocks,
     CloseSegments,
-    WinBack,
+    Reclaim,
     MoveTorn,
 }
 
@@ -95,13 +98,13 @@ impl Volume {
     ) -> Result<Volume, VolumeError> {
         let members = geometries.into_iter().zip(ids).map(|(geometry, &id)| Some(Member::new(id, geometry))).collect();
         let mut volume = Volume::new(config, array, members, None)?;
-        volume.phase = Phase::Starting(Box::new(Start::new(Kind::Create { may_wipe }, volume.members.len())));
+        volume.phase = Phase::Starting(Box::new(Start::new(Kind::Create { may_wipe }, volume.spec.members())));
         volume.report_zones();
         Ok(volume)
     }
 
     pub(super) fn new(
-        mut config: VolumeConfig,
+        config: VolumeConfig,
         array: ArrayId,
         members: Vec<Option<Member>>,
         known: Option<bool>,
@@ -110,54 +113,30 @@ impl Volume {
             return Err(VolumeError::Config("a volume's name has at most 64 bytes".to_owned()));
         }
         // Members that are absent are as those that are there, as far as anybody needs to know.
-        let some = members.iter().flatten().next().map(|member| member.geometry.clone());
+        let some = members.iter().flatten().next().map(|member| member.geometry().clone());
         let Some(some) = some else { return Err(VolumeError::Config("a volume needs members".to_owned())) };
         let members: Vec<Member> =
             members.into_iter().map(|member| member.unwrap_or_else(|| Member::new([0; 16], some.clone()))).collect();
-        let geometries: Vec<Geometry> = members.iter().map(|member| member.geometry.clone()).collect();
-        let shape = Shape::new(&config, &geometries, known)?;
-        fit_streams(&mut config, &geometries);
-        let (data, parity) = (usize::from(config.scheme.data), usize::from(config.scheme.parity));
-        let code = if config.scheme.level == Level::Raid01 { Code::mirror(data) } else { Code::new(data, parity) };
-        let code = code.map_err(|error| VolumeError::Config(error.to_string()))?;
-        let geometry = volume_geometry(&config, &shape, &geometries, known.is_none())?;
-        let blocks = geometry.namespace_blocks().0 as usize;
-        let zeros = Bytes::from(vec![0; shape.block_bytes]);
+        let geometries: Vec<Geometry> = members.iter().map(|member| member.geometry().clone()).collect();
+        let spec = Spec::new(config, array, &geometries, known)?;
+        let map = Map::new(&spec);
         Ok(Volume {
-            shape,
-            config,
-            array,
-            geometry,
-            code,
-            engine: Box::new(Portable),
+            spec,
             phase: Phase::Failed(VolumeError::Config("the volume was not started".to_owned())),
-            members,
-            epochs: Epochs::new(1, 0),
-            caches: super::Caches::default(),
-            map: vec![Address::NOWHERE; blocks],
-            segments: SegmentTable::default(),
-            streams: std::array::from_fn(|_| StreamState::default()),
-            stripes: Slab::new(),
-            requests: Slab::new(),
-            trims: super::Trims::default(),
-            fetches: Slab::new(),
-            repairs: Slab::new(),
-            buffered_blocks: 0,
-            next_timestamp: 1,
-            next_sequence: 1,
+            members: Members::new(members),
+            map,
+            segments: Segments::new(),
+            stripes: Stripes::new(),
+            requests: Requests::default(),
+            reads: Reads::default(),
             collector: super::Collector::default(),
             pieces: Slab::new(),
             rebuild: super::rebuild::Rebuild::default(),
             scrub: None,
-            aborted: VecDeque::new(),
-            completions: VecDeque::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
-            spare: super::Spare::default(),
-            zeros,
             now: Instant::ZERO,
-            is_stirred: false,
-            bug: None,
+            has_progress: false,
         })
     }
 
@@ -186,30 +165,39 @@ impl Volume {
 
     pub(super) fn send_start(&mut self, member: MemberIndex, step: StartStep, operation: Operation) {
         self.start_mut().pending += 1;
-        self.send(member, Work::Start(step), operation);
+        self.members.send(member, Work::Start(step), operation);
     }
 
     pub(super) fn read_at_start(&mut self, member: MemberIndex, step: StartStep, zone: u32, offset: u32, blocks: u32) {
-        let start = self.members[member.as_usize()].lba(zone, offset);
+        let start = self.members[member].lba(zone, offset);
         let read = Operation::Read { start, blocks: Blocks(u64::from(blocks)) };
         self.send_start(member, step, read);
     }
 
+    /// What a mount reads is to be there after the next crash, too.
+    pub(super) fn flush_at_start(&mut self) {
+        if self.spec.is_cache_volatile() {
+            for member in self.members.present() {
+                self.send_start(member, StartStep::Flush, Operation::Flush);
+            }
+        }
+    }
+
     pub(super) fn report_zones(&mut self) {
-        for member in self.present() {
+        for member in self.members.present() {
             self.report_from(member, 0);
         }
     }
 
     fn report_from(&mut self, member: MemberIndex, zone: u32) {
-        let report = self.members[member.as_usize()].report(zone, REPORT_ZONES_MAX);
+        let report = self.members[member].report(zone, REPORT_ZONES_MAX);
         self.send_start(member, StartStep::Report, report);
     }
 
     pub(super) fn on_start(&mut self, member: MemberIndex, step: StartStep, status: Status, outcome: Outcome) {
         let Phase::Starting(start) = &mut self.phase else { return };
         start.pending -= 1;
-        if !self.members[member.as_usize()].is_there() {
+        if !self.members[member].is_present() {
             return;
         }
         match step {
@@ -219,7 +207,7 @@ impl Volume {
                     let zones = &mut start.zones[member.as_usize()];
                     zones.extend(report.zones);
                     let known = zones.len() as u32;
-                    if known < self.members[member.as_usize()].geometry.zone_count {
+                    if known < self.members[member].geometry().zone_count {
                         self.report_from(member, known);
                     }
                 }
@@ -232,16 +220,11 @@ impl Volume {
             }
             StartStep::ResetOrphan { zone } => {
                 let was_active = start.zones[member.as_usize()][zone as usize].state.is_active();
-                let entry = &mut self.members[member.as_usize()];
-                if status.is_success() {
-                    entry.active_zones -= u32::from(was_active);
-                    entry.free_zones.push_back(zone);
-                } else {
-                    entry.retired_zones.insert(zone);
-                    if was_active {
-                        entry.reset_failed(status);
-                        self.give_up_if_worn(member);
-                    }
+                let entry = &mut self.members[member];
+                entry.zone_reset_ended(zone, was_active, status);
+                if was_active && !status.is_success() {
+                    let verdict = Space::is_out_of_zones(&self.spec, &self.members, member);
+                    self.judge(member, verdict);
                 }
             }
             _ => self.on_mount_read(member, step, status, outcome),
@@ -255,11 +238,11 @@ impl Volume {
             let what = format!("a command failed while {}", step_name(start.step));
             return self.fail(VolumeError::Member { member, what });
         }
-        self.give_up(member, FailReason::Errors);
+        self.evict(member, FailReason::Errors);
     }
 
     /// Goes on with the start.
-    pub(super) fn settle_start(&mut self) {
+    pub(super) fn continue_start(&mut self) {
         loop {
             let Phase::Starting(start) = &self.phase else { return };
             if start.pending > 0 {
@@ -285,7 +268,7 @@ impl Volume {
                 let is_used = |zone: &ZoneDescriptor| {
                     !matches!(zone.state, ZoneState::Empty | ZoneState::Offline | ZoneState::ReadOnly)
                 };
-                for member in self.present() {
+                for member in self.members.present() {
                     let zones = &self.start_mut().zones[member.as_usize()];
                     if !may_wipe && zones.iter().any(is_used) {
                         let what = "it is not empty: say that its contents may go, or name another".to_owned();
@@ -297,23 +280,23 @@ impl Volume {
                     }
                 }
                 self.start_mut().step = Step::Wipe;
-                for member in self.present() {
+                for member in self.members.present() {
                     let reset = Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::All };
                     self.send_start(member, StartStep::Wipe, reset);
                 }
             }
             Step::Wipe => {
-                for member in self.present() {
+                for member in self.members.present() {
                     let zones = std::mem::take(&mut self.start_mut().zones[member.as_usize()]);
-                    self.members[member.as_usize()].begin(&zones);
+                    self.members[member].begin(&zones);
                 }
-                self.begin_epoch();
+                self.members.begin_epoch(&self.spec);
                 self.start_mut().step = Step::WriteSuperblocks;
                 self.pump_superblocks();
             }
             Step::WriteSuperblocks => {
                 self.pump_superblocks();
-                if self.epochs.is_durable() {
+                if self.members.is_epoch_durable() {
                     self.become_ready();
                 }
             }
@@ -333,10 +316,6 @@ impl Start {
     }
 }
 
-pub(super) fn is_dead(state: ZoneState) -> bool {
-    matches!(state, ZoneState::Offline | ZoneState::ReadOnly)
-}
-
 fn step_name(step: Step) -> &'static str {
     match step {
         Step::ReportZones => "its zones were reported",
@@ -347,13 +326,13 @@ fn step_name(step: Step) -> &'static str {
         Step::ReadTombstones => "tombstones were read",
         Step::CloseSegments => "open segments were closed",
         Step::WriteSuperblocks => "superblocks were written",
-        Step::WinBack => "free segments were won back",
+        Step::Reclaim => "free segments were reclaimed",
         Step::MoveTorn => "the last stripes were moved",
     }
 }
 
 /// As many open segments as the members' active zones allow: one zone is that of superblocks, one that of relocation.
-fn fit_streams(config: &mut VolumeConfig, members: &[Geometry]) {
+pub(super) fn fit_streams(config: &mut VolumeConfig, members: &[Geometry]) {
     let active = members.iter().filter_map(|member| member.max_active_zones).min().unwrap_or(u32::MAX);
     let for_hosts = active.saturating_sub(2).max(1);
     let tuning = &mut config.tuning;
@@ -367,7 +346,7 @@ fn fit_streams(config: &mut VolumeConfig, members: &[Geometry]) {
 }
 
 /// What hosts see.
-fn volume_geometry(
+pub(super) fn volume_geometry(
     config: &VolumeConfig,
     shape: &Shape,
     members: &[Geometry],

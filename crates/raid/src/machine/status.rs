@@ -12,7 +12,7 @@ pub struct VolumeStatus {
     pub members: Vec<MemberReport>,
     /// Blocks that hosts see.
     pub volume_blocks: u64,
-    /// Blocks that the members have room for: fewer than `volume_blocks` once too many zones are worn out. Then writes may end with
+    /// Blocks that the members have room for: fewer than `volume_blocks` once too many zones are out of use. Then writes may end with
     /// Zone Is Full when so many blocks hold contents.
     pub room_blocks: u64,
     /// Blocks that hold contents.
@@ -34,9 +34,9 @@ pub struct VolumeStatus {
     pub stripe_table_max_bytes: u64,
     /// Bytes of all tables of segments.
     pub segment_table_bytes: u64,
-    /// Segments rebuilt and to be rebuilt, while a rebuild is under way.
+    /// Segments rebuilt and to be rebuilt, while a rebuild is in progress.
     pub rebuild: Option<(u32, u32)>,
-    /// Segments scrubbed and to be scrubbed, while a scrub is under way.
+    /// Segments scrubbed and to be scrubbed, while a scrub is in progress.
     pub scrub: Option<(u32, u32)>,
 }
 
@@ -57,22 +57,22 @@ impl Volume {
     /// How the volume is. Takes a look at every segment.
     #[must_use]
     pub fn status(&self) -> VolumeStatus {
-        let member = |member: &super::Member| MemberReport {
-            state: member.state,
-            errors: member.errors,
-            free_zones: member.free_zones.len() as u32,
-            retired_zones: member.retired_zones.len() as u32,
+        let member = |member: &super::members::Member| MemberReport {
+            state: member.state(),
+            errors: member.errors(),
+            free_zones: member.free_zones(),
+            retired_zones: member.retired_zones(),
         };
         let mut status = VolumeStatus {
             members: self.members.iter().map(member).collect(),
-            volume_blocks: self.map.len() as u64,
-            room_blocks: self.room_blocks(),
+            volume_blocks: self.map.blocks(),
+            room_blocks: self.space().room_blocks(),
             live_blocks: 0,
-            free_segments: self.free_segments(),
-            low_segments: self.low_segments(),
+            free_segments: self.space().free_segments(),
+            low_segments: self.space().low_segments(),
             segments: self.segments.len() as u32,
             degraded_segments: 0,
-            map_bytes: self.map.len() as u64 * size_of::<crate::tables::Address>() as u64,
+            map_bytes: self.map.blocks() * size_of::<crate::tables::Address>() as u64,
             stripe_table_bytes: 0,
             stripe_table_max_bytes: self.stripe_table_max_bytes(),
             segment_table_bytes: 0,
@@ -89,46 +89,46 @@ impl Volume {
     }
 
     fn stripe_table_max_bytes(&self) -> u64 {
-        let zones = self.members.iter().map(|member| u64::from(member.geometry.zone_count)).min().unwrap_or(0);
-        let layout = &self.shape.small;
-        let bits = self.members.len() as u64 * u64::from(layout.stripes) * zones * u64::from(layout.stripe_bits());
+        let zones = self.members.iter().map(|member| u64::from(member.geometry().zone_count)).min().unwrap_or(0);
+        let layout = &self.spec.shape.small;
+        let bits = self.spec.members() as u64 * u64::from(layout.stripes) * zones * u64::from(layout.stripe_bits());
         bits.div_ceil(8)
     }
 
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.config.name
+        &self.spec.config.name
     }
 
     /// What tells it from all other volumes.
     #[must_use]
     pub fn array(&self) -> crate::ArrayId {
-        self.array
+        self.spec.array
     }
 
     /// How its blocks are made redundant.
     #[must_use]
     pub fn scheme(&self) -> crate::Scheme {
-        self.config.scheme
+        self.spec.config.scheme
     }
 
     /// From now on a rebuild writes, and a scrub reads, so many blocks in a second at most; `None` is as fast as members are.
     pub fn set_rates(&mut self, rebuild_blocks_per_second: Option<u64>, scrub_blocks_per_second: Option<u64>) {
-        self.config.tuning.rebuild_blocks_per_second = rebuild_blocks_per_second;
-        self.config.tuning.scrub_blocks_per_second = scrub_blocks_per_second;
+        self.spec.config.tuning.rebuild_blocks_per_second = rebuild_blocks_per_second;
+        self.spec.config.tuning.scrub_blocks_per_second = scrub_blocks_per_second;
     }
 
     /// What can be changed with every mount, as it is now.
     #[must_use]
     pub fn tuning(&self) -> &crate::Tuning {
-        &self.config.tuning
+        &self.spec.config.tuning
     }
 
     /// How many members, whichever they are, the volume can do without.
     #[must_use]
     pub fn code_tolerates(&self) -> usize {
-        self.code.tolerates()
+        self.spec.code.tolerates()
     }
 
     /// Why the volume is lost, or could not be mounted; then every command ends with an error.
@@ -143,7 +143,7 @@ impl Volume {
     /// Whether all members hold their parts.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        self.members.iter().any(|member| member.state != MemberState::Active)
+        self.members.iter().any(|member| member.state() != MemberState::Active)
     }
 }
 

@@ -201,6 +201,11 @@ impl Segment {
         None
     }
 
+    /// Whether its zones are being reset.
+    pub(crate) fn is_resetting(&self) -> bool {
+        self.state == SegmentState::Resetting
+    }
+
     /// Whether a member's chunks can be read.
     pub(crate) fn has(&self, member: MemberIndex) -> bool {
         self.lost >> member.0 & 1 == 0

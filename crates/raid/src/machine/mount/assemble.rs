@@ -31,8 +31,15 @@ impl Volume {
         self.drop_unfinished(&mut reading);
         let layout = reading.layout;
         let zones: Vec<Option<u32>> = reading.zones.iter().map(|zone| zone.as_ref().map(|zone| zone.zone)).collect();
-        let mut segment =
-            Segment::with_layout(reading.sequence, reading.stream, layout, &self.shape, zones, self.array, true);
+        let mut segment = Segment::with_layout(
+            reading.sequence,
+            reading.stream,
+            layout,
+            &self.spec.shape,
+            zones,
+            self.spec.array,
+            true,
+        );
         segment.footers = None;
         for (at, zone) in reading.zones.iter().enumerate() {
             if zone.as_ref().is_some_and(|zone| zone.state.is_active()) {
@@ -75,23 +82,19 @@ impl Volume {
             }
         }
         self.count_timestamps(&reading);
-        let lacks_chunks = segment.lost != 0;
-        let index = self.segments.insert(segment);
-        if lacks_chunks {
-            self.segments.doubt(index);
-        }
+        let index = self.segments.insert_found(segment);
         for stripe in &stripes {
             let standing = self.standing(index, stripe, is_filled);
             self.take_stripe(index, &reading, stripe, standing);
         }
-        self.collector.look_at(index);
+        self.segments.look_at(index);
     }
 
     /// Zones that a rebuild did not complete go.
     fn drop_unfinished(&mut self, reading: &mut Reading) {
-        for member in 0..self.members.len() {
+        for member in 0..self.spec.members() {
             let index = MemberIndex(member as u8);
-            let is_there = self.members[member].is_there();
+            let is_there = self.members[index].is_present();
             let Some(zone) = &reading.zones[member] else { continue };
             // The last thing that a rebuild does is to make the zone full.
             let is_unfinished = reading.found.rebuilt >> member & 1 == 1 && zone.state != ZoneState::Full;
@@ -114,7 +117,7 @@ impl Volume {
         was_complete: bool,
         stripes: &mut Vec<FoundStripe>,
     ) -> bool {
-        let members = self.members.len();
+        let members = self.spec.members();
         let rows = reading.layout.payload_blocks() as usize;
         // For each stripe the members whose chunk was found, and for each of its rows those whose block is good.
         let mut present = vec![0u32; group.len()];
@@ -142,14 +145,14 @@ impl Volume {
         let mut is_complete = true;
         for (stripe, number) in group.clone().enumerate() {
             let rows = &good[stripe * rows..(stripe + 1) * rows];
-            let is_decodable = rows.iter().all(|&row| self.is_stripe_decodable(row, number));
+            let is_decodable = rows.iter().all(|&row| self.spec.is_stripe_decodable(row, number));
             let is_whole = is_decodable && rows.iter().all(|&row| row & with_zone == with_zone);
             is_complete &= is_whole;
             if !is_decodable && !was_complete {
                 continue;
             }
             // What was complete counts, whatever became of it: a block that is lost is not an older one.
-            let is_torn = !is_whole && !was_complete && !self.has(SeededBug::TornStripeKept);
+            let is_torn = !is_whole && !was_complete && !self.spec.has(SeededBug::TornStripeKept);
             let is_cut = is_torn && (0..members).any(|at| is_cut(reading, at, number, &group));
             stripes.push(FoundStripe { number, present: present[stripe], is_whole, is_torn, is_cut });
             for member in (0..members).filter(|member| present[stripe] >> member & 1 == 0) {
@@ -163,13 +166,13 @@ impl Volume {
     fn count_timestamps(&mut self, reading: &Reading) {
         for (member, zone) in (0..).map(MemberIndex).zip(&reading.zones) {
             for read in zone.iter().flat_map(|zone| zone.slots.iter().flatten()) {
-                if self.shape.chunk_of(member, read.stripe) >= self.shape.data() {
+                if self.spec.shape.chunk_of(member, read.stripe) >= self.spec.shape.data() {
                     continue;
                 }
                 for meta in read.blocks.iter().filter_map(|block| block.meta) {
                     let record = Record::from_bytes(&meta.record);
                     if record.lba != PADDING_LBA {
-                        self.saw_timestamp(record.timestamp);
+                        self.map.saw_timestamp(&self.spec, record.timestamp);
                     }
                 }
             }
@@ -178,8 +181,8 @@ impl Volume {
 
     /// The blocks of a stripe count, where they are the newest.
     fn take_stripe(&mut self, index: SegmentIndex, reading: &Reading, stripe: &FoundStripe, standing: Standing) {
-        for chunk in 0..self.shape.data() {
-            let member = self.shape.member_of(chunk, stripe.number);
+        for chunk in 0..self.spec.shape.data() {
+            let member = self.spec.shape.member_of(chunk, stripe.number);
             let Some(slot) = self.segments[index].slots.slot_of(member, stripe.number) else { continue };
             for row in 0..reading.layout.payload_blocks() {
                 let Some(record) = self.record_of(reading, index, stripe, chunk, row as usize) else { continue };
@@ -199,7 +202,7 @@ impl Volume {
         row: usize,
     ) -> Option<Record> {
         let block = |chunk: usize| -> Option<BlockRead> {
-            let member = self.shape.member_of(chunk, stripe.number);
+            let member = self.spec.shape.member_of(chunk, stripe.number);
             if stripe.present >> member.0 & 1 == 0 {
                 return None;
             }
@@ -216,13 +219,13 @@ impl Volume {
         }
         let record =
             |chunk: usize| block(chunk).filter(|block| block.is_good).and_then(|block| Some(block.meta?.record));
-        let chunks = self.members.len();
+        let chunks = self.spec.members();
         let there = bits((0..chunks).filter(|&chunk| record(chunk).is_some()));
-        let recovery = self.code.recover(there, &[chunk])?;
+        let recovery = self.spec.code.recover(there, &[chunk])?;
         let sources: Vec<[u8; RECORD_BYTES]> = recovery.sources.iter().filter_map(|&source| record(source)).collect();
         let sources: Vec<&[u8]> = sources.iter().map(|source| &source[..]).collect();
         let mut computed = [0; RECORD_BYTES];
-        recovery.apply(&*self.engine, &sources, &mut [&mut computed]);
+        recovery.apply(&*self.spec.engine, &sources, &mut [&mut computed]);
         Some(Record::from_bytes(&computed))
     }
 }

@@ -28,16 +28,18 @@ impl Volume {
     /// Which zones have a header to be read.
     pub(super) fn list_headers(&mut self) {
         let zones = self.start_mut().zones.clone();
-        let members = self.members.len();
+        let members = self.spec.members();
         self.found().unread = vec![Default::default(); members];
-        for member in self.present() {
+        for member in self.members.present() {
             for (zone, descriptor) in (0..).zip(&zones[member.as_usize()]).skip(METADATA_ZONES as usize) {
-                let entry = &mut self.members[member.as_usize()];
+                let entry = &mut self.members[member];
                 match descriptor.state {
-                    ZoneState::Offline => drop(entry.retired_zones.insert(zone)),
-                    ZoneState::Empty => entry.free_zones.push_back(zone),
+                    ZoneState::Offline => entry.retire_zone(zone),
+                    ZoneState::Empty => entry.found_free_zone(zone),
                     _ => {
-                        entry.active_zones += u32::from(descriptor.state.is_active());
+                        if descriptor.state.is_active() {
+                            entry.found_active_zone();
+                        }
                         self.found().unread[member.as_usize()].push_back(zone);
                     }
                 }
@@ -47,7 +49,7 @@ impl Volume {
     }
 
     pub(super) fn read_headers(&mut self) {
-        for member in self.present() {
+        for member in self.members.present() {
             for _ in 0..HEADERS_IN_FLIGHT {
                 let Some(zone) = self.found().unread[member.as_usize()].pop_front() else { break };
                 self.read_at_start(member, StartStep::Header { zone }, zone, 0, 1);
@@ -63,8 +65,9 @@ impl Volume {
     }
 
     pub(super) fn on_header_read(&mut self, member: MemberIndex, zone: u32, buffer: Option<&BlockBuffer>) {
-        let (block_bytes, array, is_in_band) = (self.shape.block_bytes, self.array, self.shape.is_in_band);
-        let (members, data, parity) = (self.members.len(), self.shape.scheme.data, self.shape.scheme.parity);
+        let (block_bytes, array, is_in_band) =
+            (self.spec.shape.block_bytes, self.spec.array, self.spec.shape.is_in_band);
+        let (members, data, parity) = (self.spec.members(), self.spec.shape.scheme.data, self.spec.shape.scheme.parity);
         let found = self.found();
         let header = buffer.and_then(|buffer| block_of(buffer, 0, block_bytes)).map(SegmentHeader::read);
         let owner = match header {
@@ -99,9 +102,9 @@ impl Volume {
         let owners = std::mem::take(&mut self.found().owners);
         let descriptors = self.start_mut().zones.clone();
         let mut segments = std::mem::take(&mut self.found().segments);
-        for member in self.present() {
+        for member in self.members.present() {
             let at = member.as_usize();
-            let is_rebuilding = self.members[at].state == MemberState::Rebuilding;
+            let is_rebuilding = self.members[member].state() == MemberState::Rebuilding;
             let mut claimed: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
             for (&zone, &owner) in &owners[at] {
                 let Some((sequence, epoch)) = owner else { continue };
@@ -130,16 +133,18 @@ impl Volume {
             }
         }
         // With fewer zones than data members a segment holds nothing that was acknowledged.
-        let data = self.shape.data();
+        let data = self.spec.shape.data();
         let mut kept = BTreeMap::new();
         for (sequence, segment) in segments {
-            self.next_sequence = self.next_sequence.max(sequence + 1);
-            self.next_timestamp = self.next_timestamp.max(segment.header.timestamp);
-            if segment.zones.iter().flatten().count() >= data.min(self.code.data()) || self.code.tolerates() == 0 {
+            self.segments.saw_sequence(sequence);
+            self.map.saw_header(segment.header.timestamp);
+            if segment.zones.iter().flatten().count() >= data.min(self.spec.code.data())
+                || self.spec.code.tolerates() == 0
+            {
                 kept.insert(sequence, segment);
             }
         }
-        for member in self.present() {
+        for member in self.members.present() {
             let at = member.as_usize();
             for &zone in owners[at].keys() {
                 if !kept.values().any(|segment| segment.zones[at] == Some(zone)) {
@@ -154,9 +159,9 @@ impl Volume {
     pub(super) fn reset_orphan(&mut self, member: MemberIndex, zone: u32) {
         let descriptor = &self.start_mut().zones[member.as_usize()][zone as usize];
         let (state, _) = (descriptor.state, written_blocks(descriptor));
-        let entry = &mut self.members[member.as_usize()];
+        let entry = &mut self.members[member];
         if state == ZoneState::ReadOnly {
-            entry.retired_zones.insert(zone);
+            entry.retire_zone(zone);
             return;
         }
         let reset = entry.manage(zone, ZoneAction::Reset);

@@ -6,12 +6,12 @@
 //! zones.rs        what each block of a segment is: from footers, or from the blocks themselves
 //! assemble.rs     stripes
 //! versions.rs     the newest version of each block, and which of its copies counts
-//! torn.rs         blocks of stripes that were not complete are written anew
-//! room.rs         free segments are won back before hosts come
+//! torn.rs         blocks of stripes that were not complete are rewritten
+//! room.rs         free segments are reclaimed before hosts come
 //! ```
 //!
 //! A stripe that lacks a chunk on a member that took part was never acknowledged. If it can be decoded all the same, its blocks
-//! count, and are written anew before the volume is ready; if it cannot, they do not. Either way later mounts decide alike, since
+//! count, and are rewritten before the volume is ready; if it cannot, they do not. Either way later mounts decide alike, since
 //! members only ever lose chunks.
 //!
 //! A mount that is cut short, however often, leaves the next one no less room than it had: see `room.rs`.
@@ -28,8 +28,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zonda_zoned::{BlockBuffer, Geometry, Outcome, Payload, Status};
 
+use super::members::Member;
 use super::start::{Kind, Start, StartStep, Step};
-use super::{Member, Phase, Volume};
+use super::{Phase, Volume};
 use crate::config::{Level, Scheme, StreamShape, Tuning, VolumeConfig};
 use crate::format::ArrayId;
 use crate::limits::MOUNT_ATTEMPTS_MAX;
@@ -67,7 +68,7 @@ pub(super) struct Mount {
     unsound: BTreeSet<Physical>,
     /// Those of them whose stripes may never have been complete.
     torn: BTreeSet<Physical>,
-    /// For each segment with torn blocks the segments that hold what these replace; they stay until the blocks are written anew.
+    /// For each segment with torn blocks the segments that hold what these replace; they stay until the blocks are rewritten.
     shadowed: BTreeMap<SegmentIndex, BTreeSet<SegmentIndex>>,
     /// Torn blocks that are being moved.
     moving: u64,
@@ -126,12 +127,12 @@ impl Volume {
         config.tuning = tuning;
         let is_absent: Vec<bool> = members.iter().map(Option::is_none).collect();
         let mut volume = Volume::new(config, [0; 16], members, Some(true))?;
-        for (member, is_absent) in volume.members.iter_mut().zip(is_absent) {
+        for (member, is_absent) in (0..).map(MemberIndex).zip(is_absent) {
             if is_absent {
-                member.state = crate::format::MemberState::Failed;
+                volume.members[member].set_absent();
             }
         }
-        let members = volume.members.len();
+        let members = volume.spec.members();
         let mount = Mount { expected, attempts, owners: vec![BTreeMap::new(); members], ..Mount::default() };
         volume.phase = Phase::Starting(Box::new(Start::new(Kind::Mount(Box::new(mount)), members)));
         volume.flush_at_start();
@@ -139,7 +140,7 @@ impl Volume {
         Ok(volume)
     }
 
-    /// The mount under way.
+    /// The mount in progress.
     fn found(&mut self) -> &mut Mount {
         match &mut self.start_mut().kind {
             Kind::Mount(mount) => mount,
@@ -168,7 +169,7 @@ impl Volume {
                 self.read_headers();
                 if self.start_mut().pending == 0 {
                     self.match_zones();
-                    let blocks = self.map.len();
+                    let blocks = self.map.blocks() as usize;
                     self.found().stamps = vec![0; blocks];
                     self.enter(Step::ReadSegments);
                 }
@@ -187,33 +188,34 @@ impl Volume {
                 let Some((_, places)) = next else {
                     self.found().stamps = Vec::new();
                     let is_behind = self.found().is_behind;
-                    if is_behind || self.members.iter().any(|member| member.recorded != Some(member.state)) {
-                        self.begin_epoch();
+                    if is_behind || self.members.iter().any(Member::has_unrecorded_state) {
+                        self.members.begin_epoch(&self.spec);
                     }
                     return self.enter(Step::WriteSuperblocks);
                 };
                 for place in places {
                     self.start_mut().pending += 1;
-                    self.fetch(place, 1, super::read::Purpose::Start);
+                    self.fetch(place, 1, super::reads::Purpose::Mount);
                 }
             }
             Step::WriteSuperblocks => {
                 self.pump_superblocks();
-                if self.epochs.is_durable() {
+                if self.members.is_epoch_durable() {
                     self.enter(Step::CloseSegments);
                     self.forget_superseded();
-                    self.close_segments();
+                    self.segments.close_found(&self.spec, &mut self.members);
                 }
             }
             Step::CloseSegments => {
                 self.pump_superblocks();
-                self.reset_empty();
+                self.segments.reset_empty(&self.spec, &mut self.members);
                 let is_moving = |state| !matches!(state, SegmentState::Sealed);
-                if self.epochs.is_durable() && !self.segments.iter().any(|(_, segment)| is_moving(segment.state)) {
-                    self.enter(Step::WinBack);
+                if self.members.is_epoch_durable() && !self.segments.iter().any(|(_, segment)| is_moving(segment.state))
+                {
+                    self.enter(Step::Reclaim);
                 }
             }
-            Step::WinBack => self.win_back(),
+            Step::Reclaim => self.reclaim(),
             Step::MoveTorn => self.move_torn(),
             Step::Wipe => unreachable!("not a step of a mount"),
         }
@@ -241,37 +243,22 @@ impl Volume {
         }
     }
 
-    /// Segments that were open take no more; what nobody needs goes.
-    fn close_segments(&mut self) {
-        let indices: Vec<SegmentIndex> = self.segments.iter().map(|(index, _)| index).collect();
-        for index in indices {
-            let segment = &mut self.segments[index];
-            let is_needed = segment.live_blocks > 0 || !segment.tombstones.is_empty() || segment.is_pinned;
-            if segment.state == SegmentState::Open && !is_needed {
-                // Resetting its zones says all that finishing them would.
-                segment.state = SegmentState::Sealed;
-            }
-            self.close_if_done(index);
-            self.collector.look_at(index);
-        }
-    }
-
-    /// What was found a moment ago is not so any more: a new mount finds what is. Nothing is under way, and nothing was reset that it
+    /// What was found a moment ago is not so any more: a new mount finds what is. Nothing is in flight, and nothing was reset that it
     /// needs. `why` says what is wrong if that happens again and again, and what to do.
     fn mount_again(&mut self, why: &str) {
         let attempts = self.found().attempts + 1;
         let members: Vec<Option<Member>> = self.members.iter().map(Member::again).collect();
         let begun = if attempts < MOUNT_ATTEMPTS_MAX {
-            Volume::begin_mount(members, self.config.tuning.clone(), Some(self.array), attempts)
+            Volume::begin_mount(members, self.spec.config.tuning.clone(), Some(self.spec.array), attempts)
         } else {
             Err(VolumeError::Config(format!("{why}, after {attempts} attempts")))
         };
         match begun {
             Ok(mut volume) => {
-                std::mem::swap(&mut volume.engine, &mut self.engine);
-                volume.bug = self.bug;
+                std::mem::swap(&mut volume.spec.engine, &mut self.spec.engine);
+                volume.spec.bug = self.spec.bug;
                 volume.events = std::mem::take(&mut self.events);
-                volume.completions = std::mem::take(&mut self.completions);
+                volume.requests.resume(&mut self.requests);
                 volume.now = self.now;
                 *self = volume;
             }

@@ -8,8 +8,8 @@ use crate::config::{Level, Scheme, VolumeConfig};
 use crate::event::{Event, FailReason};
 use crate::format::{HeaderError, MemberState, Superblock};
 use crate::limits::METADATA_ZONES;
+use crate::machine::members::{Member, MetadataLog};
 use crate::machine::start::StartStep;
-use crate::machine::superblocks::{Epochs, MetadataLog};
 use crate::{MemberIndex, VolumeError};
 
 /// One log of superblocks, read from its end.
@@ -49,7 +49,7 @@ impl Volume {
     /// Reads the next block of each log in which no superblock was found. Says whether there was any.
     pub(super) fn probe_on(&mut self) -> bool {
         let mut reads = Vec::new();
-        for member in self.present() {
+        for member in self.members.present() {
             for (zone, probe) in (0..).zip(&mut self.found().probes[member.as_usize()]) {
                 if let (None, Some(offset)) = (&probe.found, probe.next.take()) {
                     reads.push((member, zone, offset));
@@ -68,7 +68,7 @@ impl Volume {
     }
 
     pub(super) fn on_superblock_read(&mut self, member: MemberIndex, zone: u32, buffer: Option<BlockBuffer>) {
-        let block_bytes = self.shape.block_bytes;
+        let block_bytes = self.spec.shape.block_bytes;
         let probe = &mut self.found().probes[member.as_usize()][zone as usize];
         let Some(buffer) = buffer else { return };
         match block_of(&buffer, 0, block_bytes).map_or(Err(HeaderError::Damaged), Superblock::read) {
@@ -78,13 +78,13 @@ impl Volume {
         }
     }
 
-    /// Takes what the newest superblock says, and gives up the members that it does not know as they are.
+    /// Takes what the newest superblock says, and evicts the members that it does not know as they are.
     pub(super) fn choose_superblock(&mut self) -> Result<(), VolumeError> {
         let mut own: Vec<Option<(Superblock, MetadataLog)>> = Vec::new();
         for (member, probes) in (0..).map(MemberIndex).zip(std::mem::take(&mut self.found().probes)) {
             let version = probes.iter().find_map(|probe| probe.other_version);
             let found = (0..).zip(probes).filter_map(|(zone, probe)| {
-                let log = MetadataLog { zone, next: probe.written };
+                let log = MetadataLog::new(zone, probe.written);
                 Some((probe.found?, log))
             });
             let newest = found.max_by_key(|(superblock, _)| (superblock.epoch, superblock.sequence));
@@ -93,7 +93,7 @@ impl Volume {
             }
             own.push(newest);
         }
-        let present: Vec<MemberIndex> = self.present().collect();
+        let present: Vec<MemberIndex> = self.members.present().collect();
         let array = match self.found().expected {
             Some(array) => array,
             None => match own.iter().flatten().next() {
@@ -120,36 +120,34 @@ impl Volume {
             return Err(VolumeError::NoVolume { member: present.first().copied().unwrap_or(MemberIndex(0)) });
         };
         self.adopt(&best)?;
-        let is_careless = self.has(SeededBug::BelievedStaleMember);
+        let is_careless = self.spec.has(SeededBug::BelievedStaleMember);
         for (member, entry) in (0..).map(MemberIndex).zip(own) {
             let known = best.members[member.as_usize()];
             let is_believed = entry.as_ref().is_some_and(|(superblock, _)| {
                 superblock.members.get(member.as_usize()).is_some_and(|own| own.id == known.id)
             });
-            let entry_state = &mut self.members[member.as_usize()];
-            entry_state.id = known.id;
-            entry_state.since_epoch = known.since_epoch;
-            entry_state.recorded = Some(known.state);
             let is_stale = known.state == MemberState::Failed;
             let is_there = present.contains(&member) && is_believed && (!is_stale || is_careless);
-            entry_state.state = match known.state {
+            let state = match known.state {
                 _ if !is_there => MemberState::Failed,
                 MemberState::Failed => MemberState::Active,
                 known => known,
             };
+            self.members[member].adopt(&known, state);
             if is_there {
                 let (own, log) = entry.expect("what is believed was read");
                 // The mount before was cut short: the next one may not be able to read the newest.
                 self.found().is_behind |= own.epoch < best.epoch;
-                let entry_state = &mut self.members[member.as_usize()];
-                entry_state.metadata = log;
-                entry_state.active_zones = 1;
+                self.members[member].resume_log(log);
             } else if known.state != MemberState::Failed {
                 self.events.push_back(Event::MemberFailed { member, reason: FailReason::Absent });
             }
         }
-        if !self.can_do_without() {
-            return Err(VolumeError::TooManyMissing { tolerates: self.code.tolerates(), missing: self.missing() });
+        if !self.members.are_enough(&self.spec) {
+            return Err(VolumeError::TooManyMissing {
+                tolerates: self.spec.code.tolerates(),
+                missing: self.members.missing(),
+            });
         }
         Ok(())
     }
@@ -159,15 +157,15 @@ impl Volume {
         let what = |what: &str| VolumeError::Member { member: MemberIndex(best.member), what: what.to_owned() };
         let level =
             Level::of_code(best.level).ok_or_else(|| what("its superblock names a level that does not exist"))?;
-        if best.members.len() != self.members.len() {
+        if best.members.len() != self.spec.members() {
             return Err(VolumeError::Config(format!(
                 "the volume \"{}\" has {} members, {} were named",
                 best.name,
                 best.members.len(),
-                self.members.len()
+                self.spec.members()
             )));
         }
-        if best.block_size_bytes as usize != self.shape.block_bytes {
+        if best.block_size_bytes as usize != self.spec.shape.block_bytes {
             return Err(what("its blocks have another size than when the volume was created"));
         }
         let config = VolumeConfig {
@@ -176,18 +174,17 @@ impl Volume {
             volume_blocks: Some(best.volume_blocks),
             small: best.small,
             large: best.large,
-            tuning: self.config.tuning.clone(),
+            tuning: self.spec.config.tuning.clone(),
         };
         // What is there stays as it is if the volume cannot be made.
-        let members = self.members.iter().map(super::Member::again).collect();
+        let members = self.members.iter().map(Member::again).collect();
         let mut volume = Volume::new(config, best.array, members, Some(best.is_in_band))?;
-        volume.epochs = Epochs::new(best.epoch, best.sequence);
+        volume.members.resume(best.epoch, best.sequence, &mut self.members);
         std::mem::swap(&mut volume.phase, &mut self.phase);
-        std::mem::swap(&mut volume.engine, &mut self.engine);
-        volume.bug = self.bug;
+        std::mem::swap(&mut volume.spec.engine, &mut self.spec.engine);
+        volume.spec.bug = self.spec.bug;
         volume.events = std::mem::take(&mut self.events);
-        volume.aborted = std::mem::take(&mut self.aborted);
-        volume.completions = std::mem::take(&mut self.completions);
+        volume.requests.resume(&mut self.requests);
         volume.now = self.now;
         *self = volume;
         Ok(())

@@ -1,4 +1,4 @@
-//! Blocks of stripes that were not complete are written anew, those of one segment after those of another: what they replace stays
+//! Blocks of stripes that were not complete are rewritten, those of one segment after those of another: what they replace stays
 //! until then, and can be collected from then on.
 
 use bytes::Bytes;
@@ -8,10 +8,11 @@ use super::{FlushAtMount, Volume};
 use crate::MemberIndex;
 use crate::format::{Record, TOMBSTONE_LBA, read_tombstones};
 use crate::machine::Phase;
-use crate::machine::caches::Waiter;
-use crate::machine::read::Purpose;
+use crate::machine::members::Waiter;
+use crate::machine::reads::Purpose;
 use crate::machine::start::Step;
-use crate::machine::write::Ticket;
+use crate::machine::stripes::Mover;
+use crate::shape::Stream;
 use crate::tables::{Physical, SegmentIndex};
 
 impl Volume {
@@ -42,13 +43,12 @@ impl Volume {
         let shadowed = self.found().shadowed.remove(&torn);
         for index in shadowed.into_iter().flatten() {
             if !self.found().shadowed.values().any(|others| others.contains(&index)) {
-                self.segments[index].is_pinned = false;
-                self.collector.look_at(index);
+                self.segments.unpin(index, false);
             }
         }
     }
 
-    /// The torn blocks of one segment are written anew.
+    /// The torn blocks of one segment are rewritten.
     pub(super) fn move_torn(&mut self) {
         self.pump_superblocks();
         let segment = self.found().torn.first().expect("there are torn blocks").segment;
@@ -57,22 +57,22 @@ impl Volume {
             let torn: Vec<Physical> = self.torn_in(segment).collect();
             for place in torn {
                 self.start_mut().pending += 1;
-                self.fetch(place, 1, Purpose::Start);
+                self.fetch(place, 1, Purpose::Mount);
             }
             if self.start_mut().pending > 0 {
                 return;
             }
         }
-        self.pad(Self::MOVED_TO);
-        self.pump_stream(Self::MOVED_TO);
+        self.stripes.pad(&self.spec, Stream::Relocation);
+        self.pump_stream(Stream::Relocation);
         if self.found().moving > 0 {
             return self.fail_if_stuck();
         }
-        if !self.epochs.is_durable() {
+        if !self.members.is_epoch_durable() {
             return;
         }
         if self.found().has_failed {
-            if self.is_at_rest() {
+            if self.is_quiescent() {
                 self.mount_again("the last stripes cannot be read: mount the volume again");
             }
             return;
@@ -83,8 +83,8 @@ impl Volume {
         self.found().torn.retain(|place| place.segment != segment);
         self.found().is_asked = false;
         self.release_shadowed(segment);
-        self.collector.look_at(segment);
-        self.enter(Step::WinBack);
+        self.segments.look_at(segment);
+        self.enter(Step::Reclaim);
     }
 
     /// Whether what the mount has written is durable; sees to it if not.
@@ -132,10 +132,10 @@ impl Volume {
         }
         if record.lba == TOMBSTONE_LBA {
             if let Some(tombstones) = read_tombstones(&data) {
-                let moved = self.move_tombstones(place.segment, &tombstones, Ticket::Start);
+                let moved = self.move_tombstones(place.segment, &tombstones, Mover::Mount);
                 self.found().moving += moved;
             }
-        } else if self.move_block(place, record, data, Ticket::Start) {
+        } else if self.move_block(place, record, data, Mover::Mount) {
             self.found().moving += 1;
         }
     }

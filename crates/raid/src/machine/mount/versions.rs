@@ -45,22 +45,15 @@ impl Volume {
 
     /// Whether a segment lacks a zone on a member that has all others. It may be about to go.
     fn lacks_zones(&self, index: SegmentIndex) -> bool {
-        let active = (0..self.members.len()).filter(|&at| self.members[at].state == MemberState::Active);
-        self.segments[index].lost & bits(active) != 0
-    }
-
-    /// Timestamps go on from the highest.
-    pub(super) fn saw_timestamp(&mut self, timestamp: u64) {
-        if !self.has(SeededBug::StaleTimestamps) {
-            self.next_timestamp = self.next_timestamp.max(timestamp + 1);
-        }
+        let active = self.spec.member_indices().filter(|&at| self.members[at].state() == MemberState::Active);
+        self.segments[index].lost & bits(active.map(crate::MemberIndex::as_usize)) != 0
     }
 
     pub(super) fn take_block(&mut self, place: Physical, record: Record, stripe: &FoundStripe, standing: Standing) {
         if record.lba == PADDING_LBA {
             return;
         }
-        self.saw_timestamp(record.timestamp);
+        self.map.saw_timestamp(&self.spec, record.timestamp);
         if stripe.is_torn {
             self.found().torn.insert(place);
         }
@@ -68,21 +61,21 @@ impl Volume {
             self.found().unsound.insert(place);
         }
         if record.lba == TOMBSTONE_LBA {
-            if self.has(SeededBug::LostTombstones) && self.segments[place.segment].state == SegmentState::Sealed {
+            if self.spec.has(SeededBug::LostTombstones) && self.segments[place.segment].state == SegmentState::Sealed {
                 return;
             }
-            self.segments[place.segment].tombstones.push(place);
+            self.segments.add_tombstones(place, 0);
             self.found().tombstones.entry(standing).or_default().push(place);
             return;
         }
         let Some(&stamp) = self.found().stamps.get(record.lba as usize) else { return };
-        let known = self.map[record.lba as usize].location();
+        let known = self.map.location(record.lba);
         if stamp < record.timestamp || stamp == record.timestamp && self.is_better(known, place, standing) {
             self.found().stamps[record.lba as usize] = record.timestamp;
             if stripe.is_torn {
                 self.shadow(place.segment, known);
             }
-            self.point(record.lba, Address::media(place));
+            self.map.point(&mut self.segments, record.lba, Address::media(place));
         } else if stamp > record.timestamp {
             self.shadow_behind(known, Location::Media(place));
         }
@@ -104,7 +97,7 @@ impl Volume {
         self.segments[place.segment].lost != 0 || self.found().torn.contains(&place)
     }
 
-    /// Until a version that was not complete, in the segment `torn`, is written anew, the one before it must stay: if the first is
+    /// Until a version that was not complete, in the segment `torn`, is rewritten, the one before it must stay: if the first is
     /// lost, that one counts.
     fn shadow(&mut self, torn: SegmentIndex, older: Location) {
         let segment = match older {
@@ -112,7 +105,7 @@ impl Volume {
             Location::Trimmed { segment } => segment,
             Location::Nowhere | Location::Buffered { .. } => return,
         };
-        self.segments[segment].is_pinned = true;
+        self.segments.pin(segment);
         let is_torn = self.is_torn(older);
         let found = self.found();
         // It may be lost as well.
@@ -152,17 +145,17 @@ impl Volume {
         };
         let mut is_needed = matches!(standing, Standing::Whole | Standing::Frail);
         for range in &tombstones {
-            self.saw_timestamp(range.timestamp);
-            let end = range.lbas().end.min(self.map.len() as u64);
+            self.map.saw_timestamp(&self.spec, range.timestamp);
+            let end = range.lbas().end.min(self.map.blocks());
             for lba in range.lba..end {
-                let (stamp, known) = (self.found().stamps[lba as usize], self.map[lba as usize].location());
+                let (stamp, known) = (self.found().stamps[lba as usize], self.map.location(lba));
                 // Of two tombstones of one trim that lack nothing the later one counts: the first may be about to go.
                 if stamp < range.timestamp || stamp == range.timestamp && standing == Standing::Whole {
                     self.found().stamps[lba as usize] = range.timestamp;
                     if is_torn {
                         self.shadow(segment, known);
                     }
-                    self.point(lba, Address::trimmed(segment));
+                    self.map.point(&mut self.segments, lba, Address::trimmed(segment));
                     is_needed = true;
                 } else if stamp > range.timestamp {
                     self.shadow_behind(known, Location::Trimmed { segment });
@@ -171,22 +164,11 @@ impl Volume {
             }
         }
         if is_needed {
-            self.segments[segment].tombstone_ranges += tombstones.len() as u32;
+            self.segments.add_tombstone_ranges(segment, tombstones.len() as u32);
         } else {
             // Others say all of it.
-            self.segments[segment].tombstones.retain(|other| *other != place);
+            self.segments.drop_tombstones(place);
             self.found().torn.remove(&place);
-        }
-    }
-
-    /// The newest version so far of a block is here.
-    fn point(&mut self, lba: u64, address: Address) {
-        let old = std::mem::replace(&mut self.map[lba as usize], address);
-        if let Location::Media(place) = old.location() {
-            self.segments[place.segment].set_dead(place.member, place.offset);
-        }
-        if let Location::Media(place) = address.location() {
-            self.segments[place.segment].set_live(place.member, place.offset);
         }
     }
 }

@@ -99,8 +99,8 @@ impl Volume {
         let Some((sequence, found)) = self.found().segments.pop_first() else { return false };
         let header = &found.header;
         let stream = Stream::ALL.into_iter().find(|&stream| stream as u8 == header.stream).unwrap_or(Stream::Small);
-        let meta_blocks = u32::from(self.shape.is_in_band);
-        let per_block = footer_entries_per_block(self.shape.block_bytes as u32) as u64;
+        let meta_blocks = u32::from(self.spec.shape.is_in_band);
+        let per_block = footer_entries_per_block(self.spec.shape.block_bytes as u32) as u64;
         let payload = u64::from(header.unit_blocks.saturating_sub(meta_blocks));
         let layout = Layout {
             unit_blocks: header.unit_blocks,
@@ -116,8 +116,8 @@ impl Volume {
             && found
                 .zones
                 .iter()
-                .enumerate()
-                .all(|(at, zone)| zone.is_none() || end <= self.members[at].geometry.zone_capacity_blocks.0);
+                .zip(self.members.iter())
+                .all(|(zone, member)| zone.is_none() || end <= member.geometry().zone_capacity_blocks.0);
         if !is_possible {
             // Its checksum is right, so another program wrote it: nothing of it is touched.
             let member = MemberIndex(found.header.member);
@@ -143,7 +143,7 @@ impl Volume {
             }));
         }
         self.found().current = Some(Reading { sequence, found, layout, stream, zones });
-        for member in self.present() {
+        for member in self.members.present() {
             self.read_on(member);
         }
         true
@@ -151,7 +151,7 @@ impl Volume {
 
     /// Reads the next blocks of a member's zone.
     fn read_on(&mut self, member: MemberIndex) {
-        let transfer = self.shape.transfer_blocks;
+        let transfer = self.spec.shape.transfer_blocks;
         let Some(reading) = &mut self.found().current else { return };
         let layout = reading.layout;
         let Some(zone) = reading.zones[member.as_usize()].as_mut() else { return };
@@ -177,9 +177,10 @@ impl Volume {
     }
 
     pub(super) fn on_blocks_read(&mut self, member: MemberIndex, offset: u32, buffer: Option<BlockBuffer>) {
-        let block_bytes = self.shape.block_bytes;
-        let metadata_bytes = usize::from(self.members[member.as_usize()].geometry.metadata_bytes);
-        let (array, is_in_band, transfer) = (self.array, self.shape.is_in_band, self.shape.transfer_blocks);
+        let block_bytes = self.spec.shape.block_bytes;
+        let metadata_bytes = usize::from(self.members[member].geometry().metadata_bytes);
+        let (array, is_in_band, transfer) =
+            (self.spec.array, self.spec.shape.is_in_band, self.spec.shape.transfer_blocks);
         let Some(reading) = &mut self.found().current else { return };
         let layout = reading.layout;
         let place = Place { array, segment: reading.sequence, member: member.0 };

@@ -32,7 +32,7 @@ impl Volume {
     /// Slots could not be read.
     fn slots_failed(&mut self, member: MemberIndex, index: u32, slot: u32, count: u32, status: Status) {
         let segment_index = self.pieces[index].segment;
-        if !self.members[member.as_usize()].is_there() {
+        if !self.members[member].is_present() {
             return;
         }
         if status != Status::UnrecoveredReadError {
@@ -51,7 +51,8 @@ impl Volume {
         let segment = &self.segments[segment_index];
         if let Some(stripe) = segment.slots.stripe_at(member, slot) {
             let payload = segment.layout.payload_blocks() as usize;
-            let data = if self.has_contents() { vec![0; payload * self.shape.block_bytes] } else { Vec::new() };
+            let data =
+                if self.spec.has_contents() { vec![0; payload * self.spec.shape.block_bytes] } else { Vec::new() };
             let chunk = Chunk { data: data.into(), records: vec![None; payload] };
             self.pieces[index].chunks.insert((stripe, member.0), chunk);
         }
@@ -67,7 +68,7 @@ impl Volume {
         for at in 0..count {
             let segment = &self.segments[segment_index];
             let Some(stripe) = segment.slots.stripe_at(member, slot + at) else { continue };
-            let chunk = if self.has_contents() {
+            let chunk = if self.spec.has_contents() {
                 let Some(buffer) = &buffer else { return };
                 self.found_chunk(segment, member, stripe, buffer, at as usize * unit)
             } else {
@@ -88,18 +89,18 @@ impl Volume {
         buffer: &BlockBuffer,
         from: usize,
     ) -> Option<Chunk> {
-        let block_bytes = self.shape.block_bytes;
+        let block_bytes = self.spec.shape.block_bytes;
         let (unit, payload) = (segment.layout.unit_blocks as usize, segment.layout.payload_blocks() as usize);
         let whole = buffer.data.get(from * block_bytes..(from + unit) * block_bytes)?;
         let first = from + (unit - payload);
         let data = buffer.data.slice(first * block_bytes..(from + unit) * block_bytes);
-        let sums: Vec<Option<([u8; RECORD_BYTES], u32)>> = if self.shape.is_in_band {
-            let place = Place { array: self.array, segment: segment.sequence, member: member.0 };
+        let sums: Vec<Option<([u8; RECORD_BYTES], u32)>> = if self.spec.shape.is_in_band {
+            let place = Place { array: self.spec.array, segment: segment.sequence, member: member.0 };
             let meta = read_chunk_meta(&place, &whole[..block_bytes]).filter(|meta| meta.stripe == stripe);
             let entries = meta.map(|meta| meta.entries).unwrap_or_default();
             (0..payload).map(|block| entries.get(block).copied()).collect()
         } else {
-            let bytes = usize::from(self.members[member.as_usize()].geometry.metadata_bytes);
+            let bytes = usize::from(self.members[member].geometry().metadata_bytes);
             let seed = segment.seeds[member.as_usize()];
             let meta = |block: usize| {
                 let meta = BlockMeta::read_oob(seed, buffer.metadata.get(block * bytes..(block + 1) * bytes)?)?;

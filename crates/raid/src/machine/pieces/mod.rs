@@ -28,7 +28,7 @@ pub(super) struct Piece {
     pub(super) asked: u32,
     /// The stripes of it, in ascending order.
     stripes: Vec<u32>,
-    /// Reads under way.
+    /// Reads in flight.
     pending: u32,
     /// Reads that may be tried again: an error that is not the medium's may pass.
     retries: u8,
@@ -116,7 +116,7 @@ impl Volume {
     /// The run that begins at a slot or stripe: the end of the one before it.
     pub(super) fn run_from(&self, segment: &Segment, first: u32) -> Run {
         let layout = &segment.layout;
-        let fitting = (PIECE_BLOCKS_MAX / (layout.unit_blocks * self.members.len() as u32)).max(1);
+        let fitting = (PIECE_BLOCKS_MAX / (layout.unit_blocks * self.spec.members() as u32)).max(1);
         let at_once = self.slots_at_once(segment).min(fitting);
         let group = layout.group_range(first);
         if group.len() as u32 > fitting {
@@ -129,20 +129,20 @@ impl Volume {
 
     /// Slots of one command.
     fn slots_at_once(&self, segment: &Segment) -> u32 {
-        (self.shape.transfer_blocks / segment.layout.unit_blocks).max(1)
+        (self.spec.shape.transfer_blocks / segment.layout.unit_blocks).max(1)
     }
 
     /// Members whose zones of a segment can be read, as bits.
     pub(super) fn readable(&self, segment: SegmentIndex) -> u32 {
         let segment = &self.segments[segment];
         let can_be_read = |member: &MemberIndex| segment.has(*member) && segment.zones[member.as_usize()].is_some();
-        bits(self.present().filter(can_be_read).map(MemberIndex::as_usize))
+        bits(self.members.present().filter(can_be_read).map(MemberIndex::as_usize))
     }
 
     /// Reads a run from some members. Its owner is told when it is there.
     pub(super) fn start_piece(&mut self, owner: Owner, segment_index: SegmentIndex, run: Run, members: u32) -> u32 {
-        let segment = &mut self.segments[segment_index];
-        segment.readers += 1;
+        self.segments.add_reader(segment_index);
+        let segment = &self.segments[segment_index];
         let slots = run.first..run.end();
         let mut stripes: Vec<u32> = match owner {
             Owner::Rebuild(member) => slots.filter_map(|slot| segment.slots.stripe_at(member, slot)).collect(),
@@ -173,7 +173,7 @@ impl Volume {
         let (segment_index, run) = (piece.segment, piece.run);
         let readable = self.readable(segment_index) & members;
         let at_once = self.slots_at_once(&self.segments[segment_index]);
-        for member in (0..self.members.len() as u8).filter(|member| readable >> member & 1 == 1).map(MemberIndex) {
+        for member in (0..self.spec.members() as u8).filter(|member| readable >> member & 1 == 1).map(MemberIndex) {
             for (slot, count) in self.slots_of_run(index, member, run, at_once) {
                 self.read_slots(index, member, slot, count);
             }
@@ -207,10 +207,10 @@ impl Volume {
     fn read_slots(&mut self, piece: u32, member: MemberIndex, slot: u32, count: u32) {
         let segment = &self.segments[self.pieces[piece].segment];
         let Some(zone) = segment.zones[member.as_usize()] else { return };
-        let start = self.members[member.as_usize()].lba(zone, segment.layout.slot_offset(slot));
+        let start = self.members[member].lba(zone, segment.layout.slot_offset(slot));
         let blocks = Blocks(u64::from(count * segment.layout.unit_blocks));
         self.pieces[piece].pending += 1;
-        self.send(member, Work::Slots { piece, slot, count }, Operation::Read { start, blocks });
+        self.members.send(member, Work::Slots { piece, slot, count }, Operation::Read { start, blocks });
     }
 
     /// A read of a piece has ended, or the asking for it.
@@ -241,7 +241,7 @@ impl Volume {
     /// A piece is done with.
     pub(super) fn end_piece(&mut self, index: u32) -> Piece {
         let piece = self.pieces.remove(index);
-        self.reader_left(piece.segment);
+        self.segments.reader_left(piece.segment);
         piece
     }
 

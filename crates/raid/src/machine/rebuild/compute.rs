@@ -20,12 +20,12 @@ impl Volume {
     /// The members to read first, as bits: no more than needed, as long as all is well.
     pub(super) fn sources(&self, index: SegmentIndex, target: MemberIndex) -> u32 {
         let readable = self.readable(index) & !(1 << target.0);
-        if !self.shape.scheme.is_rotated() {
+        if !self.spec.shape.scheme.is_rotated() {
             // Chunks are members.
-            let recovery = self.code.recover(readable, &[target.as_usize()]);
+            let recovery = self.spec.code.recover(readable, &[target.as_usize()]);
             return recovery.map_or(readable, |recovery| bits(recovery.sources));
         }
-        bits((0..self.members.len()).filter(|member| readable >> member & 1 == 1).take(self.shape.data()))
+        bits((0..self.spec.members()).filter(|member| readable >> member & 1 == 1).take(self.spec.shape.data()))
     }
 
     /// The chunks of a run have arrived.
@@ -53,8 +53,8 @@ impl Volume {
         let mut recoveries = Recoveries::new();
         piece.stripes().iter().all(|&stripe| {
             let whole = self.chunks_where(piece, stripe, target, Chunk::is_whole);
-            let wanted = self.shape.chunk_of(target, stripe);
-            recoveries.entry((whole, wanted)).or_insert_with(|| self.code.recover(whole, &[wanted])).is_some()
+            let wanted = self.spec.shape.chunk_of(target, stripe);
+            recoveries.entry((whole, wanted)).or_insert_with(|| self.spec.code.recover(whole, &[wanted])).is_some()
         })
     }
 
@@ -66,9 +66,9 @@ impl Volume {
         target: MemberIndex,
         is_right: impl Fn(&Chunk) -> bool,
     ) -> u32 {
-        let members = (0..self.members.len() as u8).map(MemberIndex);
+        let members = self.spec.member_indices();
         let others = members.filter(|&member| member != target && piece.chunk(stripe, member).is_some_and(&is_right));
-        bits(others.map(|member| self.shape.chunk_of(member, stripe)))
+        bits(others.map(|member| self.spec.shape.chunk_of(member, stripe)))
     }
 
     /// The slots of a run as they are on the target, and what their blocks are.
@@ -77,11 +77,11 @@ impl Volume {
         let segment = &self.segments[piece.segment];
         let layout = segment.layout;
         let blocks = piece.run.count * layout.unit_blocks;
-        if !self.has_contents() {
+        if !self.spec.has_contents() {
             return (Ready { blocks, data: Bytes::new(), metadata: Bytes::new() }, Vec::new());
         }
-        let block_bytes = self.shape.block_bytes;
-        let metadata_bytes = usize::from(self.members[target.as_usize()].geometry.metadata_bytes);
+        let block_bytes = self.spec.shape.block_bytes;
+        let metadata_bytes = usize::from(self.members[target].geometry().metadata_bytes);
         let (unit, payload) = (layout.unit_blocks as usize, layout.payload_blocks() as usize);
         let mut data = spare.unwrap_or_default();
         data.resize(blocks as usize * block_bytes, 0);
@@ -89,7 +89,7 @@ impl Volume {
         let mut metas = vec![BlockMeta::BLANK; piece.run.count as usize * payload];
         let mut recoveries = Recoveries::new();
         let (mut lost, mut is_whole) = (0, true);
-        let seal = Place { array: self.array, segment: segment.sequence, member: target.0 };
+        let seal = Place { array: self.spec.array, segment: segment.sequence, member: target.0 };
         for (at, slot) in (piece.run.first..piece.run.end()).enumerate() {
             let chunk = &mut data[at * unit * block_bytes..(at + 1) * unit * block_bytes];
             let Some(stripe) = segment.slots.stripe_at(target, slot) else {
@@ -99,7 +99,7 @@ impl Volume {
             };
             let (meta_block, contents) = chunk.split_at_mut((unit - payload) * block_bytes);
             let records = self.compute_chunk(piece, stripe, target, contents, &mut recoveries);
-            let is_data = self.shape.chunk_of(target, stripe) < self.code.data();
+            let is_data = self.spec.shape.chunk_of(target, stripe) < self.spec.code.data();
             for (block, record) in records.into_iter().enumerate() {
                 let bytes = &mut contents[block * block_bytes..(block + 1) * block_bytes];
                 let sum = crc(bytes);
@@ -108,7 +108,7 @@ impl Volume {
                 let meta = &mut metas[at * payload + block];
                 if let Some(record) = record {
                     *meta = BlockMeta { record, block_crc: sum, stripe };
-                    if !self.shape.is_in_band && metadata_bytes > 0 {
+                    if !self.spec.shape.is_in_band && metadata_bytes > 0 {
                         let from = (at * unit + block) * metadata_bytes;
                         let seed = segment.seeds[target.as_usize()];
                         meta.write_oob(seed, &mut metadata[from..from + metadata_bytes]);
@@ -122,7 +122,7 @@ impl Volume {
                     lost += u64::from(segment.is_live(target, layout.offset_of(slot, block as u32)));
                 }
             }
-            if self.shape.is_in_band {
+            if self.spec.shape.is_in_band {
                 let metas = &metas[at * payload..(at + 1) * payload];
                 let entries: Vec<([u8; RECORD_BYTES], u32)> =
                     metas.iter().map(|meta| (meta.record, meta.block_crc)).collect();
@@ -146,22 +146,22 @@ impl Volume {
         out: &mut [u8],
         recoveries: &mut Recoveries,
     ) -> Vec<Option<[u8; RECORD_BYTES]>> {
-        let wanted = self.shape.chunk_of(target, stripe);
+        let wanted = self.spec.shape.chunk_of(target, stripe);
         let whole = self.chunks_where(piece, stripe, target, Chunk::is_whole);
-        let blocks = out.len() / self.shape.block_bytes;
+        let blocks = out.len() / self.spec.shape.block_bytes;
         if let Some(recovery) = self.recovery(whole, wanted, recoveries) {
             let chunks = self.recovery_chunks(piece, stripe, recovery);
             let contents: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk.data[..]).collect();
-            recovery.apply(&*self.engine, &contents, &mut [out]);
+            recovery.apply(&*self.spec.engine, &contents, &mut [out]);
             let records: Vec<Vec<u8>> =
                 chunks.iter().map(|chunk| chunk.records.iter().flatten().flatten().copied().collect()).collect();
             let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
             let mut bytes = vec![0; blocks * RECORD_BYTES];
-            recovery.apply(&*self.engine, &records, &mut [&mut bytes]);
+            recovery.apply(&*self.spec.engine, &records, &mut [&mut bytes]);
             let record = |bytes: &[u8]| Some(bytes.try_into().expect("a record has its length"));
             return bytes.chunks(RECORD_BYTES).map(record).collect();
         }
-        let block_bytes = self.shape.block_bytes;
+        let block_bytes = self.spec.shape.block_bytes;
         (0..blocks)
             .zip(out.chunks_mut(block_bytes))
             .map(|(block, out)| self.compute_block(piece, stripe, target, block, out, recoveries))
@@ -178,27 +178,27 @@ impl Volume {
         out: &mut [u8],
         recoveries: &mut Recoveries,
     ) -> Option<[u8; RECORD_BYTES]> {
-        let wanted = self.shape.chunk_of(target, stripe);
+        let wanted = self.spec.shape.chunk_of(target, stripe);
         let present = self.chunks_where(piece, stripe, target, |chunk| chunk.records[block].is_some());
         let recovery = self.recovery(present, wanted, recoveries)?;
         let chunks = self.recovery_chunks(piece, stripe, recovery);
-        let contents: Vec<&[u8]> = chunks.iter().map(|chunk| chunk.block(block, self.shape.block_bytes)).collect();
-        recovery.apply(&*self.engine, &contents, &mut [out]);
+        let contents: Vec<&[u8]> = chunks.iter().map(|chunk| chunk.block(block, self.spec.shape.block_bytes)).collect();
+        recovery.apply(&*self.spec.engine, &contents, &mut [out]);
         let records: Vec<&[u8]> =
             chunks.iter().filter_map(|chunk| chunk.records[block].as_ref()).map(|record| &record[..]).collect();
         let mut record = [0; RECORD_BYTES];
-        recovery.apply(&*self.engine, &records, &mut [&mut record]);
+        recovery.apply(&*self.spec.engine, &records, &mut [&mut record]);
         Some(record)
     }
 
     fn recovery<'a>(&self, present: u32, wanted: usize, recoveries: &'a mut Recoveries) -> Option<&'a Recovery> {
-        recoveries.entry((present, wanted)).or_insert_with(|| self.code.recover(present, &[wanted])).as_ref()
+        recoveries.entry((present, wanted)).or_insert_with(|| self.spec.code.recover(present, &[wanted])).as_ref()
     }
 
     fn recovery_chunks<'a>(&self, piece: &'a Piece, stripe: u32, recovery: &Recovery) -> Vec<&'a Chunk> {
         let chunk = |&chunk: &usize| {
             piece
-                .chunk(stripe, self.shape.member_of(chunk, stripe))
+                .chunk(stripe, self.spec.shape.member_of(chunk, stripe))
                 .expect("sources are among the chunks that are there")
         };
         recovery.sources.iter().map(chunk).collect()

@@ -7,9 +7,11 @@ use zonda_zoned::Instant;
 
 use super::super::Volume;
 use super::super::pieces::Owner;
+use super::super::segments::header;
 use crate::MemberIndex;
 use crate::format::BlockMeta;
 use crate::limits::{REBUILD_PIECES_MAX, RELOCATION_SEGMENTS};
+use crate::shape::Stream;
 use crate::tables::{Segment, SegmentIndex, SegmentState};
 
 /// A segment that is being written to a member.
@@ -79,7 +81,7 @@ impl Volume {
         }
         for index in empty {
             // Sooner reset than rebuilt.
-            self.collector.look_at(index);
+            self.segments.look_at(index);
         }
         let Some(index) = found else {
             self.pump_collector();
@@ -89,20 +91,18 @@ impl Volume {
             self.make_room(member);
             return false;
         }
-        let entry = &mut self.members[member.as_usize()];
-        let zone = entry.free_zones.pop_front().expect("there is room for one more");
-        entry.active_zones += 1;
-        let segment = &mut self.segments[index];
-        let was_pinned = std::mem::replace(&mut segment.is_pinned, true);
+        let entry = &mut self.members[member];
+        let zone = entry.take_zone().expect("there is room for one more");
+        let was_pinned = self.segments.pin(index);
         let segment = &self.segments[index];
         let holds = |&slot: &u32| segment.slots.stripe_at(member, slot).is_some();
         let end_slot = (0..segment.layout.stripes).rev().find(holds).map_or(0, |slot| slot + 1);
         let mut zones = segment.zones.clone();
         zones[member.as_usize()] = Some(zone);
         // Its epoch is later than that of the headers that opened the segment, which name the zones that it began with.
-        let data = self.header(segment, member, zones);
-        let header = Ready { blocks: 1, data, metadata: self.no_metadata(member, 1) };
-        let entries = if self.has_contents() { segment.layout.entries() as usize } else { 0 };
+        let data = header(&self.spec, (self.members.epoch(), self.map.next_timestamp()), segment, member, zones);
+        let header = Ready { blocks: 1, data, metadata: self.spec.no_metadata(self.members[member].geometry(), 1) };
+        let entries = if self.spec.has_contents() { segment.layout.entries() as usize } else { 0 };
         self.rebuild.job = Some(Box::new(Job {
             segment: index,
             zone,
@@ -123,36 +123,41 @@ impl Volume {
 
     /// Whether a zone of a member may be filled now.
     fn may_take_zone(&self, member: MemberIndex) -> bool {
-        let entry = &self.members[member.as_usize()];
-        let waiting =
-            self.streams.iter().filter(|stream| !stream.ready.is_empty() && stream.open.is_empty()).count() as u32;
+        let entry = &self.members[member];
+        let waiting = Stream::ALL
+            .iter()
+            .filter(|&&stream| self.stripes.has_ready(stream) && self.segments.open(stream).is_empty())
+            .count() as u32;
         // A stream that waits comes first, but not for ever.
-        let waiting = if self.next_sequence == self.rebuild.yielded_at { waiting } else { 0 };
+        let waiting = if self.segments.next_sequence() == self.rebuild.yielded_at { waiting } else { 0 };
         // Collection must always have a zone to write to, as far as the other members have any.
-        let others = self.present().filter(|&other| other != member);
-        let spare = others.map(|other| self.members[other.as_usize()].free_zones.len()).min().unwrap_or(0);
+        let others = self.members.present().filter(|&other| other != member);
+        let spare = others.map(|other| self.members[other].free_zones()).min().unwrap_or(0);
         entry.may_activate(waiting)
-            && entry.free_zones.len() > spare.min((RELOCATION_SEGMENTS + self.mount_segments()) as usize)
+            && entry.free_zones() > spare.min(RELOCATION_SEGMENTS + self.space().mount_segments())
     }
 
     /// Where all zones that may be active are those of segments that nobody writes to, one of these takes no more.
     fn make_room(&mut self, member: MemberIndex) {
-        let entry = &self.members[member.as_usize()];
+        let entry = &self.members[member];
         let is_tight = !entry.may_activate(0);
         let is_active = |segment: &Segment| segment.active >> member.0 & 1 == 1;
         let is_closing =
             self.segments.iter().any(|(_, segment)| segment.state == SegmentState::Closing && is_active(segment));
-        if !is_tight || is_closing || self.free_segments() <= RELOCATION_SEGMENTS {
+        if !is_tight || is_closing || self.space().free_segments() <= RELOCATION_SEGMENTS {
             return;
         }
-        let idle = self.streams.iter().filter(|stream| stream.ready.is_empty() && stream.filling.is_none());
-        let idle = idle.flat_map(|stream| &stream.open).copied().filter(|&index| {
+        let is_idle =
+            |stream: &&Stream| !self.stripes.has_ready(**stream) && self.stripes.is_filling(**stream).is_none();
+        let idle = Stream::ALL.iter().filter(is_idle);
+        let idle = idle.flat_map(|&stream| self.segments.open(stream)).copied().filter(|&index| {
             let segment = &self.segments[index];
             segment.state == SegmentState::Open && segment.in_flight == 0 && is_active(segment)
         });
         if let Some(index) = idle.max_by_key(|&index| self.segments[index].next_stripe) {
-            self.break_segment(index);
-            self.tidy_open(self.segments[index].stream);
+            self.segments.break_off(&self.spec, &mut self.members, index);
+            let stream = self.segments[index].stream;
+            self.segments.tidy(&self.spec, &mut self.members, stream);
         }
     }
 
@@ -190,7 +195,7 @@ impl Volume {
         let (index, first) = (self.job().segment, self.job().next_slot);
         let run = self.run_from(&self.segments[index], first);
         let blocks = u64::from(run.count) * u64::from(self.segments[index].layout.unit_blocks);
-        self.rebuild.pace.spend(self.now, blocks, self.config.tuning.rebuild_blocks_per_second);
+        self.rebuild.pace.spend(self.now, blocks, self.spec.config.tuning.rebuild_blocks_per_second);
         let sources = self.sources(index, member);
         let piece = self.start_piece(Owner::Rebuild(member), index, run, sources);
         let job = self.job();

@@ -18,12 +18,11 @@ use bytes::BytesMut;
 use zonda_zoned::{Outcome, Status};
 
 use super::Volume;
-use super::caches::Waiter;
+use super::members::Waiter;
 use super::pieces::Pace;
 use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::event::Event;
-use crate::format::MemberState;
 use crate::limits::RELOCATION_SEGMENTS;
 use crate::tables::{Segment, SegmentIndex, SegmentState};
 
@@ -82,8 +81,7 @@ impl Volume {
 
     /// The next member to be rebuilt.
     fn next_rebuild(&mut self) {
-        let next = (0..self.members.len()).find(|&at| self.members[at].state == MemberState::Rebuilding);
-        self.rebuild.member = next.map(|at| MemberIndex(at as u8));
+        self.rebuild.member = self.members.first_rebuilding();
         self.rebuild.done = 0;
         self.rebuild.flush = RebuildFlush::Wanted;
         self.rebuild.failures = 0;
@@ -98,7 +96,7 @@ impl Volume {
                     return;
                 }
             }
-            if !self.is_ready() || !self.epochs.is_durable() {
+            if !self.is_ready() || !self.members.is_epoch_durable() {
                 return;
             }
             if !self.begin_segment(member) && !self.end_if_rebuilt(member) {
@@ -136,7 +134,7 @@ impl Volume {
         let mut is_complete = true;
         let mut open = Vec::new();
         for (index, segment) in self.segments.iter().filter(|(_, segment)| Self::lacks(segment, member)) {
-            if self.has(SeededBug::UnfinishedRebuild) && segment.state == SegmentState::Closing {
+            if self.spec.has(SeededBug::UnfinishedRebuild) && segment.state == SegmentState::Closing {
                 continue;
             }
             is_complete = false;
@@ -148,8 +146,8 @@ impl Volume {
             return false;
         }
         if is_complete {
-            self.members[member.as_usize()].state = MemberState::Active;
-            self.begin_epoch();
+            self.members[member].end_rebuild();
+            self.members.begin_epoch(&self.spec);
             self.events.push_back(Event::Rebuilt { member });
             self.next_rebuild();
             self.pump_superblocks();
@@ -177,11 +175,12 @@ impl Volume {
 
     /// Segments that were opened without a member take no more, so that they can be given to it; unless there is no room for others.
     fn close_without(&mut self, open: &[SegmentIndex]) {
-        let room = self.free_segments().saturating_sub(RELOCATION_SEGMENTS);
+        let room = self.space().free_segments().saturating_sub(RELOCATION_SEGMENTS);
         for (at, &index) in (0..).zip(open) {
             if at < room {
-                self.break_segment(index);
-                self.tidy_open(self.segments[index].stream);
+                self.segments.break_off(&self.spec, &mut self.members, index);
+                let stream = self.segments[index].stream;
+                self.segments.tidy(&self.spec, &mut self.members, stream);
             }
         }
     }
@@ -198,19 +197,12 @@ impl Volume {
         Some((self.rebuild.done, self.rebuild.done + left))
     }
 
-    /// Whether all that a segment lacks will be written by a rebuild.
-    pub(super) fn is_rebuilding_segment(&self, segment: &Segment) -> bool {
-        self.present()
-            .filter(|&member| !segment.has(member))
-            .all(|member| self.members[member.as_usize()].state == MemberState::Rebuilding)
-    }
-
     /// The segment that is being written to a member.
     pub(super) fn rebuilt_segment(&self) -> Option<SegmentIndex> {
         self.rebuild.job.as_ref().map(|job| job.segment)
     }
 
-    /// Whether a rebuild is under way, or about to be.
+    /// Whether a rebuild is in progress, or about to be.
     pub(super) fn is_rebuilding(&self) -> bool {
         self.rebuild.member.is_some()
     }

@@ -4,7 +4,7 @@ use zonda_zoned::{Geometry, Instant, Operation, Outcome, Status, ZoneAction, Zon
 
 use super::super::Volume;
 use super::super::members::Work;
-use super::super::start::is_dead;
+use super::super::members::is_dead;
 use super::RebuildStep;
 use crate::event::{Event, FailReason};
 use crate::format::{MemberState, OOB_BYTES};
@@ -41,10 +41,10 @@ impl Volume {
         if !self.is_ready() {
             return refuse("the volume is not ready: wait until it is mounted".to_owned());
         }
-        let Some(entry) = self.members.get(member.as_usize()) else {
-            return refuse(format!("there is no member {}: the volume has {}", member.0, self.members.len()));
+        let Some(entry) = self.members.get(member) else {
+            return refuse(format!("there is no member {}: the volume has {}", member.0, self.spec.members()));
         };
-        if entry.state != MemberState::Failed {
+        if entry.state() != MemberState::Failed {
             return refuse(format!("member {} is in use: give it up first", member.0));
         }
         if self.rebuild.replacements.iter().any(|other| other.member == member) {
@@ -56,10 +56,10 @@ impl Volume {
         if let Err(remedy) = self.suits(&geometry) {
             return refuse(format!("the device does not suit: {remedy}"));
         }
-        self.members[member.as_usize()].replace(id, geometry);
+        self.members[member].replace(id, geometry);
         self.rebuild.replacements.push(Replacement { member, zones: Vec::new() });
         self.report_replacement(member, 0);
-        self.settle();
+        self.make_progress();
         Ok(())
     }
 
@@ -69,39 +69,41 @@ impl Volume {
             if has >= wanted { Ok(()) } else { Err(format!("it has {has} {what}, at least {wanted} are needed")) }
         };
         let block_bytes = u64::from(geometry.block_size_bytes);
-        if block_bytes != self.shape.block_bytes as u64 {
-            return Err(format!("its blocks have {block_bytes} bytes, those of the volume {}", self.shape.block_bytes));
+        if block_bytes != self.spec.shape.block_bytes as u64 {
+            return Err(format!(
+                "its blocks have {block_bytes} bytes, those of the volume {}",
+                self.spec.shape.block_bytes
+            ));
         }
         if geometry.conventional_zone_count > 0 {
             return Err("it has conventional zones: give a namespace without them".to_owned());
         }
-        if !self.shape.is_in_band {
+        if !self.spec.shape.is_in_band {
             at_least("bytes of metadata with each block", u64::from(geometry.metadata_bytes), OOB_BYTES as u64)?;
         }
-        let capacity = u64::from(self.shape.zone_capacity_blocks);
+        let capacity = u64::from(self.spec.shape.zone_capacity_blocks);
         at_least("blocks in a zone", geometry.zone_capacity_blocks.0, capacity)?;
-        at_least("blocks in a transfer", geometry.max_transfer_blocks.0, u64::from(self.shape.transfer_blocks))?;
-        for layout in [&self.shape.small, &self.shape.large] {
+        at_least("blocks in a transfer", geometry.max_transfer_blocks.0, u64::from(self.spec.shape.transfer_blocks))?;
+        for layout in [&self.spec.shape.small, &self.spec.shape.large] {
             if layout.group_stripes > 1 {
                 at_least("blocks in an append", geometry.max_append_blocks.0, u64::from(layout.unit_blocks))?;
             }
         }
-        let others =
-            self.present().map(|member| self.members[member.as_usize()].geometry.zone_count).min().unwrap_or(0);
+        let others = self.members.present().map(|member| self.members[member].geometry().zone_count).min().unwrap_or(0);
         at_least("zones", u64::from(geometry.zone_count), u64::from(others))?;
-        let tuning = &self.config.tuning;
+        let tuning = &self.spec.config.tuning;
         let active = 2 + u64::from(tuning.small_segments) + u64::from(tuning.large_segments);
         at_least("zones that may be active", geometry.max_active_zones.map_or(u64::MAX, u64::from), active)
     }
 
     fn report_replacement(&mut self, member: MemberIndex, zone: u32) {
-        let report = self.members[member.as_usize()].report(zone, REPORT_ZONES_MAX);
+        let report = self.members[member].report(zone, REPORT_ZONES_MAX);
         self.send_replacement(member, RebuildStep::Report, report);
     }
 
     fn send_replacement(&mut self, member: MemberIndex, step: RebuildStep, operation: Operation) {
         // It is not one of the volume's members yet.
-        self.members[member.as_usize()].send(Work::Rebuild(step), operation);
+        self.members[member].send(Work::Rebuild(step), operation);
     }
 
     pub(super) fn on_replacement(&mut self, member: MemberIndex, step: RebuildStep, status: Status, outcome: Outcome) {
@@ -111,7 +113,7 @@ impl Volume {
                 let zones = &mut self.rebuild.replacements[at].zones;
                 zones.extend(report.zones);
                 let known = zones.len() as u32;
-                if known < self.members[member.as_usize()].geometry.zone_count {
+                if known < self.members[member].geometry().zone_count {
                     return self.report_replacement(member, known);
                 }
                 if zones.iter().take(METADATA_ZONES as usize).any(|zone| is_dead(zone.state)) {
@@ -130,12 +132,13 @@ impl Volume {
 
     /// The device is empty: it takes part from now on.
     fn join(&mut self, member: MemberIndex, zones: &[ZoneDescriptor]) {
-        let entry = &mut self.members[member.as_usize()];
+        let entry = &mut self.members[member];
         entry.begin(zones);
-        entry.state = MemberState::Rebuilding;
-        self.begin_epoch();
+        entry.begin_rebuild();
+        self.members.begin_epoch(&self.spec);
         // What is written next is to be on all members.
-        let open: Vec<SegmentIndex> = Stream::ALL.iter().flat_map(|&stream| self.stream(stream).open.clone()).collect();
+        let open: Vec<SegmentIndex> =
+            Stream::ALL.iter().flat_map(|&stream| self.segments.open(stream)).copied().collect();
         let is_open =
             |index: &SegmentIndex| matches!(self.segments[*index].state, SegmentState::Opening | SegmentState::Open);
         let open: Vec<SegmentIndex> = open.into_iter().filter(is_open).collect();
@@ -149,16 +152,15 @@ impl Volume {
     fn replacement_failed(&mut self, member: MemberIndex, reason: FailReason) {
         self.rebuild.replacements.retain(|other| other.member != member);
         // Nobody waits for its commands.
-        drop(self.members[member.as_usize()].abandon());
+        drop(self.members[member].abandon());
         self.events.push_back(Event::MemberFailed { member, reason });
     }
 
     /// Devices that leave a command without an answer before they have become members.
     pub(in super::super) fn fail_silent_replacements(&mut self) {
-        let timeout = self.config.tuning.member_timeout;
-        let silent = |member: &MemberIndex| {
-            self.members[member.as_usize()].answer_due(timeout).is_some_and(|due| due <= self.now)
-        };
+        let timeout = self.spec.config.tuning.member_timeout;
+        let silent =
+            |member: &MemberIndex| self.members[*member].answer_due(timeout).is_some_and(|due| due <= self.now);
         let members: Vec<MemberIndex> =
             self.rebuild.replacements.iter().map(|other| other.member).filter(silent).collect();
         for member in members {

@@ -5,6 +5,7 @@ use zonda_zoned::{Status, ZoneAction};
 
 use super::super::Volume;
 use super::super::members::Work;
+use super::super::segments::footer;
 use super::job::{Part, Stage};
 use super::{RebuildFlush, RebuildStep};
 use crate::MemberIndex;
@@ -14,9 +15,9 @@ use crate::limits::REBUILD_FAILURES_MAX;
 impl Volume {
     /// Writes what comes next, if it is there.
     pub(super) fn write_next(&mut self, member: MemberIndex) {
-        let transfer = self.shape.transfer_blocks;
-        let block_bytes = self.shape.block_bytes;
-        let metadata_bytes = usize::from(self.members[member.as_usize()].geometry.metadata_bytes);
+        let transfer = self.spec.shape.transfer_blocks;
+        let block_bytes = self.spec.shape.block_bytes;
+        let metadata_bytes = usize::from(self.members[member].geometry().metadata_bytes);
         let job = self.job();
         match job.parts.front() {
             Some(Part::Piece(_)) => {}
@@ -40,7 +41,7 @@ impl Volume {
 
     /// All slots are written: the footer is next, then the zone is full.
     fn write_end(&mut self, member: MemberIndex) {
-        let transfer = self.shape.transfer_blocks;
+        let transfer = self.spec.shape.transfer_blocks;
         let job = self.job();
         let (index, zone, is_complete) = (job.segment, job.zone, job.is_complete);
         let first = job.footer_written;
@@ -50,33 +51,33 @@ impl Volume {
             let blocks = (layout.footer_blocks - first).min(transfer);
             self.job().footer_written += blocks;
             let footer = self.rebuilt_footer(member, first, blocks);
-            let metadata = self.no_metadata(member, blocks);
+            let metadata = self.spec.no_metadata(self.members[member].geometry(), blocks);
             return self.write_rebuilt(member, blocks, footer, metadata);
         }
-        let geometry = &self.members[member.as_usize()].geometry;
+        let geometry = &self.members[member].geometry();
         if u64::from(written) == geometry.zone_capacity_blocks.0 {
             return self.end_segment(member);
         }
         self.job().stage = Stage::Finishing;
-        let finish = self.members[member.as_usize()].manage(zone, ZoneAction::Finish);
-        self.send(member, Work::Rebuild(RebuildStep::Finish), finish);
+        let finish = self.members[member].manage(zone, ZoneAction::Finish);
+        self.members.send(member, Work::Rebuild(RebuildStep::Finish), finish);
     }
 
     fn rebuilt_footer(&self, member: MemberIndex, first: u32, blocks: u32) -> Bytes {
-        if !self.has_contents() {
+        if !self.spec.has_contents() {
             return Bytes::new();
         }
         let job = self.rebuild.job.as_ref().expect("a segment is being rebuilt");
-        self.footer(self.segments[job.segment].sequence, member, &job.entries, first, blocks)
+        footer(&self.spec, self.segments[job.segment].sequence, member, &job.entries, first, blocks)
     }
 
     fn write_rebuilt(&mut self, member: MemberIndex, blocks: u32, data: Bytes, metadata: Bytes) {
         let job = self.job();
         job.is_writing = true;
         let place = (job.zone, job.written);
-        self.counters.member_blocks += u64::from(blocks);
+        self.members.count_written(u64::from(blocks));
         let work = Work::Rebuild(RebuildStep::Write { blocks });
-        self.write_blocks(member, work, place, blocks, (data, metadata));
+        self.members.write(&self.spec, member, work, place, blocks, (data, metadata));
     }
 
     pub(super) fn on_rebuild_write(&mut self, member: MemberIndex, blocks: u32, status: Status) {
@@ -108,28 +109,21 @@ impl Volume {
     /// The member holds its part of the segment.
     fn end_segment(&mut self, member: MemberIndex) {
         let job = self.rebuild.job.take().expect("a segment is being rebuilt");
-        let segment = &mut self.segments[job.segment];
-        segment.zones[member.as_usize()] = Some(job.zone);
-        segment.lost &= !(1 << member.0);
-        segment.footer_written[member.as_usize()] = job.footer_written;
-        segment.is_pinned = job.was_pinned;
-        if let Some(sums) = segment.sums.get_mut(member.as_usize()) {
-            sums.iter_mut().zip(&job.entries).for_each(|(sum, entry)| *sum = entry.block_crc);
-        }
-        self.members[member.as_usize()].active_zones -= 1;
+        self.segments.rebuilt(job.segment, member, job.zone, job.footer_written, &job.entries);
+        self.segments.unpin(job.segment, job.was_pinned);
+        self.members[member].close_one_zone();
         self.rebuild.done += 1;
         self.rebuild.flush = RebuildFlush::Wanted;
         self.rebuild.failures = 0;
-        self.rebuild.yielded_at = self.next_sequence;
-        self.collector.look_at(job.segment);
+        self.rebuild.yielded_at = self.segments.next_sequence();
     }
 
     /// The zone cannot be written: it is emptied, and another one is taken.
     fn zone_failed(&mut self, member: MemberIndex) {
-        self.members[member.as_usize()].errors += 1;
+        self.members[member].count_error();
         self.rebuild.failures += 1;
         if self.rebuild.failures >= REBUILD_FAILURES_MAX {
-            return self.give_up(member, FailReason::Errors);
+            return self.evict(member, FailReason::Errors);
         }
         let job = self.job();
         job.stage = Stage::Resetting;
@@ -139,29 +133,24 @@ impl Volume {
                 self.abandon_piece(piece);
             }
         }
-        let reset = self.members[member.as_usize()].manage(zone, ZoneAction::Reset);
-        self.send(member, Work::Rebuild(RebuildStep::Reset), reset);
+        let reset = self.members[member].manage(zone, ZoneAction::Reset);
+        self.members.send(member, Work::Rebuild(RebuildStep::Reset), reset);
     }
 
     pub(super) fn on_rebuild_reset(&mut self, member: MemberIndex, status: Status) {
         let zone = self.job().zone;
-        let entry = &mut self.members[member.as_usize()];
-        if status.is_success() {
-            entry.active_zones -= 1;
-            entry.free_zones.push_back(zone);
-        } else {
-            entry.errors += 1;
-            entry.retired_zones.insert(zone);
-            entry.reset_failed(status);
+        let entry = &mut self.members[member];
+        if !status.is_success() {
+            entry.count_error();
         }
+        entry.zone_reset_ended(zone, true, status);
         self.drop_job();
     }
 
     /// The segment stays as it was.
     pub(super) fn drop_job(&mut self) {
         let Some(job) = self.rebuild.job.take() else { return };
-        self.segments[job.segment].is_pinned = job.was_pinned;
-        self.collector.look_at(job.segment);
+        self.segments.unpin(job.segment, job.was_pinned);
         for part in job.parts {
             if let Part::Piece(piece) = part {
                 self.abandon_piece(piece);

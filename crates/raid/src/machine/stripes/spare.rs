@@ -5,14 +5,13 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::Volume;
-use super::write::Stripe;
+use super::stripe::Stripe;
 use crate::limits::SPARES_MAX;
 use crate::shape::Stream;
 
 /// What a buffer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
+pub(in crate::machine) enum Use {
     /// All parity of a stripe.
     Parity,
     /// The metadata beside all blocks of a stripe.
@@ -22,7 +21,7 @@ pub(super) enum Use {
 }
 
 /// How many uses there are.
-pub(super) const USES: usize = 3;
+pub(in crate::machine) const USES: usize = 3;
 
 /// What waits to be used again.
 #[derive(Debug, Default)]
@@ -48,16 +47,14 @@ impl Spare {
         }
     }
 
-    /// A stripe that has ended, to be filled anew.
+    /// A stripe that has ended, to be filled again.
     pub(super) fn stripe(&mut self) -> Option<Stripe> {
         self.stripes.pop()
     }
-}
 
-impl Volume {
     /// Takes a stripe apart that nobody refers to any more.
     pub(super) fn reuse(&mut self, mut stripe: Stripe) {
-        let pools = self.spare.buffers[stripe.stream as usize].iter_mut();
+        let pools = self.buffers[stripe.stream as usize].iter_mut();
         for (pool, buffer) in pools.zip(&mut stripe.buffers) {
             if !buffer.is_empty()
                 && pool.len() < SPARES_MAX
@@ -66,9 +63,9 @@ impl Volume {
                 pool.push(free);
             }
         }
-        if self.spare.stripes.len() < SPARES_MAX {
+        if self.stripes.len() < SPARES_MAX {
             stripe.clear();
-            self.spare.stripes.push(stripe);
+            self.stripes.push(stripe);
         }
     }
 }

@@ -1,0 +1,376 @@
+//! Garbage collection: live blocks of a segment are moved, then its zones are reset.
+//!
+//! ```text
+//! victim.rs  which segment is next
+//! pace.rs    how fast it goes
+//! ```
+
+mod pace;
+pub(super) mod victim;
+
+use zonda_zoned::Instant;
+
+use super::members::Members;
+use super::reads::Purpose;
+use super::segments::Segments;
+use super::space::Space;
+use super::spec::Spec;
+use super::stripes::Stripes;
+use crate::MemberIndex;
+use crate::format::Tombstone;
+use crate::limits::RELOCATED_BLOCKS_MAX;
+use crate::shape::Stream;
+use crate::tables::{Physical, Segment, SegmentIndex};
+
+use pace::Pace;
+
+/// Owns the segment that is being emptied, what of it is in flight, and the pace.
+///
+/// Verbs, in their order: [`begin`](Collector::begin) with a [victim](victim::choose), [`next_read`](Collector::next_read) until there
+/// is none, [`read_ended`](Collector::read_ended) and [`moving`](Collector::moving) for each block, [`arrived`](Collector::arrived) when
+/// it is durable elsewhere, [`end_if_moved`](Collector::end_if_moved). Hosts [pay](Collector::pay) for what they write.
+#[derive(Debug, Default)]
+pub(super) struct Collector {
+    current: Option<Current>,
+    /// A segment that is read to its end while its last blocks wait for others to fill their stripe.
+    emptied: Option<SegmentIndex>,
+    /// Blocks that wait in stripes.
+    waiting_blocks: u32,
+    pace: Pace,
+    /// Blocks that were moved since the mount.
+    relocated_blocks: u64,
+}
+
+#[derive(Debug)]
+struct Current {
+    segment: SegmentIndex,
+    /// The next entry of each member that may be live.
+    entries: Vec<u32>,
+    /// All members are read to their ends.
+    is_read: bool,
+    tombstone: usize,
+    /// Tombstones that were read: those of several blocks go to one.
+    tombstones: Vec<Tombstone>,
+    /// Fetches in flight, and those of them that are of tombstones.
+    fetching: u32,
+    fetching_tombstones: u32,
+    /// Blocks that the fetches are of.
+    fetching_blocks: u32,
+    /// What it lacks is to be made good soon, whatever is free.
+    is_urgent: bool,
+    /// Something could not be read: the segment stays as it is.
+    has_lost: bool,
+}
+
+impl Collector {
+    /// Whether a segment is being collected.
+    pub(super) fn has(&self, index: SegmentIndex) -> bool {
+        self.current.as_ref().is_some_and(|current| current.segment == index) || self.emptied == Some(index)
+    }
+
+    /// Whether there is more to be read of one.
+    pub(super) fn has_more(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| !current.is_read)
+    }
+
+    /// Whether it waits for blocks to be read.
+    pub(super) fn is_fetching(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.fetching > 0)
+    }
+
+    /// A segment that waits for its last blocks to arrive.
+    pub(super) fn emptied(&self) -> Option<SegmentIndex> {
+        self.emptied
+    }
+
+    /// Whether none is.
+    pub(super) fn is_idle(&self) -> bool {
+        self.current.is_none() && self.emptied.is_none()
+    }
+
+    /// A block that was moved is durable where it is now.
+    pub(super) fn arrived(&mut self) {
+        self.waiting_blocks -= 1;
+        self.pace.moved_one();
+    }
+
+    /// Whether another segment may be chosen.
+    pub(super) fn wants_victim(&self) -> bool {
+        self.current.is_none()
+    }
+
+    /// Blocks that wait in stripes until they are where they are moved to.
+    pub(super) fn waits_for_blocks(&self) -> bool {
+        self.waiting_blocks > 0
+    }
+
+    pub(super) fn relocated_blocks(&self) -> u64 {
+        self.relocated_blocks
+    }
+
+    /// A segment is emptied from now on; an urgent one whatever is free.
+    pub(super) fn begin(&mut self, spec: &Spec, segments: &mut Segments, victim: SegmentIndex, is_urgent: bool) {
+        segments.pin(victim);
+        let segment = &segments[victim];
+        self.pace.begin(spec.shape.data_blocks(&segment.layout), u64::from(segment.live_blocks));
+        self.current = Some(Current {
+            segment: victim,
+            entries: vec![0; spec.members()],
+            is_read: false,
+            tombstone: 0,
+            tombstones: Vec::new(),
+            fetching: 0,
+            fetching_tombstones: 0,
+            fetching_blocks: 0,
+            is_urgent,
+            has_lost: false,
+        });
+    }
+
+    /// Nothing is to be collected.
+    pub(super) fn rest(&mut self) {
+        self.pace.rest();
+    }
+
+    /// What is to be read next, how many blocks of it, and why; none when all is read, or when it goes no faster.
+    pub(super) fn next_read(
+        &mut self,
+        space: Space<'_>,
+        segments: &Segments,
+        buffered_blocks: usize,
+        now: Instant,
+    ) -> Option<(Physical, u32, Purpose)> {
+        let spec = space.spec();
+        let most = RELOCATED_BLOCKS_MAX.max(3 * spec.shape.stripe_blocks(Stream::Relocation)) as u32;
+        let current = self.current.as_mut().filter(|current| !current.is_read)?;
+        let in_flight = self.waiting_blocks + current.fetching_blocks;
+        let may_move =
+            in_flight < most && (current.is_urgent || self.pace.may_move(space, buffered_blocks, now, in_flight));
+        let Some((place, blocks)) = current.next_place(segments) else {
+            current.is_read = true;
+            return None;
+        };
+        if !may_move {
+            return None;
+        }
+        current.fetching += 1;
+        if blocks == 0 {
+            current.fetching_blocks += 1;
+            current.tombstone += 1;
+            current.fetching_tombstones += 1;
+            return Some((place, 1, Purpose::MoveTombstones));
+        }
+        current.fetching_blocks += blocks;
+        current.entries[place.member.as_usize()] = segments[place.segment].layout.entry_of(place.offset) + blocks;
+        Some((place, blocks, Purpose::Move))
+    }
+
+    /// So many blocks were read, or could not be. Says whether a segment is being emptied still.
+    pub(super) fn read_ended(&mut self, blocks: u32) -> bool {
+        let Some(current) = &mut self.current else { return false };
+        current.fetching -= 1;
+        current.fetching_blocks -= blocks;
+        true
+    }
+
+    /// A block of tombstones was read, or could not be. Returns all those of the segment if it was the last.
+    pub(super) fn tombstones_read(
+        &mut self,
+        segments: &Segments,
+        place: Physical,
+        found: Option<Vec<Tombstone>>,
+    ) -> Option<Vec<Tombstone>> {
+        if !self.read_ended(1) {
+            return None;
+        }
+        let current = self.current.as_mut()?;
+        current.fetching_tombstones -= 1;
+        match found {
+            Some(found) => current.tombstones.extend(found),
+            None => current.has_lost = true,
+        }
+        let is_last = current.fetching_tombstones == 0 && current.tombstone == segments[place.segment].tombstones.len();
+        is_last.then(|| std::mem::take(&mut current.tombstones))
+    }
+
+    /// A block of the segment is lost: the segment stays as it is.
+    pub(super) fn block_lost(&mut self) {
+        self.current.as_mut().expect("a segment is being collected").has_lost = true;
+    }
+
+    /// A block that was read need not be moved any more.
+    pub(super) fn skipped(&mut self) {
+        self.pace.moved_one();
+    }
+
+    /// A block of data is in a stripe, on its way to another segment.
+    pub(super) fn moving(&mut self) {
+        self.waiting_blocks += 1;
+        self.relocated_blocks += 1;
+    }
+
+    /// The same of tombstones.
+    pub(super) fn moving_tombstones(&mut self) {
+        self.waiting_blocks += 1;
+    }
+
+    /// Ends the segment of which all is moved. Says whether another one may be chosen.
+    pub(super) fn end_if_moved(
+        &mut self,
+        spec: &Spec,
+        members: &mut Members,
+        segments: &mut Segments,
+        stripes: &mut Stripes,
+    ) -> bool {
+        if let Some(index) = self.emptied.take_if(|index| is_unneeded(&segments[*index])) {
+            end_collecting(spec, members, segments, index);
+        }
+        let Some(current) = self.current.as_ref().filter(|current| current.is_read) else { return false };
+        if current.fetching > 0 {
+            return false;
+        }
+        let (index, has_lost) = (current.segment, current.has_lost);
+        let segment = &segments[index];
+        // Tombstones do not tell whether they have arrived. What else is in flight comes with blocks of the next segment.
+        let has_to_wait = has_lost || !segment.tombstones.is_empty() || self.emptied.is_some();
+        if has_to_wait && self.waiting_blocks > 0 {
+            if self.waiting_blocks as usize <= stripes.filling_blocks(Stream::Relocation) {
+                // Nobody else comes to fill the stripe.
+                stripes.pad(spec, Stream::Relocation);
+            }
+            return false;
+        }
+        if has_lost {
+            // What can be read in it can still be read; when all of it is rewritten by hosts, it goes.
+            segments.set_lost(index);
+            segments.unpin(index, false);
+        } else if is_unneeded(segment) {
+            end_collecting(spec, members, segments, index);
+        } else if self.waiting_blocks > 0 {
+            self.emptied = Some(index);
+        } else {
+            // A read is in flight. Nothing can have come to life: the segment is sealed.
+            return false;
+        }
+        self.current = None;
+        true
+    }
+
+    /// Whether hosts are not too far ahead, or nothing is collected: what space there is, is for them.
+    pub(super) fn allows_hosts(&self, spec: &Spec) -> bool {
+        self.pace.allows_hosts(spec) || self.is_idle()
+    }
+
+    /// A stripe is written.
+    pub(super) fn pay(&mut self, space: Space<'_>, now: Instant, stream: Stream) {
+        let is_idle = self.is_idle();
+        self.pace.pay(space, now, stream, is_idle);
+    }
+
+    /// When collection goes on although nobody writes, if that is what it waits for.
+    pub(super) fn due(&self, spec: &Spec, buffered_blocks: usize, now: Instant) -> Option<Instant> {
+        if self.has_more() { self.pace.due(spec, buffered_blocks, now) } else { None }
+    }
+
+    /// What holds between events.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub(super) fn check_invariants(&self, segments: &Segments) {
+        for index in self.current.iter().map(|current| current.segment).chain(self.emptied) {
+            assert!(segments[index].is_pinned, "a segment that is collected is chosen once");
+        }
+        if let Some(current) = &self.current {
+            assert!(current.fetching >= current.fetching_tombstones && current.fetching_blocks >= current.fetching);
+            assert!(self.emptied != Some(current.segment), "one segment is read while the one before it is moved");
+        }
+    }
+}
+
+impl Current {
+    /// What is to be read next, and how many blocks of it; none if it is tombstones.
+    fn next_place(&mut self, segments: &Segments) -> Option<(Physical, u32)> {
+        let index = self.segment;
+        let segment = &segments[index];
+        if let Some(&place) = segment.tombstones.get(self.tombstone) {
+            return Some((place, 0));
+        }
+        // Slot by slot over all members, so that each has a part of the work.
+        let payload = segment.layout.payload_blocks();
+        let mut next: Option<(u32, MemberIndex, u32)> = None;
+        for (member, from) in (0..).map(MemberIndex).zip(&mut self.entries) {
+            *from = segment.next_live(member, *from).unwrap_or(u32::MAX);
+            if *from != u32::MAX && next.is_none_or(|(slot, ..)| *from / payload < slot) {
+                next = Some((*from / payload, member, *from));
+            }
+        }
+        let (slot, member, entry) = next?;
+        // Live blocks that follow in the same slot come with it.
+        let is_live = |entry: &u32| segment.is_live(member, segment.layout.offset_of_entry(*entry));
+        let blocks = (entry..(slot + 1) * payload).take_while(is_live).count() as u32;
+        Some((Physical { segment: index, member, offset: segment.layout.offset_of_entry(entry) }, blocks))
+    }
+}
+
+fn end_collecting(spec: &Spec, members: &mut Members, segments: &mut Segments, index: SegmentIndex) {
+    segments.drop_all_tombstones(index);
+    segments.unpin(index, false);
+    segments.reset(spec, members, index);
+}
+
+fn is_unneeded(segment: &Segment) -> bool {
+    segment.live_blocks == 0 && segment.readers == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use zonda_zoned::Status;
+
+    use super::super::fixtures::{end_next, members, spec};
+    use super::super::members::Work;
+    use super::*;
+
+    #[test]
+    fn a_segment_is_read_slot_by_slot_and_reset_when_its_blocks_have_arrived() {
+        let spec = spec(1, false);
+        let (mut members, mut segments, mut stripes) = (members(&spec), Segments::new(), Stripes::new());
+        segments.open_wanted(&spec, &mut members, true, Stream::Small, 1);
+        let index = segments.open(Stream::Small)[0];
+        let place = |member: u8, slot: u32| Physical { segment: index, member: MemberIndex(member), offset: 1 + slot };
+        let live = [place(0, 0), place(1, 0), place(1, 2)];
+        live.iter().for_each(|&place| segments.set_live(place));
+        segments.break_off(&spec, &mut members, index);
+        while members.has_commands() {
+            for member in spec.member_indices() {
+                match end_next(&mut members, member, Status::Success) {
+                    Some((Work::Header { segment }, _)) => segments.on_header(&spec, &mut members, segment),
+                    Some((Work::FinishZone { segment }, completion)) => {
+                        let _ = segments.on_finish(&mut members, member, segment, completion.status);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let mut collector = Collector::default();
+        collector.begin(&spec, &mut segments, index, true);
+        let mut read = Vec::new();
+        let next = |collector: &mut Collector, segments: &Segments| {
+            collector.next_read(Space::new(&spec, &members, true), segments, 0, Instant::ZERO)
+        };
+        while let Some((place, blocks, purpose)) = next(&mut collector, &segments) {
+            assert_eq!((blocks, purpose), (1, Purpose::Move));
+            read.push(place);
+        }
+        assert_eq!(read, live, "by slots, then by members");
+        for &place in &read {
+            assert!(collector.read_ended(1));
+            collector.moving();
+            collector.check_invariants(&segments);
+            segments.set_dead(place);
+            collector.arrived();
+        }
+        assert!(collector.end_if_moved(&spec, &mut members, &mut segments, &mut stripes));
+        assert!(collector.is_idle() && segments[index].is_resetting());
+        assert_eq!(collector.relocated_blocks(), 3);
+    }
+}

@@ -1,0 +1,105 @@
+//! Which segment garbage collection empties next, and when there is one: it starts while there is still room.
+
+use zonda_zoned::Instant;
+
+use super::super::segments::Segments;
+use super::super::space::Space;
+use super::super::spec::Spec;
+use super::super::stripes::Stripes;
+use crate::config::Victim;
+use crate::format::tombstones_per_block;
+use crate::limits::RELOCATION_SEGMENTS;
+use crate::shape::Stream;
+use crate::tables::{Segment, SegmentIndex, SegmentState};
+
+/// Whether segments are to be collected.
+pub(in crate::machine) fn is_needed(space: Space<'_>, segments: &Segments) -> bool {
+    space.is_low() || segments.doubtful().next().is_some()
+}
+
+/// The segment to be emptied next, and whether it must be, whatever is free.
+pub(in crate::machine) fn choose(
+    space: Space<'_>,
+    segments: &Segments,
+    stripes: &Stripes,
+    is_idle: bool,
+    now: Instant,
+) -> Option<(SegmentIndex, bool)> {
+    let (spec, members) = (space.spec(), space.members());
+    let present = members.present_bits();
+    let may = |segment: &Segment| {
+        let is_free = !segment.is_pinned && !segment.has_lost && segment.readers == 0;
+        segment.state == SegmentState::Sealed && is_free
+    };
+    // Zones that are lost on members that are there, blocks that are damaged: the rest of these segments is moved while it can
+    // be read.
+    let is_urgent = |segment: &Segment| {
+        let is_degraded = segment.lost & present != 0 && !members.will_rebuild(segment);
+        (is_degraded || segment.is_suspect) && (segment.live_blocks > 0 || !segment.tombstones.is_empty())
+    };
+    let urgent = segments.doubtful().find(|(_, segment)| may(segment) && is_urgent(segment));
+    if let Some((index, _)) = urgent {
+        return Some((index, true));
+    }
+    if !space.is_low() {
+        return None;
+    }
+    let worth = |segment: &Segment| worth(spec, segment);
+    let mut candidates: Vec<_> = segments.iter().filter(|(_, segment)| may(segment) && worth(segment) > 0).collect();
+    // Less than a segment in all: moving blocks to and fro would win nothing. But where hosts wait, what has been begun is brought to
+    // an end, and the room that is left where moved blocks go counts as well.
+    let blocks = spec.shape.data_blocks(spec.shape.layout(Stream::Relocation));
+    let won = candidates.iter().map(|(_, segment)| worth(segment)).sum::<u64>();
+    if won < blocks {
+        let do_wait = space.free_segments() <= RELOCATION_SEGMENTS;
+        let must = do_wait && (!is_idle || won + room_for_moves(spec, segments, stripes) >= blocks);
+        if !must {
+            return None;
+        }
+        // Less than a stripe may be what padding costs.
+        candidates.retain(|(_, segment)| worth(segment) >= spec.shape.stripe_blocks(Stream::Relocation) as u64);
+    }
+    match spec.config.tuning.victim {
+        Victim::Greedy => {
+            candidates.into_iter().max_by_key(|(index, segment)| (worth(segment), std::cmp::Reverse(*index)))
+        }
+        Victim::CostBenefit => candidates.into_iter().max_by_key(|(index, segment)| {
+            let all = u128::from(spec.shape.data_blocks(&segment.layout));
+            let live = all - u128::from(worth(segment));
+            let age = u128::from(age(now, segment.filled_at));
+            (all.saturating_sub(live) * age * 1024 / (all + live), std::cmp::Reverse(*index))
+        }),
+    }
+    .map(|(index, _)| (index, false))
+}
+
+/// Blocks that collecting a segment would reclaim.
+pub(in crate::machine) fn worth(spec: &Spec, segment: &Segment) -> u64 {
+    let all = spec.shape.data_blocks(&segment.layout);
+    let moved = moved_blocks(spec, segment);
+    if segment.tombstones.is_empty() {
+        return all.saturating_sub(moved);
+    }
+    // The last stripe of what is moved is padded.
+    all.saturating_sub(moved.next_multiple_of(spec.shape.stripe_blocks(Stream::Relocation) as u64))
+}
+
+/// Blocks that are written when a segment is emptied. Tombstones are written as close together as they fit.
+pub(in crate::machine) fn moved_blocks(spec: &Spec, segment: &Segment) -> u64 {
+    let per_block = tombstones_per_block(spec.shape.block_bytes as u32) as u32;
+    let tombstones = segment.tombstone_ranges.div_ceil(per_block).min(segment.tombstones.len() as u32);
+    u64::from(segment.live_blocks) + u64::from(tombstones)
+}
+
+/// Blocks that still fit the segments that take moved blocks.
+pub(in crate::machine) fn room_for_moves(spec: &Spec, segments: &Segments, stripes: &Stripes) -> u64 {
+    let left = |segment: &Segment| if segment.is_broken { 0 } else { segment.layout.stripes - segment.next_stripe };
+    let free: u32 = segments.open(Stream::Relocation).iter().map(|&index| left(&segments[index])).sum();
+    let is_filling = stripes.is_filling(Stream::Relocation).is_some();
+    let waiting = stripes.ready(Stream::Relocation).len() + usize::from(is_filling);
+    u64::from(free).saturating_sub(waiting as u64) * spec.shape.stripe_blocks(Stream::Relocation) as u64
+}
+
+fn age(now: Instant, since: Instant) -> u64 {
+    now.since(since).as_nanos() / 1000 + 1
+}

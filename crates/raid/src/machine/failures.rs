@@ -1,0 +1,143 @@
+//! Members that fail, and who hears of it; and what members make durable.
+
+use zonda_zoned::{Command, Instant};
+
+use super::members::{Verdict, Waiter};
+use super::{Phase, Volume};
+use crate::event::{Event, FailReason};
+use crate::tables::SegmentIndex;
+use crate::{MemberIndex, VolumeError};
+
+impl Volume {
+    /// The next command for a member; to be submitted before the next one is asked for.
+    pub fn poll_command(&mut self, now: Instant, member: MemberIndex) -> Option<Command> {
+        if self.is_lost() { None } else { self.members.poll_command(now, member) }
+    }
+
+    /// Whether commands wait for members.
+    pub(crate) fn has_commands(&self) -> bool {
+        self.members.has_commands()
+    }
+
+    /// A member had no queue slot for a command: it comes again from [`poll_command`](Volume::poll_command) after the next completion.
+    pub fn on_queue_full(&mut self, member: MemberIndex, command: Command) {
+        self.members.on_queue_full(self.now, member, command);
+    }
+
+    /// Whether a member whose queue is full will end something, after which it is asked again.
+    pub(crate) fn waits_for_completion(&self, member: MemberIndex) -> bool {
+        self.members.is_blocked(member)
+    }
+
+    /// How many members there are.
+    #[must_use]
+    pub fn member_count(&self) -> usize {
+        self.spec.members()
+    }
+
+    /// Evicts a member, as if it had been pulled. What is in flight on it counts as failed.
+    pub fn fail_member(&mut self, now: Instant, member: MemberIndex) {
+        self.now = now;
+        if self.is_lost() {
+            return;
+        }
+        self.evict(member, FailReason::Command);
+        self.make_progress();
+    }
+
+    /// Evicts a member that an event has shown to have failed.
+    pub(super) fn judge(&mut self, member: MemberIndex, verdict: Verdict) {
+        if verdict == Verdict::Failed {
+            self.evict(member, FailReason::Errors);
+        }
+    }
+
+    /// A command to a zone of a segment has failed: is it the zone, or the member?
+    pub(super) fn suspect(&mut self, member: MemberIndex, segment: SegmentIndex) {
+        let verdict = self.segments.suspect(&mut self.members, member, segment);
+        self.judge(member, verdict);
+    }
+
+    /// A member cannot be used any more.
+    pub(super) fn evict(&mut self, member: MemberIndex, reason: FailReason) {
+        self.wake();
+        if !self.members.fail(member) {
+            return;
+        }
+        self.events.push_back(Event::MemberFailed { member, reason });
+        self.segments.forget_member(&self.spec, &mut self.members, member);
+        if !self.knows_its_scheme() {
+            // A mount that has not read who belongs to it decides later.
+        } else if !self.members.are_enough(&self.spec) {
+            let missing = self.members.missing();
+            self.fail(VolumeError::TooManyMissing { tolerates: self.spec.code.tolerates(), missing });
+        } else if self.writes_epochs() {
+            self.members.begin_epoch(&self.spec);
+        }
+        self.stop_rebuild_of(member);
+    }
+
+    /// The volume is lost: every command ends with an error, once the handler that found out has run to its end.
+    pub(super) fn fail(&mut self, error: VolumeError) {
+        if matches!(self.phase, Phase::Failed(_)) {
+            return;
+        }
+        self.phase = Phase::Failed(error.clone());
+        self.events.push_back(Event::Failed(error));
+    }
+
+    /// Ends what was in flight on members that have failed.
+    pub(super) fn end_aborted(&mut self) {
+        while let Some((member, work, completion)) = self.members.next_aborted() {
+            self.dispatch(member, work, completion);
+        }
+    }
+
+    pub(super) fn fail_silent_members(&mut self) {
+        let timeout = self.spec.config.tuning.member_timeout;
+        for member in self.members.present() {
+            if self.members[member].answer_due(timeout).is_some_and(|due| due <= self.now) {
+                self.evict(member, FailReason::Silence);
+            }
+        }
+        self.fail_silent_replacements();
+    }
+
+    /// Writes superblocks of an epoch that is not written; stripes that waited for one count, or are written again.
+    pub(super) fn pump_superblocks(&mut self) {
+        self.members.write_superblocks(&self.spec);
+        for stripe in self.members.decided(&self.spec) {
+            // A member may have failed since: what the stripe has is checked again.
+            self.stripe_ended(stripe);
+        }
+    }
+
+    /// The waiter goes on when all that members have acknowledged so far is durable.
+    pub(super) fn when_durable(&mut self, waiter: Waiter) {
+        if self.members.when_durable(&self.spec, waiter) {
+            self.is_durable_for(waiter);
+        }
+    }
+
+    /// Ends a round of flushes that all members have answered.
+    pub(super) fn end_flushes(&mut self) {
+        if self.is_lost() {
+            return;
+        }
+        for waiter in self.members.end_flushes() {
+            self.is_durable_for(waiter);
+        }
+    }
+
+    fn is_durable_for(&mut self, waiter: Waiter) {
+        match waiter {
+            Waiter::Request(request) => self.end_part(request, 1, zonda_zoned::Status::Success),
+            Waiter::Barrier(index, sequence) => {
+                self.segments.on_barrier(&self.spec, &mut self.members, index, sequence);
+            }
+            Waiter::Reset(index) => self.segments.on_replacement_durable(&mut self.members, index),
+            Waiter::Rebuilt(member) => self.rebuild_flushed(member),
+            Waiter::Mount => self.flushed_at_mount(),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Parts of a volume for tests of one owner alone: three members, RAID 5, no drive and no host.
+
+use zonda_zoned::{Blocks, Completion, Geometry, Instant, Outcome, Status};
+
+use super::members::{Member, Members, MetadataLog, Work};
+use super::spec::Spec;
+use crate::limits::METADATA_ZONES;
+use crate::{Level, MemberIndex, Scheme, StreamShape, VolumeConfig};
+
+/// Zones of each member.
+pub(super) const ZONES: u32 = 24;
+
+/// What the volume is: stripes of two blocks, groups of `group_stripes`.
+pub(super) fn spec(group_stripes: u32, is_cache_volatile: bool) -> Spec {
+    let mut config = VolumeConfig::new("parts", Scheme { level: Level::Raid5, data: 2, parity: 1 });
+    config.small = StreamShape { unit_blocks: 1, group_stripes };
+    config.large = StreamShape { unit_blocks: 1, group_stripes };
+    config.tuning.small_segments = 1;
+    config.tuning.large_segments = 0;
+    config.tuning.is_cache_volatile = is_cache_volatile;
+    Spec::new(config, [7; 16], &vec![geometry(); 3], None).expect("the parts suit each other")
+}
+
+/// Its members, all zones free.
+pub(super) fn members(spec: &Spec) -> Members {
+    let mut members = Members::new(spec.member_indices().map(|at| Member::new([at.0; 16], geometry())).collect());
+    for member in spec.member_indices() {
+        members[member].resume_log(MetadataLog::default());
+        (METADATA_ZONES..ZONES).for_each(|zone| members[member].found_free_zone(zone));
+    }
+    members
+}
+
+/// Hands the next command over, and ends it with this status. Says what it was for.
+pub(super) fn end_next(members: &mut Members, member: MemberIndex, status: Status) -> Option<(Work, Completion)> {
+    let command = members.poll_command(Instant::ZERO, member)?;
+    let completion = Completion { id: command.id, status, outcome: Outcome::None };
+    let work = members.ended(member, &completion).expect("it was in flight");
+    Some((work, completion))
+}
+
+fn geometry() -> Geometry {
+    Geometry {
+        block_size_bytes: 512,
+        metadata_bytes: 64,
+        zone_size_blocks: Blocks(16),
+        zone_capacity_blocks: Blocks(16),
+        zone_count: ZONES,
+        conventional_zone_count: 0,
+        max_active_zones: Some(6),
+        max_open_zones: Some(6),
+        max_transfer_blocks: Blocks(8),
+        max_append_blocks: Blocks(8),
+        zrwa: None,
+        read_across_zones: false,
+        descriptor_extension_bytes: 0,
+    }
+}

@@ -1,0 +1,155 @@
+//! Where each logical block is.
+//!
+//! ```text
+//! versions.rs  versions of a block, in stripes and on media: which is the newest, and which is durable
+//! trim/        ranges that read as zeros
+//! extent.rs    which blocks hold something
+//! ```
+
+mod extent;
+mod trim;
+mod versions;
+
+use bytes::Bytes;
+use zonda_zoned::Instant;
+
+use super::requests::Requests;
+use super::segments::Segments;
+use super::spec::Spec;
+use super::stripes::{Block, Stripes};
+use crate::bug::SeededBug;
+use crate::shape::Stream;
+use crate::tables::{Address, Location};
+
+pub use extent::Extent;
+use trim::Trims;
+
+/// Owns the address of each logical block, what is left of trims, and the timestamps of versions.
+///
+/// Verbs: [`write`](Map::write) when a write is taken, [`publish`](Map::publish) when its stripe counts; for trims
+/// [`begin_trim`](Map::begin_trim), [`pump_trims`](Map::pump_trims) and [`next_ended_trim`](Map::next_ended_trim); for moved blocks
+/// [`publish_moved`](Map::publish_moved). A mount [points](Map::point) blocks to the newest versions that it finds.
+#[derive(Debug)]
+pub(super) struct Map {
+    entries: Vec<Address>,
+    trims: Trims,
+    next_timestamp: u64,
+}
+
+/// What a write or a trim reaches beside the map: the stripes that take new versions, the segments that hold old ones, the requests
+/// that wait for them.
+#[derive(Debug)]
+pub(super) struct Reach<'a> {
+    pub(super) spec: &'a Spec,
+    pub(super) segments: &'a mut Segments,
+    pub(super) stripes: &'a mut Stripes,
+    pub(super) requests: &'a mut Requests,
+    pub(super) now: Instant,
+}
+
+impl Map {
+    pub(super) fn new(spec: &Spec) -> Map {
+        Map {
+            entries: vec![Address::NOWHERE; spec.volume_blocks() as usize],
+            trims: Trims::default(),
+            next_timestamp: 1,
+        }
+    }
+
+    /// Blocks of a host's request go to stripes of a stream, and are there from now on.
+    pub(super) fn write(
+        &mut self,
+        reach: &mut Reach<'_>,
+        stream: Stream,
+        request: u32,
+        (start, blocks): (u64, u64),
+        data: &Bytes,
+    ) {
+        let Reach { spec, segments, stripes, now, .. } = reach;
+        stripes.buffer(blocks as usize);
+        let bytes = spec.shape.block_bytes;
+        let mut at = 0;
+        while at < blocks {
+            let (stripe, first, count) = stripes.run(spec, *now, stream, blocks - at);
+            if !data.is_empty() {
+                let piece = data.slice(at as usize * bytes..(at + count) as usize * bytes);
+                stripes.add_contents(stripe, first, piece);
+            }
+            for block in 0..count {
+                let lba = start + at + block;
+                let address = Address::buffered(stripe, first + block as u32);
+                let mut old = std::mem::replace(&mut self.entries[lba as usize], address);
+                if spec.has(SeededBug::EagerRetirement) {
+                    stripes.retire(segments, lba, std::mem::take(&mut old));
+                }
+                let timestamp = self.take_timestamp();
+                stripes.add(stripe, Block::of_host(lba, timestamp, request, old));
+            }
+            at += count;
+            stripes.close_if_full(spec, stream);
+        }
+    }
+
+    /// Where the newest version of a block is.
+    #[inline]
+    pub(super) fn location(&self, lba: u64) -> Location {
+        self.entries[lba as usize].location()
+    }
+
+    /// The same for a block that may not be of the volume.
+    pub(super) fn location_if_any(&self, lba: u64) -> Option<Location> {
+        self.entries.get(lba as usize).map(|entry| entry.location())
+    }
+
+    /// Where a block is, for whoever reads it: a trim counts before its tombstones are written.
+    #[inline]
+    pub(super) fn location_for_hosts(&self, lba: u64) -> Location {
+        if self.trims.has(lba) { Location::Nowhere } else { self.location(lba) }
+    }
+
+    /// Blocks of the volume.
+    pub(super) fn blocks(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// Of the next version.
+    pub(super) fn next_timestamp(&self) -> u64 {
+        self.next_timestamp
+    }
+
+    /// What holds between events. Returns for each segment how many of its blocks are live.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub(super) fn check_invariants(&self, stripes: &Stripes, segments: &Segments) -> Vec<u32> {
+        let mut live = vec![0u32; segments.iter().map(|(index, _)| index.as_usize() + 1).max().unwrap_or(0)];
+        for (lba, &entry) in (0..).zip(&self.entries) {
+            let mut entry = entry;
+            loop {
+                match entry.location() {
+                    Location::Nowhere => break,
+                    Location::Trimmed { segment } => {
+                        let segment = segments.get(segment).expect("a tombstone's segment exists");
+                        assert!(!segment.tombstones.is_empty(), "block {lba}: a trimmed block has a tombstone");
+                        break;
+                    }
+                    Location::Media(place) => {
+                        let segment = segments.get(place.segment).expect("a block's segment exists");
+                        assert!(segment.is_live(place.member, place.offset), "block {lba} is live where the map says");
+                        assert!(!segment.is_resetting(), "block {lba} is in a segment that is reset");
+                        live[place.segment.as_usize()] += 1;
+                        break;
+                    }
+                    Location::Buffered { stripe, block } => entry = stripes.replaced_by(lba, (stripe, block)),
+                }
+            }
+        }
+        self.check_trims(stripes);
+        live
+    }
+
+    fn take_timestamp(&mut self) -> u64 {
+        self.next_timestamp += 1;
+        self.next_timestamp - 1
+    }
+}

@@ -1,0 +1,317 @@
+//! Ranges that read as zeros. A trim is durable like a write: its tombstones travel in stripes, each with its timestamp, so that a
+//! mount tells it from older contents of the same blocks.
+//!
+//! A trim takes effect when it is taken: its blocks read as zeros from then on. What it takes is done in portions, with a bounded
+//! number of blocks looked at in a turn and on their way at once; the rest is ranges that readers ask. A write to such a block has
+//! the block's tombstone go ahead of it. Trims end in the order in which they came: of blocks that two of them name, the first has
+//! taken care.
+
+mod rest;
+
+use std::collections::VecDeque;
+
+use zonda_zoned::{CommandId, Duration, Instant, Status};
+
+use super::super::requests::{Answer, Requests};
+use super::super::segments::Segments;
+use super::super::spec::Spec;
+use super::super::stripes::{Block, Source, Stripes};
+use super::{Map, Reach};
+use crate::format::{Tombstone, tombstones_per_block};
+use crate::limits::{TOMBSTONE_BLOCKS_MAX, TOMBSTONES_UNDER_WAY_MAX, TRIM_RANGES_MAX, TRIM_TURNS};
+use crate::shape::Stream;
+use crate::tables::{Address, Location};
+use rest::{Part, Rest};
+
+/// Trims that have not ended.
+#[derive(Debug, Default)]
+pub(in crate::machine::map) struct Trims {
+    rest: Rest,
+    /// The oldest first.
+    queue: VecDeque<Trim>,
+    /// The number of the oldest.
+    first: u64,
+    /// Where the last turn has stopped.
+    at: u64,
+    blocks_in_flight: u64,
+    tombstones_in_flight: usize,
+    /// Others have their turn before the next one.
+    resume_at: Instant,
+}
+
+#[derive(Debug)]
+struct Trim {
+    request: u32,
+    /// Blocks that were not looked at.
+    rest_blocks: u64,
+}
+
+/// Tombstones that are to go in one block.
+#[derive(Debug)]
+struct Gathered {
+    trim: u64,
+    tombstones: Vec<Tombstone>,
+    blocks: u64,
+}
+
+/// Between two turns of a trim that could go on.
+const PAUSE: Duration = Duration::from_micros(1);
+
+impl Trims {
+    /// Whether a block is to be trimmed, whatever the map says of it.
+    pub(super) fn has(&self, lba: u64) -> bool {
+        !self.rest.is_empty() && self.rest.contains(lba)
+    }
+
+    /// How far the blocks from `lba` on are to be trimmed; else where the next ones are that are.
+    pub(super) fn has_until(&self, lba: u64) -> Result<u64, Option<u64>> {
+        match self.rest.part_of(lba) {
+            Some(part) => Ok(part.end),
+            None => Err(self.rest.first_from(lba).map(|part| part.start)),
+        }
+    }
+
+    /// Whether something is left to be looked at.
+    pub(super) fn has_rest(&self) -> bool {
+        !self.rest.is_empty()
+    }
+
+    /// Whether there is room for the ranges of another trim, each of which may fall in the gaps between all others, or for a write,
+    /// which may split one.
+    pub(super) fn has_room(&self, ranges: usize) -> bool {
+        2 * self.rest.len() + ranges < TRIM_RANGES_MAX
+    }
+
+    /// A block of tombstones is durable, or withdrawn.
+    fn ended(&mut self, blocks: usize) {
+        self.blocks_in_flight -= blocks as u64;
+        self.tombstones_in_flight -= 1;
+    }
+
+    fn may_go_on(&self, blocks_max: u64) -> bool {
+        self.has_rest() && self.blocks_in_flight < blocks_max && self.tombstones_in_flight < TOMBSTONES_UNDER_WAY_MAX
+    }
+
+    fn of(&mut self, part: &Part) -> &mut Trim {
+        &mut self.queue[(part.trim - self.first) as usize]
+    }
+}
+
+impl Map {
+    /// A trim takes effect; it ends with [`next_ended_trim`](Map::next_ended_trim).
+    pub(in crate::machine) fn begin_trim(&mut self, requests: &mut Requests, id: CommandId, ranges: &[(u64, u64)]) {
+        // One part more than there are tombstones, until nothing is left and all trims before have ended.
+        let request = requests.begin(id, 1, Answer::None);
+        let number = self.trims.first + self.trims.queue.len() as u64;
+        let insert = |&(start, blocks): &(u64, u64)| self.trims.rest.insert(start, start + blocks, number);
+        let rest_blocks = ranges.iter().map(insert).sum();
+        self.trims.queue.push_back(Trim { request, rest_blocks });
+    }
+
+    /// A write is to be taken: what trims have left of its blocks comes before it.
+    pub(in crate::machine) fn trim_before(&mut self, reach: &mut Reach<'_>, start: u64, blocks: u64) {
+        if !self.trims.has_rest() {
+            return;
+        }
+        let mut gathered = None;
+        for part in self.trims.rest.cut(start, start + blocks) {
+            self.trims.of(&part).rest_blocks -= part.blocks();
+            for lba in part.start..part.end {
+                self.trim_block(reach, &mut gathered, part.trim, lba);
+            }
+        }
+        self.push_gathered(reach, &mut gathered);
+    }
+
+    /// Does the next portion of trims, if there is one.
+    pub(in crate::machine) fn pump_trims(&mut self, reach: &mut Reach<'_>) {
+        let most = reach.spec.config.tuning.trim_blocks;
+        if self.trims.resume_at <= reach.now && self.trims.may_go_on(most) {
+            self.trim_some(reach, most);
+        }
+    }
+
+    /// The request of a trim of which nothing is left but its last part.
+    pub(in crate::machine) fn next_ended_trim(&mut self, requests: &Requests) -> Option<u32> {
+        let trim = self.trims.queue.front()?;
+        if trim.rest_blocks > 0 || !requests.awaits_last_part(trim.request) {
+            return None;
+        }
+        self.trims.first += 1;
+        self.trims.queue.pop_front().map(|trim| trim.request)
+    }
+
+    /// A block of tombstones is durable, or withdrawn.
+    pub(in crate::machine) fn tombstones_ended(&mut self, blocks: usize) {
+        self.trims.ended(blocks);
+    }
+
+    /// Nothing more is begun of the trims in flight, and they end with an error: later ones rely on earlier ones.
+    pub(in crate::machine) fn fail_trims(&mut self, requests: &mut Requests, status: Status) {
+        self.trims.rest = Rest::default();
+        for trim in &mut self.trims.queue {
+            trim.rest_blocks = 0;
+            requests.set_status(trim.request, status);
+        }
+    }
+
+    /// The volume is lost: nothing is left of trims.
+    pub(in crate::machine) fn forget_trims(&mut self) {
+        self.trims = Trims::default();
+    }
+
+    /// Tombstones are not written: what they would have replaced stays.
+    pub(in crate::machine) fn withdraw_trim(
+        &mut self,
+        stripes: &mut Stripes,
+        (stripe, block): (u32, u32),
+        tombstones: &[Tombstone],
+        olds: &[Address],
+    ) {
+        for (lba, &old) in tombstones.iter().flat_map(Tombstone::lbas).zip(olds) {
+            if old != Address::SUPERSEDED {
+                self.take_over(stripes, lba, Address::buffered(stripe, block), old);
+            }
+        }
+        self.trims.ended(olds.len());
+    }
+
+    /// A block that was written is not: what it would have replaced stays.
+    pub(in crate::machine) fn withdraw(&mut self, stripes: &mut Stripes, (stripe, block): (u32, u32)) {
+        let lba = stripes[stripe].blocks[block as usize].lba;
+        if let Some(old) = stripes.take_old(stripe, block) {
+            self.take_over(stripes, lba, Address::buffered(stripe, block), old);
+        }
+    }
+
+    /// Tombstones of a host go to the stream of moved blocks instead, from a stripe that is not written.
+    pub(in crate::machine) fn move_trim(
+        &mut self,
+        reach: &mut Reach<'_>,
+        (stripe, at): (u32, u32),
+        (request, tombstones, olds): (u32, Vec<Tombstone>, Vec<Address>),
+    ) {
+        let timestamp = reach.stripes[stripe].blocks[at as usize].timestamp;
+        let data = reach.spec.tombstone_block(&tombstones);
+        let lbas: Vec<u64> = tombstones.iter().flat_map(Tombstone::lbas).collect();
+        let is_current: Vec<bool> = olds.iter().map(|&old| old != Address::SUPERSEDED).collect();
+        let block = Block::tombstones(Source::Trim { request, tombstones, olds }, timestamp);
+        let (to, block) = reach.stripes.push(reach.spec, reach.now, Stream::Relocation, block, data);
+        for (lba, _) in lbas.into_iter().zip(is_current).filter(|(_, is_current)| *is_current) {
+            self.take_over(reach.stripes, lba, Address::buffered(stripe, at), Address::buffered(to, block));
+        }
+    }
+
+    /// Whether something is left of trims.
+    pub(in crate::machine) fn has_trims(&self) -> bool {
+        self.trims.has_rest()
+    }
+
+    /// Whether there is room for the ranges of another trim, or for a write, which may split one.
+    pub(in crate::machine) fn has_room_for_trim(&self, ranges: usize) -> bool {
+        self.trims.has_room(ranges)
+    }
+
+    /// When a trim goes on that waits for nothing else.
+    pub(in crate::machine) fn trims_due(&self, spec: &Spec) -> Option<Instant> {
+        self.trims.may_go_on(spec.config.tuning.trim_blocks).then_some(self.trims.resume_at)
+    }
+
+    /// One portion: from where the last one stopped to the end of the volume, then from its start.
+    fn trim_some(&mut self, reach: &mut Reach<'_>, most: u64) {
+        let mut looks = most.div_ceil(TRIM_TURNS);
+        let mut gathered = None;
+        while looks > 0 && self.trims.may_go_on(most) {
+            let next = self.trims.rest.first_from(self.trims.at).or_else(|| self.trims.rest.first_from(0));
+            let part = next.expect("something is left");
+            let mut lba = part.start;
+            while lba < part.end && looks > 0 && self.trims.may_go_on(most) {
+                self.trim_block(reach, &mut gathered, part.trim, lba);
+                looks -= 1;
+                lba += 1;
+            }
+            self.trims.rest.cut(part.start, lba);
+            self.trims.of(&part).rest_blocks -= lba - part.start;
+            self.trims.at = lba;
+        }
+        self.push_gathered(reach, &mut gathered);
+        if self.trims.has_rest() {
+            self.trims.resume_at = reach.now + PAUSE;
+        }
+    }
+
+    /// Sees to one block of a trim.
+    fn trim_block(&mut self, reach: &mut Reach<'_>, gathered: &mut Option<Gathered>, trim: u64, lba: u64) {
+        if !self.holds_contents(lba) {
+            return;
+        }
+        if !reach.spec.has_contents() {
+            return self.forget(reach.segments, lba);
+        }
+        let per_block = tombstones_per_block(reach.spec.shape.block_bytes as u32);
+        let is_next = |tombstone: &Tombstone| tombstone.lbas().end == lba;
+        let has_room = |other: &Gathered| {
+            let follows = other.tombstones.last().is_some_and(is_next);
+            other.trim == trim && other.blocks < TOMBSTONE_BLOCKS_MAX && (follows || other.tombstones.len() < per_block)
+        };
+        if !gathered.as_ref().is_some_and(has_room) {
+            self.push_gathered(reach, gathered);
+        }
+        let gathered = gathered.get_or_insert_with(|| Gathered { trim, tombstones: Vec::new(), blocks: 0 });
+        match gathered.tombstones.last_mut().filter(|last| is_next(last)) {
+            Some(last) => last.blocks += 1,
+            None => {
+                let timestamp = self.take_timestamp();
+                gathered.tombstones.push(Tombstone { lba, blocks: 1, timestamp });
+            }
+        }
+        gathered.blocks += 1;
+        self.trims.blocks_in_flight += 1;
+    }
+
+    /// Whether a block may hold something after a crash. A trim whose tombstones are in stripes is none that one can rely on yet.
+    fn holds_contents(&self, lba: u64) -> bool {
+        match self.location(lba) {
+            Location::Nowhere | Location::Trimmed { .. } => false,
+            Location::Media(_) | Location::Buffered { .. } => true,
+        }
+    }
+
+    fn push_gathered(&mut self, reach: &mut Reach<'_>, gathered: &mut Option<Gathered>) {
+        let Some(Gathered { trim, tombstones, .. }) = gathered.take() else { return };
+        let request = self.trims.queue[(trim - self.trims.first) as usize].request;
+        reach.requests.add_parts(request, 1);
+        reach.stripes.buffer(1);
+        self.trims.tombstones_in_flight += 1;
+        let data = reach.spec.tombstone_block(&tombstones);
+        let timestamp = tombstones.last().map_or(0, |last| last.timestamp);
+        let lbas: Vec<u64> = tombstones.iter().flat_map(Tombstone::lbas).collect();
+        let olds = lbas.iter().map(|&lba| self.entries[lba as usize]).collect();
+        let block = Block::tombstones(Source::Trim { request, tombstones, olds }, timestamp);
+        let (stripe, block) = reach.stripes.push(reach.spec, reach.now, Stream::Small, block, data);
+        for lba in lbas {
+            self.entries[lba as usize] = Address::buffered(stripe, block);
+        }
+    }
+
+    /// Without contents nothing has to survive.
+    fn forget(&mut self, segments: &mut Segments, lba: u64) {
+        if let Location::Media(place) = self.location(lba) {
+            segments.set_dead(place);
+            self.entries[lba as usize] = Address::NOWHERE;
+        }
+    }
+
+    /// What must hold of trims between events.
+    pub(super) fn check_trims(&self, stripes: &Stripes) {
+        let mut rests = vec![0; self.trims.queue.len()];
+        for part in self.trims.rest.parts() {
+            rests[(part.trim - self.trims.first) as usize] += part.blocks();
+        }
+        let expected: Vec<u64> = self.trims.queue.iter().map(|trim| trim.rest_blocks).collect();
+        assert_eq!(rests, expected, "what is left of each trim");
+        assert!(self.trims.rest.len() <= TRIM_RANGES_MAX, "the table of what is left is bounded");
+        let in_flight = (self.trims.tombstones_in_flight, self.trims.blocks_in_flight);
+        assert_eq!(in_flight, stripes.trims(), "trims in stripes");
+    }
+}

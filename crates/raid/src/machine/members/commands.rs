@@ -1,0 +1,226 @@
+//! Commands to one member: what each is for, and since when it has been in flight.
+//!
+//! Verbs, in their order: [`send`](Commands::send) queues a command, [`poll`](Commands::poll) hands it over,
+//! [`queue_full`](Commands::queue_full) takes it back, [`ended`](Commands::ended) says what it was for;
+//! [`abandon`](Commands::abandon) ends all of them when the member has failed.
+
+use std::collections::VecDeque;
+
+use zonda_zoned::{Command, CommandId, Completion, Duration, Instant, NamespaceId, Operation};
+
+use super::Work;
+use crate::limits::MEMBER_COMMANDS_MAX;
+use crate::tables::SegmentIndex;
+
+/// Owns the commands of one member that were sent and have not ended. Ids are never used twice, also by the device that replaces this
+/// one: bits 0..32 are a slot, bits 32..64 count the uses of all slots.
+#[derive(Debug, Default)]
+pub(super) struct Commands {
+    /// Commands that were not handed over.
+    outbox: VecDeque<Command>,
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    /// Slots in use.
+    in_flight: usize,
+    uses: u32,
+    /// When each command was handed over, in that order; those that have ended are skipped.
+    clock: VecDeque<(Instant, u64)>,
+    /// The member's queue is full until the next completion.
+    is_blocked: bool,
+    /// Since when its queue is full although no command is in flight: that counts as silence.
+    refused_since: Option<Instant>,
+}
+
+/// A command in flight.
+#[derive(Debug)]
+struct Slot {
+    work: Work,
+    /// Distinguishes uses of one slot.
+    use_number: u32,
+}
+
+impl Commands {
+    /// An empty table whose ids differ from all that this one has given.
+    pub(super) fn successor(&self) -> Commands {
+        Commands { uses: self.uses, ..Commands::default() }
+    }
+
+    /// Queues a command.
+    pub(super) fn send(&mut self, work: Work, operation: Operation) {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.uses = self.uses.wrapping_add(1);
+        self.slots[index as usize] = Some(Slot { work, use_number: self.uses });
+        self.in_flight += 1;
+        let id = CommandId(u64::from(self.uses) << 32 | u64::from(index));
+        self.outbox.push_back(Command { id, namespace: NamespaceId::FIRST, operation });
+    }
+
+    /// The next command to hand over; none while the member's queue is full.
+    pub(super) fn poll(&mut self, now: Instant) -> Option<Command> {
+        if self.is_blocked || self.in_flight - self.outbox.len() >= MEMBER_COMMANDS_MAX {
+            return None;
+        }
+        let command = self.outbox.pop_front()?;
+        self.clock.push_back((now, command.id.0));
+        Some(command)
+    }
+
+    /// The member's queue had no slot for a command.
+    pub(super) fn queue_full(&mut self, now: Instant, command: Command) {
+        if !self.is_in_flight(command.id.0) {
+            // It was abandoned meanwhile.
+            return;
+        }
+        self.clock.retain(|&(_, id)| id != command.id.0);
+        self.outbox.push_front(command);
+        // With nothing in flight there is no completion to wait for.
+        self.is_blocked = self.in_flight > self.outbox.len();
+        if !self.is_blocked {
+            self.refused_since.get_or_insert(now);
+        }
+    }
+
+    /// What an ended command was for; `None` of one that was abandoned.
+    pub(super) fn ended(&mut self, completion: &Completion) -> Option<Work> {
+        self.is_blocked = false;
+        self.refused_since = None;
+        let (index, use_number) = (completion.id.0 as u32, (completion.id.0 >> 32) as u32);
+        let entry = self.slots.get_mut(index as usize)?;
+        if entry.as_ref().is_none_or(|slot| slot.use_number != use_number) {
+            return None;
+        }
+        let slot = entry.take()?;
+        self.free.push(index);
+        self.in_flight -= 1;
+        while self.clock.front().is_some_and(|&(_, id)| !self.is_in_flight(id)) {
+            self.clock.pop_front();
+        }
+        Some(slot.work)
+    }
+
+    /// Ends all commands without a completion, and says what they were for.
+    pub(super) fn abandon(&mut self) -> Vec<Work> {
+        self.outbox.clear();
+        self.clock.clear();
+        self.refused_since = None;
+        self.free.clear();
+        self.in_flight = 0;
+        self.slots.drain(..).flatten().map(|slot| slot.work).collect()
+    }
+
+    /// Whether commands wait to be handed over.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Whether the member's queue is full until the next completion.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
+    /// The segments of reports in flight on zones in which a command has failed.
+    pub(super) fn inspected(&self) -> impl Iterator<Item = SegmentIndex> + '_ {
+        self.slots.iter().flatten().filter_map(|slot| match slot.work {
+            Work::Inspect { segment } => Some(segment),
+            _ => None,
+        })
+    }
+
+    /// When the oldest command counts as unanswered.
+    pub(super) fn answer_due(&self, timeout: Duration) -> Option<Instant> {
+        let unanswered = self.clock.front().map(|&(since, _)| since);
+        unanswered.into_iter().chain(self.refused_since).min().map(|since| since + timeout)
+    }
+
+    fn is_in_flight(&self, id: u64) -> bool {
+        let slot = self.slots.get(id as u32 as usize).and_then(Option::as_ref);
+        slot.is_some_and(|slot| slot.use_number == (id >> 32) as u32)
+    }
+
+    /// What holds between events.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub(super) fn check_invariants(&self) {
+        assert_eq!(self.slots.iter().flatten().count(), self.in_flight, "commands in flight");
+        assert_eq!(self.slots.len(), self.in_flight + self.free.len(), "every slot is free or in use");
+        assert!(self.outbox.iter().all(|command| self.is_in_flight(command.id.0)), "what waits has a slot");
+        assert!(!self.is_blocked || self.in_flight > self.outbox.len(), "a full queue has commands in flight");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zonda_zoned::{Outcome, Status};
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration(100);
+
+    fn ended(commands: &mut Commands, id: CommandId) -> Option<Work> {
+        let work = commands.ended(&Completion { id, status: Status::Success, outcome: Outcome::None });
+        commands.check_invariants();
+        work
+    }
+
+    #[test]
+    fn a_command_ends_once_and_is_told_from_later_uses_of_its_slot() {
+        let mut commands = Commands::default();
+        commands.send(Work::Flush, Operation::Flush);
+        let first = commands.poll(Instant(1)).expect("one waits");
+        assert!(matches!(ended(&mut commands, first.id), Some(Work::Flush)));
+        commands.send(Work::Superblock, Operation::Flush);
+        assert!(ended(&mut commands, first.id).is_none(), "its slot is another command's");
+        let second = commands.poll(Instant(2)).expect("one waits");
+        assert!(matches!(ended(&mut commands, second.id), Some(Work::Superblock)));
+    }
+
+    #[test]
+    fn what_an_old_device_answers_ends_no_command_of_its_successor() {
+        let mut commands = Commands::default();
+        commands.send(Work::Flush, Operation::Flush);
+        let old = commands.poll(Instant(1)).expect("one waits");
+        let mut commands = commands.successor();
+        commands.send(Work::Flush, Operation::Flush);
+        assert!(ended(&mut commands, old.id).is_none());
+    }
+
+    #[test]
+    fn a_full_queue_is_asked_again_after_the_next_completion() {
+        let mut commands = Commands::default();
+        commands.send(Work::Flush, Operation::Flush);
+        commands.send(Work::Superblock, Operation::Flush);
+        let first = commands.poll(Instant(1)).expect("one waits");
+        let second = commands.poll(Instant(1)).expect("one waits");
+        commands.queue_full(Instant(1), second.clone());
+        assert!(commands.is_blocked() && commands.poll(Instant(2)).is_none());
+        ended(&mut commands, first.id);
+        assert_eq!(commands.poll(Instant(3)).map(|command| command.id), Some(second.id));
+    }
+
+    #[test]
+    fn a_queue_that_is_full_with_nothing_in_flight_counts_as_silence() {
+        let mut commands = Commands::default();
+        commands.send(Work::Flush, Operation::Flush);
+        let command = commands.poll(Instant(5)).expect("one waits");
+        commands.queue_full(Instant(7), command);
+        assert!(!commands.is_blocked(), "no completion will come");
+        assert_eq!(commands.answer_due(TIMEOUT), Some(Instant(107)));
+    }
+
+    #[test]
+    fn the_oldest_command_without_an_answer_says_when_its_member_is_silent() {
+        let mut commands = Commands::default();
+        for at in [1, 2] {
+            commands.send(Work::Flush, Operation::Flush);
+            commands.poll(Instant(at)).expect("one waits");
+        }
+        assert_eq!(commands.answer_due(TIMEOUT), Some(Instant(101)));
+        assert_eq!(commands.abandon().len(), 2);
+        commands.check_invariants();
+        assert_eq!(commands.answer_due(TIMEOUT), None);
+    }
+}

@@ -1,0 +1,331 @@
+//! One member: its state, its zones, its commands and its errors.
+
+use zonda_zoned::{
+    Blocks, Command, Completion, Duration, Geometry, Instant, Lba, Operation, ReportFilter, Status, ZoneAction,
+    ZoneDescriptor, ZoneIndex, ZoneState, ZoneTarget,
+};
+
+use super::commands::Commands;
+use super::superblocks::MetadataLog;
+use super::zones::Zones;
+use super::{Verdict, Work};
+use crate::format::{MemberEntry, MemberState};
+use crate::limits::{MEMBER_FAILURES_MAX, METADATA_ZONES, WRITE_ATTEMPTS_MAX};
+use crate::tables::SegmentIndex;
+
+/// Owns what is known of one member device.
+#[derive(Debug)]
+pub(in crate::machine) struct Member {
+    id: [u8; 16],
+    geometry: Geometry,
+    state: MemberState,
+    /// The epoch of its state.
+    since_epoch: u64,
+    /// The state that the superblocks have.
+    recorded: Option<MemberState>,
+    zones: Zones,
+    pub(super) log: MetadataLog,
+    commands: Commands,
+    errors: u64,
+    /// Segments in a row in which it failed.
+    failures: u32,
+    /// Finishes of zones that have failed since the last one that did not.
+    failed_finishes: u8,
+}
+
+impl Member {
+    pub(in crate::machine) fn new(id: [u8; 16], geometry: Geometry) -> Member {
+        Member {
+            id,
+            geometry,
+            state: MemberState::Active,
+            since_epoch: 1,
+            recorded: None,
+            zones: Zones::default(),
+            log: MetadataLog::default(),
+            commands: Commands::default(),
+            errors: 0,
+            failures: 0,
+            failed_finishes: 0,
+        }
+    }
+
+    /// The same device once more, with no command in flight; `None` of one that has failed.
+    pub(in crate::machine) fn again(&self) -> Option<Member> {
+        let commands = self.commands.successor();
+        self.is_present().then(|| Member { commands, ..Member::new([0; 16], self.geometry.clone()) })
+    }
+
+    /// Another device takes its place, as one that has failed still.
+    pub(in crate::machine) fn replace(&mut self, id: [u8; 16], geometry: Geometry) {
+        let (since_epoch, recorded, commands) = (self.since_epoch, self.recorded, self.commands.successor());
+        *self = Member { state: MemberState::Failed, since_epoch, recorded, commands, ..Member::new(id, geometry) };
+    }
+
+    /// It was emptied, and takes part from now on; these are its zones.
+    pub(in crate::machine) fn begin(&mut self, zones: &[ZoneDescriptor]) {
+        for zone in METADATA_ZONES..self.geometry.zone_count {
+            if is_dead(zones[zone as usize].state) {
+                self.zones.retire(zone);
+            } else {
+                self.zones.found_free(zone);
+            }
+        }
+        self.log = MetadataLog::default();
+        self.zones.open_log();
+    }
+
+    /// A mount does not find it.
+    pub(in crate::machine) fn set_absent(&mut self) {
+        self.state = MemberState::Failed;
+    }
+
+    /// A mount believes what the newest superblock says of it.
+    pub(in crate::machine) fn adopt(&mut self, known: &MemberEntry, state: MemberState) {
+        self.id = known.id;
+        self.since_epoch = known.since_epoch;
+        self.recorded = Some(known.state);
+        self.state = state;
+    }
+
+    /// A mount goes on with its log of superblocks.
+    pub(in crate::machine) fn resume_log(&mut self, log: MetadataLog) {
+        self.log = log;
+        self.zones.open_log();
+    }
+
+    /// It takes part in what is written, and is given the rest.
+    pub(in crate::machine) fn begin_rebuild(&mut self) {
+        self.state = MemberState::Rebuilding;
+    }
+
+    /// It holds all of its part.
+    pub(in crate::machine) fn end_rebuild(&mut self) {
+        self.state = MemberState::Active;
+    }
+
+    /// It cannot be used any more. Returns what its commands were for, which will not end; `None` if it had failed before.
+    pub(super) fn fail(&mut self) -> Option<Vec<Work>> {
+        if self.state == MemberState::Failed {
+            return None;
+        }
+        self.state = MemberState::Failed;
+        self.zones = Zones::default();
+        Some(self.commands.abandon())
+    }
+
+    /// Its state goes to the superblocks of an epoch.
+    pub(super) fn record(&mut self, epoch: u64) {
+        if self.has_unrecorded_state() {
+            self.since_epoch = epoch;
+            self.recorded = Some(self.state);
+        }
+    }
+
+    /// Ends its commands: nothing waits for them.
+    pub(in crate::machine) fn abandon(&mut self) -> Vec<Work> {
+        self.commands.abandon()
+    }
+
+    /// Queues a command, also for a device that is not a member yet.
+    pub(in crate::machine) fn send(&mut self, work: Work, operation: Operation) {
+        self.commands.send(work, operation);
+    }
+
+    pub(super) fn poll(&mut self, now: Instant) -> Option<Command> {
+        self.commands.poll(now)
+    }
+
+    pub(super) fn queue_full(&mut self, now: Instant, command: Command) {
+        self.commands.queue_full(now, command);
+    }
+
+    pub(super) fn ended(&mut self, completion: &Completion) -> Option<Work> {
+        self.commands.ended(completion)
+    }
+
+    pub(super) fn is_blocked(&self) -> bool {
+        self.commands.is_blocked()
+    }
+
+    pub(super) fn has_waiting(&self) -> bool {
+        self.commands.has_waiting()
+    }
+
+    /// The segments of reports in flight on zones in which a command has failed.
+    pub(super) fn inspected(&self) -> impl Iterator<Item = SegmentIndex> + '_ {
+        self.commands.inspected()
+    }
+
+    /// When the oldest command in flight counts as unanswered.
+    pub(in crate::machine) fn answer_due(&self, timeout: Duration) -> Option<Instant> {
+        self.commands.answer_due(timeout)
+    }
+
+    /// A free zone, which becomes active.
+    pub(in crate::machine) fn take_zone(&mut self) -> Option<u32> {
+        self.zones.take()
+    }
+
+    /// A mount found a zone without contents.
+    pub(in crate::machine) fn found_free_zone(&mut self, zone: u32) {
+        self.zones.found_free(zone);
+    }
+
+    /// A mount found an active zone.
+    pub(in crate::machine) fn found_active_zone(&mut self) {
+        self.zones.found_active();
+    }
+
+    /// A zone cannot be written any more.
+    pub(in crate::machine) fn retire_zone(&mut self, zone: u32) {
+        self.zones.retire(zone);
+    }
+
+    /// A zone needs no active resource any more.
+    pub(in crate::machine) fn close_one_zone(&mut self) {
+        self.zones.close_one();
+    }
+
+    /// The reset of a zone has ended.
+    pub(in crate::machine) fn zone_reset_ended(&mut self, zone: u32, was_active: bool, status: Status) {
+        self.zones.reset_ended(zone, was_active, status);
+    }
+
+    /// A command has failed.
+    pub(in crate::machine) fn count_error(&mut self) {
+        self.errors += 1;
+    }
+
+    /// It failed in another segment. Says whether that is once too often.
+    pub(in crate::machine) fn count_failure(&mut self) -> Verdict {
+        self.failures += 1;
+        if self.failures >= MEMBER_FAILURES_MAX { Verdict::Failed } else { Verdict::Usable }
+    }
+
+    /// A zone was the reason, not the member.
+    pub(in crate::machine) fn excuse_failure(&mut self) {
+        self.failures = self.failures.saturating_sub(1);
+    }
+
+    /// A chunk was written.
+    pub(in crate::machine) fn forgive_failures(&mut self) {
+        self.failures = 0;
+    }
+
+    /// A finish has succeeded.
+    pub(in crate::machine) fn forgive_finishes(&mut self) {
+        self.failed_finishes = 0;
+    }
+
+    /// A finish has failed, and its zone may still be active. Says whether that is once too often.
+    pub(in crate::machine) fn count_failed_finish(&mut self) -> Verdict {
+        self.errors += 1;
+        self.failed_finishes += 1;
+        if self.failed_finishes == WRITE_ATTEMPTS_MAX { Verdict::Failed } else { Verdict::Usable }
+    }
+
+    pub(in crate::machine) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    pub(in crate::machine) fn state(&self) -> MemberState {
+        self.state
+    }
+
+    /// Whether it takes part in what is written from now on.
+    pub(in crate::machine) fn is_present(&self) -> bool {
+        self.state != MemberState::Failed
+    }
+
+    /// Whether the superblocks have another state of it.
+    pub(in crate::machine) fn has_unrecorded_state(&self) -> bool {
+        self.recorded != Some(self.state)
+    }
+
+    pub(in crate::machine) fn errors(&self) -> u64 {
+        self.errors
+    }
+
+    pub(in crate::machine) fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    pub(in crate::machine) fn free_zones(&self) -> u32 {
+        self.zones.free_count()
+    }
+
+    pub(in crate::machine) fn retired_zones(&self) -> u32 {
+        self.zones.retired_count()
+    }
+
+    pub(in crate::machine) fn active_zones(&self) -> u32 {
+        self.zones.active()
+    }
+
+    pub(in crate::machine) fn stuck_zones(&self) -> u32 {
+        self.zones.stuck()
+    }
+
+    /// The free zones themselves, for checks.
+    pub(in crate::machine) fn each_free_zone(&self) -> impl Iterator<Item = u32> + '_ {
+        self.zones.free()
+    }
+
+    /// Zones that are not for superblocks, and can be written.
+    pub(in crate::machine) fn zones_for_segments(&self) -> u32 {
+        self.geometry.zone_count.saturating_sub(self.zones.retired_count() + METADATA_ZONES)
+    }
+
+    /// Whether another zone may become active beside those that others wait for.
+    pub(in crate::machine) fn may_activate(&self, waiting: u32) -> bool {
+        self.geometry.max_active_zones.is_none_or(|max| self.zones.active() + waiting < max)
+    }
+
+    /// Whether zones that are stuck leave what a volume cannot do without: one of superblocks, one of hosts, one of relocation.
+    pub(in crate::machine) fn has_active_to_spare(&self) -> bool {
+        self.geometry.max_active_zones.is_none_or(|max| self.zones.stuck() + 3 <= max)
+    }
+
+    /// A block of a zone, counted from the zone's start.
+    pub(in crate::machine) fn lba(&self, zone: u32, offset: u32) -> Lba {
+        self.geometry.zone_start(ZoneIndex(zone)) + Blocks(u64::from(offset))
+    }
+
+    /// A management command for a zone.
+    pub(in crate::machine) fn manage(&self, zone: u32, action: ZoneAction) -> Operation {
+        Operation::ManageZones { action, target: ZoneTarget::Zone(self.lba(zone, 0)) }
+    }
+
+    /// A report on zones from this one on.
+    pub(in crate::machine) fn report(&self, zone: u32, descriptors_max: u32) -> Operation {
+        Operation::ReportZones {
+            start: self.lba(zone, 0),
+            filter: ReportFilter::All,
+            extended: false,
+            partial: true,
+            descriptors_max,
+        }
+    }
+
+    /// Its entry in superblocks.
+    pub(super) fn entry(&self) -> MemberEntry {
+        MemberEntry { id: self.id, state: self.state, since_epoch: self.since_epoch }
+    }
+
+    /// What holds between events.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub(super) fn check_invariants(&self) {
+        self.commands.check_invariants();
+        if self.is_present() {
+            self.zones.check_invariants(&self.geometry);
+        }
+    }
+}
+
+/// Whether a zone can never be written again.
+pub(in crate::machine) fn is_dead(state: ZoneState) -> bool {
+    matches!(state, ZoneState::Offline | ZoneState::ReadOnly)
+}

@@ -1,0 +1,321 @@
+//! Members: what they are sent, and what becomes of those that fail.
+//!
+//! ```text
+//! member.rs       one member: state, errors
+//! commands.rs     its commands in flight
+//! zones.rs        its zones that no segment holds
+//! superblocks.rs  the log of superblocks, and epochs
+//! caches.rs       members that may lose what they have acknowledged
+//! ```
+
+mod caches;
+mod commands;
+mod member;
+mod superblocks;
+mod zones;
+
+use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
+
+use bytes::Bytes;
+use zonda_zoned::{
+    BlockBuffer, Blocks, Command, CommandId, Completion, Duration, Instant, Operation, Outcome, Payload, Status,
+};
+
+use super::rebuild::RebuildStep;
+use super::spec::Spec;
+use super::start::StartStep;
+use crate::MemberIndex;
+use crate::bug::SeededBug;
+use crate::format::MemberState;
+use crate::shape::bits;
+use crate::tables::{Segment, SegmentIndex};
+
+use caches::Caches;
+pub(super) use caches::Waiter;
+pub(super) use member::{Member, is_dead};
+use superblocks::Epochs;
+pub(super) use superblocks::MetadataLog;
+
+/// Owns the members: their states, zones and commands, the epochs of their superblocks, and the flushes of their caches.
+///
+/// Verbs: [`send`](Members::send) and [`write`](Members::write), [`poll_command`](Members::poll_command),
+/// [`ended`](Members::ended); [`when_durable`](Members::when_durable), [`begin_flushes`](Members::begin_flushes),
+/// [`end_flushes`](Members::end_flushes); [`fail`](Members::fail), then [`next_aborted`](Members::next_aborted) until there is none.
+/// What a handler finds out about a member is a [`Verdict`]: the volume evicts a member that has failed.
+#[derive(Debug)]
+pub(super) struct Members {
+    members: Vec<Member>,
+    epochs: Epochs,
+    caches: Caches,
+    /// What was in flight on members that have failed.
+    aborted: VecDeque<(MemberIndex, Work)>,
+    /// Blocks written since the mount, superblocks not counted.
+    written_blocks: u64,
+}
+
+/// What a command in flight is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    Chunk {
+        stripe: u32,
+    },
+    Header {
+        segment: SegmentIndex,
+    },
+    Footer {
+        segment: SegmentIndex,
+        blocks: u32,
+    },
+    FinishZone {
+        segment: SegmentIndex,
+    },
+    ResetZone {
+        segment: SegmentIndex,
+    },
+    /// A report on a zone in which a write failed.
+    Inspect {
+        segment: SegmentIndex,
+    },
+    Fetch {
+        fetch: u32,
+    },
+    /// A block that another one is computed from.
+    Source {
+        repair: u32,
+        source: u8,
+    },
+    Flush,
+    Superblock,
+    SuperblockFlush,
+    MetadataReset,
+    Start(StartStep),
+    /// Slots of a zone, for a rebuild or a scrub.
+    Slots {
+        piece: u32,
+        slot: u32,
+        count: u32,
+    },
+    Rebuild(RebuildStep),
+}
+
+/// What an event shows of a member.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Usable,
+    /// It cannot be used any more: it is to be evicted.
+    Failed,
+}
+
+impl Members {
+    pub(super) fn new(members: Vec<Member>) -> Members {
+        Members {
+            members,
+            epochs: Epochs::new(1, 0),
+            caches: Caches::default(),
+            aborted: VecDeque::new(),
+            written_blocks: 0,
+        }
+    }
+
+    /// A mount goes on with the epoch of a superblock, and with what was aborted before it knew the members.
+    pub(super) fn resume(&mut self, epoch: u64, sequence: u64, before: &mut Members) {
+        self.epochs = Epochs::new(epoch, sequence);
+        self.aborted = std::mem::take(&mut before.aborted);
+    }
+
+    /// Queues a command.
+    #[inline]
+    pub(super) fn send(&mut self, member: MemberIndex, work: Work, operation: Operation) {
+        debug_assert!(self[member].is_present(), "nothing is sent to a member that has failed");
+        self[member].send(work, operation);
+    }
+
+    /// Writes blocks to a zone. Without contents there are no bytes.
+    pub(super) fn write(
+        &mut self,
+        spec: &Spec,
+        member: MemberIndex,
+        work: Work,
+        (zone, offset): (u32, u32),
+        blocks: u32,
+        (data, metadata): (Bytes, Bytes),
+    ) {
+        let start = self[member].lba(zone, offset);
+        let payload =
+            if spec.has_contents() { Payload::Bytes(Box::new(BlockBuffer { data, metadata })) } else { Payload::None };
+        self.send(member, work, Operation::Write { start, blocks: Blocks(u64::from(blocks)), payload });
+    }
+
+    /// Blocks are written that are not superblocks.
+    pub(super) fn count_written(&mut self, blocks: u64) {
+        self.written_blocks += blocks;
+    }
+
+    /// The next command of a member to hand over.
+    pub(super) fn poll_command(&mut self, now: Instant, member: MemberIndex) -> Option<Command> {
+        self[member].poll(now)
+    }
+
+    /// A member's queue had no slot for a command.
+    pub(super) fn on_queue_full(&mut self, now: Instant, member: MemberIndex, command: Command) {
+        self[member].queue_full(now, command);
+    }
+
+    /// What an ended command was for; `None` of one that was abandoned.
+    #[inline]
+    pub(super) fn ended(&mut self, member: MemberIndex, completion: &Completion) -> Option<Work> {
+        self[member].ended(completion)
+    }
+
+    /// Whether all that members have acknowledged so far is durable; if not, the waiter is handed out by
+    /// [`end_flushes`](Members::end_flushes) when it is.
+    pub(super) fn when_durable(&mut self, spec: &Spec, waiter: Waiter) -> bool {
+        let is_careless = matches!(waiter, Waiter::Barrier(..)) && spec.has(SeededBug::UnflushedBarrier);
+        let has_to_wait = spec.is_cache_volatile() && !is_careless;
+        if has_to_wait {
+            self.caches.wait(waiter);
+        }
+        !has_to_wait
+    }
+
+    /// Begins a round of flushes, if somebody waits for one.
+    pub(super) fn begin_flushes(&mut self) {
+        if self.caches.begin_round() {
+            for member in self.present() {
+                self.caches.sent();
+                self.send(member, Work::Flush, Operation::Flush);
+            }
+        }
+    }
+
+    /// A member that cannot make durable what it acknowledged has lost it, for all that one can know.
+    pub(super) fn on_flush(&mut self, member: MemberIndex, status: Status) -> Verdict {
+        self.caches.answered();
+        if !status.is_success() && self[member].is_present() { Verdict::Failed } else { Verdict::Usable }
+    }
+
+    /// Whom a round serves that all members have answered; one in which a member failed, once the others know of it.
+    pub(super) fn end_flushes(&mut self) -> Vec<Waiter> {
+        if self.is_epoch_durable() { self.caches.end_round() } else { Vec::new() }
+    }
+
+    /// A member cannot be used any more. Says whether that is news.
+    pub(super) fn fail(&mut self, member: MemberIndex) -> bool {
+        let Some(abandoned) = self[member].fail() else { return false };
+        // Their handlers run when the one that found the failure has run to its end.
+        self.aborted.extend(abandoned.into_iter().map(|work| (member, work)));
+        true
+    }
+
+    /// What was in flight on a member that has failed: it ends with an error.
+    pub(super) fn next_aborted(&mut self) -> Option<(MemberIndex, Work, Completion)> {
+        let (member, work) = self.aborted.pop_front()?;
+        Some((member, work, Completion { id: CommandId(0), status: Status::InternalError, outcome: Outcome::None }))
+    }
+
+    pub(super) fn has_aborted(&self) -> bool {
+        !self.aborted.is_empty()
+    }
+
+    /// The volume is lost: nothing waits for commands any more.
+    pub(super) fn forget_aborted(&mut self) {
+        self.aborted.clear();
+    }
+
+    pub(super) fn get(&self, member: MemberIndex) -> Option<&Member> {
+        self.members.get(member.as_usize())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter()
+    }
+
+    /// Blocks written since the mount, superblocks not counted.
+    pub(super) fn written_blocks(&self) -> u64 {
+        self.written_blocks
+    }
+
+    /// Whether commands wait to be handed over.
+    pub(super) fn has_commands(&self) -> bool {
+        self.members.iter().any(Member::has_waiting)
+    }
+
+    /// The segments of reports in flight on zones in which a command has failed, for checks.
+    pub(super) fn inspected(&self) -> impl Iterator<Item = SegmentIndex> + '_ {
+        self.members.iter().flat_map(Member::inspected)
+    }
+
+    /// Whether a member's queue is full until its next completion.
+    pub(super) fn is_blocked(&self, member: MemberIndex) -> bool {
+        self[member].is_blocked()
+    }
+
+    /// Members that take part in what is written.
+    pub(super) fn present(&self) -> impl Iterator<Item = MemberIndex> + use<> {
+        let present = self.present_bits();
+        (0..self.members.len() as u8).filter(move |at| present >> at & 1 == 1).map(MemberIndex)
+    }
+
+    /// The same as bits.
+    pub(super) fn present_bits(&self) -> u32 {
+        bits((0..self.members.len()).filter(|&at| self.members[at].is_present()))
+    }
+
+    /// Members that have failed.
+    pub(super) fn missing(&self) -> Vec<MemberIndex> {
+        let is_missing = |at: &usize| !self.members[*at].is_present();
+        (0..self.members.len()).filter(is_missing).map(|at| MemberIndex(at as u8)).collect()
+    }
+
+    /// The first member that is being rebuilt.
+    pub(super) fn first_rebuilding(&self) -> Option<MemberIndex> {
+        let is_rebuilding = |member: &Member| member.state() == MemberState::Rebuilding;
+        self.members.iter().position(is_rebuilding).map(|at| MemberIndex(at as u8))
+    }
+
+    /// Whether all that a segment lacks will be written by a rebuild.
+    pub(super) fn will_rebuild(&self, segment: &Segment) -> bool {
+        let mut lacking = self.present().filter(|&member| !segment.has(member));
+        lacking.all(|member| self[member].state() == MemberState::Rebuilding)
+    }
+
+    /// Whether stripes can be read without the members that have failed.
+    pub(super) fn are_enough(&self, spec: &Spec) -> bool {
+        spec.are_enough(self.present_bits())
+    }
+
+    /// Whether the volume can do without one of those that are left.
+    pub(super) fn can_spare(&self, spec: &Spec, member: MemberIndex) -> bool {
+        spec.are_enough(self.present_bits() & !(1 << member.0))
+    }
+
+    /// When the oldest command of all members counts as unanswered.
+    pub(super) fn answer_due(&self, timeout: Duration) -> Option<Instant> {
+        self.members.iter().filter_map(|member| member.answer_due(timeout)).min()
+    }
+
+    /// What holds between events.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub(super) fn check_invariants(&self) {
+        self.members.iter().for_each(Member::check_invariants);
+        self.caches.check_invariants();
+    }
+}
+
+impl Index<MemberIndex> for Members {
+    type Output = Member;
+
+    fn index(&self, index: MemberIndex) -> &Member {
+        &self.members[index.as_usize()]
+    }
+}
+
+impl IndexMut<MemberIndex> for Members {
+    fn index_mut(&mut self, index: MemberIndex) -> &mut Member {
+        &mut self.members[index.as_usize()]
+    }
+}

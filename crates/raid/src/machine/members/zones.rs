@@ -1,0 +1,143 @@
+//! Zones of one member that no segment holds, and how many hold an active resource.
+//!
+//! A zone is found free or [`retire`](Zones::retire)d, [`take`](Zones::take)n for a segment, [`close`](Zones::close_one)d when it needs
+//! no active resource any more, and free again, or retired, when its reset has [ended](Zones::reset_ended).
+
+use std::collections::{BTreeSet, VecDeque};
+
+use zonda_zoned::{Geometry, Status};
+
+use crate::limits::METADATA_ZONES;
+
+/// Owns the free zones of a member, those that cannot be written any more, and the count of active ones.
+#[derive(Debug, Default)]
+pub(super) struct Zones {
+    free: VecDeque<u32>,
+    /// Zones that cannot be written any more.
+    retired: BTreeSet<u32>,
+    /// Zones with an active resource, that of superblocks included.
+    active: u32,
+    /// Those of them that no segment uses: they could not be reset, and may stay active.
+    stuck: u32,
+}
+
+impl Zones {
+    /// The log of superblocks holds one active zone.
+    pub(super) fn open_log(&mut self) {
+        self.active = 1;
+    }
+
+    /// A mount found a free zone.
+    pub(super) fn found_free(&mut self, zone: u32) {
+        self.free.push_back(zone);
+    }
+
+    /// A mount found an active zone.
+    pub(super) fn found_active(&mut self) {
+        self.active += 1;
+    }
+
+    /// A zone cannot be written any more.
+    pub(super) fn retire(&mut self, zone: u32) {
+        self.retired.insert(zone);
+    }
+
+    /// A free zone, which becomes active.
+    pub(super) fn take(&mut self) -> Option<u32> {
+        let zone = self.free.pop_front()?;
+        self.active += 1;
+        Some(zone)
+    }
+
+    /// A zone needs no active resource any more.
+    pub(super) fn close_one(&mut self) {
+        self.active -= 1;
+    }
+
+    /// The reset of a zone has ended: it is free, or retired, and then holds its active resource unless its medium has failed.
+    pub(super) fn reset_ended(&mut self, zone: u32, was_active: bool, status: Status) {
+        if status.is_success() {
+            self.active -= u32::from(was_active);
+            self.free.push_back(zone);
+            return;
+        }
+        self.retired.insert(zone);
+        let is_dead = matches!(status, Status::ZoneIsReadOnly | Status::ZoneIsOffline);
+        self.active -= u32::from(was_active && is_dead);
+        self.stuck += u32::from(was_active && !is_dead);
+    }
+
+    pub(super) fn free_count(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    pub(super) fn retired_count(&self) -> u32 {
+        self.retired.len() as u32
+    }
+
+    pub(super) fn active(&self) -> u32 {
+        self.active
+    }
+
+    pub(super) fn stuck(&self) -> u32 {
+        self.stuck
+    }
+
+    pub(super) fn free(&self) -> impl Iterator<Item = u32> + '_ {
+        self.free.iter().copied()
+    }
+
+    /// What holds between events.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub(super) fn check_invariants(&self, geometry: &Geometry) {
+        let mut free = BTreeSet::new();
+        for &zone in &self.free {
+            assert!(free.insert(zone), "zone {zone} is free once");
+            assert!((METADATA_ZONES..geometry.zone_count).contains(&zone), "zone {zone} is for segments");
+            assert!(!self.retired.contains(&zone), "zone {zone} is free or retired");
+        }
+        assert!(self.stuck < self.active || self.stuck == 0, "stuck zones are active, and so is the log's");
+        assert!(geometry.max_active_zones.is_none_or(|max| self.active <= max), "no more zones are active than may be");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_one_taken() -> Zones {
+        let mut zones = Zones::default();
+        zones.open_log();
+        zones.found_free(7);
+        assert_eq!(zones.take(), Some(7));
+        assert_eq!((zones.free_count(), zones.active()), (0, 2));
+        zones
+    }
+
+    #[test]
+    fn a_zone_that_was_reset_is_free_and_not_active() {
+        let mut zones = with_one_taken();
+        zones.reset_ended(7, true, Status::Success);
+        assert_eq!((zones.free_count(), zones.active(), zones.stuck()), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_zone_that_was_closed_gives_its_resource_back_once() {
+        let mut zones = with_one_taken();
+        zones.close_one();
+        zones.reset_ended(7, false, Status::Success);
+        assert_eq!((zones.free_count(), zones.active()), (1, 1));
+    }
+
+    #[test]
+    fn an_active_zone_that_cannot_be_reset_stays_active_unless_its_medium_has_failed() {
+        let mut zones = with_one_taken();
+        zones.reset_ended(7, true, Status::InternalError);
+        assert_eq!((zones.retired_count(), zones.active(), zones.stuck()), (1, 2, 1));
+        let mut zones = with_one_taken();
+        zones.reset_ended(7, true, Status::ZoneIsReadOnly);
+        assert_eq!((zones.retired_count(), zones.active(), zones.stuck()), (1, 1, 0));
+    }
+}

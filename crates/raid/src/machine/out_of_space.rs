@@ -1,0 +1,193 @@
+//! Volumes that are out of space and can reclaim none. What waits for space ends with an error instead of waiting for ever; reads
+//! go on, and so do trims, which free space: their tombstones go where only relocation writes else.
+//!
+//! That happens when zones fail, on members that the volume cannot do without. No state remembers it: once there is space again,
+//! writes are taken as before.
+
+use zonda_zoned::Status;
+
+use super::Volume;
+use super::collector::victim;
+use super::stripes::{NO_REQUEST, Source};
+use crate::MemberIndex;
+use crate::event::FailReason;
+use crate::limits::RELOCATION_SEGMENTS;
+use crate::shape::Stream;
+use crate::tables::{SegmentIndex, SegmentState};
+
+/// How a write or a trim ends for which there is no space.
+const NO_SPACE: Status = Status::ZoneIsFull;
+
+impl Volume {
+    /// Ends what waits for a segment that will never open. Says whether that changes what others can do.
+    pub(super) fn end_if_out_of_space(&mut self) -> bool {
+        for stream in [Stream::Small, Stream::Large] {
+            if self.is_without_segment(stream) && !self.may_get_space(stream) {
+                if let Some(narrowest) = self.narrowest_member() {
+                    self.evict(narrowest, FailReason::Errors);
+                } else if let Some(idle) = self.idle_segment(stream) {
+                    self.segments.break_off(&self.spec, &mut self.members, idle);
+                } else {
+                    self.end_ready(stream);
+                }
+                return true;
+            }
+        }
+        let stream = Stream::Relocation;
+        let is_out = self.is_without_segment(stream) && self.waits_with_trims(stream) && !self.may_get_space(stream);
+        if is_out {
+            self.end_trims_in_relocation();
+        }
+        is_out
+    }
+
+    /// Whether stripes wait, no segment is open for them, and none can be opened now.
+    fn is_without_segment(&self, stream: Stream) -> bool {
+        self.stripes.has_ready(stream) && self.is_shut(stream)
+    }
+
+    fn is_shut(&self, stream: Stream) -> bool {
+        self.segments.open(stream).is_empty()
+            && self.members.is_epoch_durable()
+            && !self.segments.may_open(self.space(), stream)
+    }
+
+    /// Whether something is in flight that may free space, or show that there is some.
+    fn may_get_space(&self, stream: Stream) -> bool {
+        let mut others = [Stream::Small, Stream::Large].into_iter().filter(|&other| other != stream);
+        let is_written = |other: Stream| {
+            !self.segments.open(other).is_empty()
+                && (self.stripes.is_filling(other).is_some() || self.stripes.has_ready(other))
+        };
+        self.collection_moves() || others.any(is_written) || self.segments_move() || self.rebuild_progress().is_some()
+    }
+
+    /// Whether garbage collection has no room to move anything to, and will have none: hosts need not wait for it.
+    pub(super) fn is_collection_stopped(&self) -> bool {
+        self.is_without_segment(Stream::Relocation)
+            && !self.collection_moves()
+            && !self.segments_move()
+            && self.rebuild_progress().is_none()
+    }
+
+    /// Whether segments are being opened, written, closed, or emptied of the last readers.
+    fn segments_move(&self) -> bool {
+        self.segments.iter().any(|(_, segment)| match segment.state {
+            SegmentState::Opening | SegmentState::Closing | SegmentState::Resetting => true,
+            SegmentState::Open => segment.in_flight > 0 || segment.is_broken || segment.awaits_flush,
+            SegmentState::Sealed => segment.live_blocks == 0 && segment.tombstones.is_empty(),
+        })
+    }
+
+    /// Whether garbage collection goes on, or will when those who read let go of what could be collected.
+    fn collection_moves(&self) -> bool {
+        if !self.collector.is_idle() {
+            let is_stopped = self.is_without_segment(Stream::Relocation);
+            // It does not go ahead of hosts while there is room for it: then it is not what they wait for.
+            let is_paced = self.collector.has_more()
+                && !self.collector.waits_for_blocks()
+                && self.space().free_segments() > RELOCATION_SEGMENTS;
+            return self.collector.is_fetching() || !(is_stopped || is_paced);
+        }
+        if !self.space().is_low() {
+            return false;
+        }
+        let mut is_held = false;
+        let mut worth = 0;
+        for (_, segment) in self.segments.iter() {
+            if segment.state == SegmentState::Sealed && !segment.has_lost {
+                is_held |= segment.readers > 0 || segment.is_pinned;
+                worth += victim::worth(&self.spec, segment);
+            }
+        }
+        is_held
+            && worth + self.room_for_moves() >= self.spec.shape.data_blocks(self.spec.shape.layout(Stream::Relocation))
+    }
+
+    /// A member that has lost zones, without which there would be room, and which the volume can do without.
+    fn narrowest_member(&self) -> Option<MemberIndex> {
+        let zones = |member: MemberIndex| self.members[member].free_zones();
+        let narrowest = self.members.present().min_by_key(|&member| zones(member))?;
+        let has_lost_zones = self.members[narrowest].retired_zones() != 0;
+        let others = self.members.present().filter(|&member| member != narrowest).map(zones).min()?;
+        let reserve = RELOCATION_SEGMENTS + self.space().mount_segments();
+        let is_the_one = zones(narrowest) <= reserve && others > reserve;
+        (has_lost_zones && is_the_one && self.members.can_spare(&self.spec, narrowest)).then_some(narrowest)
+    }
+
+    /// A segment that is open for requests of the other kind, and that nobody writes to: closed, it can be collected, and others can
+    /// be open.
+    fn idle_segment(&self, stream: Stream) -> Option<SegmentIndex> {
+        let others = [Stream::Small, Stream::Large].into_iter().filter(|&other| other != stream);
+        others.into_iter().find_map(|other| self.segments.open(other).first().copied())
+    }
+
+    /// Ends the stripes of hosts that wait in a stream. Tombstones in them go on, as long as they can go anywhere.
+    fn end_ready(&mut self, stream: Stream) {
+        let mut ended: Vec<(u32, Status)> = Vec::new();
+        let may_move = !self.is_shut(Stream::Relocation);
+        while let Some(index) = self.stripes.next_ready(stream) {
+            for at in 0..self.stripes[index].blocks.len() as u32 {
+                let (_, source) = self.stripes.take_source(index, at);
+                match source {
+                    Source::Host { request } => {
+                        self.map.withdraw(&mut self.stripes, (index, at));
+                        self.stripes.unbuffer_one();
+                        if request != NO_REQUEST {
+                            ended.push((request, NO_SPACE));
+                        }
+                    }
+                    Source::Trim { request, tombstones, olds } if may_move => {
+                        let (map, mut reach) = self.map_and_reach();
+                        map.move_trim(&mut reach, (index, at), (request, tombstones, olds));
+                    }
+                    Source::Trim { request, tombstones, olds } => {
+                        self.map.withdraw_trim(&mut self.stripes, (index, at), &tombstones, &olds);
+                        self.map.fail_trims(&mut self.requests, NO_SPACE);
+                        self.stripes.unbuffer_one();
+                        ended.push((request, NO_SPACE));
+                    }
+                    Source::Moved { .. } | Source::MovedTombstones { .. } => {
+                        unreachable!("what is moved has a stream of its own")
+                    }
+                }
+            }
+            let stripe = self.stripes.withdraw(index);
+            ended.extend(stripe.flushes.into_iter().map(|request| (request, Status::Success)));
+        }
+        let filling = self.stripes.is_filling(Stream::Relocation);
+        if may_move && filling.is_some_and(|stripe| self.stripes.holds_trim(stripe)) {
+            self.stripes.pad(&self.spec, Stream::Relocation);
+        }
+        self.end_parts(ended);
+    }
+
+    /// Not even relocation has space: tombstones that wait there become padding.
+    fn end_trims_in_relocation(&mut self) {
+        let mut ended = Vec::new();
+        let stripes: Vec<u32> = self.stripes.ready(Stream::Relocation).collect();
+        for index in stripes {
+            for at in 0..self.stripes[index].blocks.len() as u32 {
+                if let Some(Source::Trim { request, tombstones, olds }) = self.stripes.pad_trim(index, at) {
+                    self.map.withdraw_trim(&mut self.stripes, (index, at), &tombstones, &olds);
+                    self.map.fail_trims(&mut self.requests, NO_SPACE);
+                    ended.push((request, NO_SPACE));
+                }
+            }
+            let flushes = self.stripes.take_flushes(index);
+            ended.extend(flushes.into_iter().map(|request| (request, Status::Success)));
+        }
+        self.end_parts(ended);
+    }
+
+    fn end_parts(&mut self, ended: Vec<(u32, Status)>) {
+        for (request, status) in ended {
+            self.end_part(request, 1, status);
+        }
+    }
+
+    /// Whether tombstones of hosts wait in a stream.
+    fn waits_with_trims(&self, stream: Stream) -> bool {
+        self.stripes.ready(stream).any(|stripe| self.stripes.holds_trim(stripe))
+    }
+}

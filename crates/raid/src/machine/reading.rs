@@ -1,0 +1,118 @@
+//! Reads of hosts, and who is told what was read.
+
+use bytes::Bytes;
+use zonda_zoned::{CommandId, Outcome, Status};
+
+use super::Volume;
+use super::reads::{Computed, Ended, Purpose, record_in_memory};
+use super::requests::Answer;
+use super::stripes::Mover;
+use crate::limits::REPAIRED_STRIPES_MAX;
+use crate::shape::Stream;
+use crate::tables::{Location, Physical};
+
+impl Volume {
+    /// What a read returns is fixed when it is taken: the segments it reads from stay until it has ended.
+    pub(super) fn accept_read(&mut self, id: CommandId, start: u64, blocks: u64) {
+        let has_contents = self.spec.has_contents();
+        let block_bytes = self.spec.shape.block_bytes;
+        let bytes = blocks as usize * block_bytes;
+        let answer = if has_contents { Answer::Pieces { bytes, pieces: Vec::new() } } else { Answer::NoContents };
+        let request = self.requests.begin(id, 1, answer);
+        let mut at = 0;
+        while at < blocks {
+            let location = self.map.location_for_hosts(start + at);
+            let mut count = 1;
+            match location {
+                Location::Media(place) => {
+                    let most = u64::from(self.spec.shape.transfer_blocks).min(blocks - at);
+                    while count < most && self.follows(place, count, start + at + count) {
+                        count += 1;
+                    }
+                    self.requests.add_parts(request, 1);
+                    self.fetch(place, count as u32, Purpose::Host { request, at: at as u32, lba: start + at });
+                }
+                Location::Buffered { stripe, block } if has_contents => {
+                    let entry = &self.stripes[stripe];
+                    let is_data = entry.blocks[block as usize].lba == start + at;
+                    let data = is_data.then(|| entry.contents(block, block_bytes)).flatten();
+                    if let Some(data) = data {
+                        self.requests.give(request, at as u32, data);
+                    }
+                }
+                _ => {}
+            }
+            at += count;
+        }
+        self.end_part(request, 1, Status::Success);
+    }
+
+    /// Whether a logical block lies `count` blocks behind a place, in the same run of blocks.
+    fn follows(&self, place: Physical, count: u64, lba: u64) -> bool {
+        let next = Physical { offset: place.offset + count as u32, ..place };
+        self.map.location_for_hosts(lba) == Location::Media(next)
+    }
+
+    /// Reads blocks that follow each other on a member.
+    pub(super) fn fetch(&mut self, place: Physical, blocks: u32, purpose: Purpose) {
+        let Volume { spec, members, segments, requests, reads, .. } = self;
+        let ended = reads.fetch(spec, members, segments, requests, place, blocks, purpose);
+        self.fetch_ended(ended);
+    }
+
+    pub(super) fn on_fetch(&mut self, index: u32, status: Status, outcome: Outcome) {
+        if let Some(place) = self.reads.on_answer(&self.members, index, status) {
+            self.suspect(place.member, place.segment);
+        }
+        let Volume { spec, members, segments, requests, reads, .. } = self;
+        let ended = reads.on_fetch(spec, members, segments, requests, index, status, outcome);
+        self.fetch_ended(ended);
+    }
+
+    pub(super) fn on_source(&mut self, index: u32, source: u8, status: Status, outcome: &Outcome) {
+        if let Some(place) = self.reads.on_source_answer(&self.members, index, source, status) {
+            self.suspect(place.member, place.segment);
+        }
+        let Volume { spec, members, segments, reads, .. } = self;
+        if let Some(computed) = reads.on_source(spec, members, segments, index, source, status, outcome) {
+            self.on_computed(computed);
+        }
+    }
+
+    /// A block was computed, or could not be. What its member should have and has not is written again.
+    fn on_computed(&mut self, computed: Computed) {
+        if let Some((target, record, data)) = self.reads.wants_repair(&self.members, &self.segments, &computed) {
+            let has_room =
+                !self.space().is_low() && self.stripes.ready(Stream::Relocation).len() < REPAIRED_STRIPES_MAX;
+            if has_room {
+                self.move_block(target, record, data, Mover::Repair);
+            } else {
+                // Collection will come to it, and reclaim more than it takes.
+                self.segments.set_damaged(target.segment);
+            }
+        }
+        let ended = self.reads.computed(&self.spec, &mut self.segments, &mut self.requests, computed);
+        self.fetch_ended(ended);
+    }
+
+    fn fetch_ended(&mut self, ended: Option<Ended>) {
+        let Some(Ended { place, blocks, purpose, found }) = ended else { return };
+        match purpose {
+            Purpose::Host { request, .. } => self.end_part(request, 1, Status::Success),
+            Purpose::Move => {
+                let in_memory = |at| record_in_memory(&self.segments, Physical { offset: place.offset + at, ..place });
+                let found = if self.spec.has_contents() {
+                    found
+                } else {
+                    (0..blocks).map(|at| Ok((Bytes::new(), in_memory(at)))).collect()
+                };
+                self.on_moved_read(place, found);
+            }
+            Purpose::MoveTombstones => {
+                let data = found.into_iter().next().unwrap_or(Err(Status::InternalError)).map(|(data, _)| data);
+                self.on_moved_tombstones(place, data);
+            }
+            Purpose::Mount => self.on_start_read(place, found),
+        }
+    }
+}

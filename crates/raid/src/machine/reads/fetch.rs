@@ -1,0 +1,211 @@
+//! Consecutive blocks of a member are read.
+
+use zonda_zoned::{Blocks, Operation, Outcome, Payload, Status};
+
+use super::super::members::{Members, Work};
+use super::super::requests::Requests;
+use super::super::segments::Segments;
+use super::super::spec::Spec;
+use super::verify::Verifier;
+use super::{BlockRead, Computed, Ended, Purpose, Reads};
+use crate::tables::Physical;
+
+/// Consecutive blocks of one slot or more of a zone.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    pub(super) place: Physical,
+    blocks: u32,
+    pub(super) purpose: Purpose,
+    /// What each block is; filled in where blocks are computed.
+    found: Vec<Option<BlockRead>>,
+    /// Blocks that are being computed.
+    pub(super) repairing: u32,
+    /// The member was asked, and did not bring them all; not so where it is known to lack them.
+    pub(super) is_damaged: bool,
+}
+
+impl Reads {
+    /// Reads blocks that follow each other on a member, none of them metadata of a chunk. Returns what was read if it is known at once.
+    #[expect(clippy::too_many_arguments, reason = "the owners that a read reaches, and what is read")]
+    pub(in crate::machine) fn fetch(
+        &mut self,
+        spec: &Spec,
+        members: &mut Members,
+        segments: &mut Segments,
+        requests: &mut Requests,
+        place: Physical,
+        blocks: u32,
+        purpose: Purpose,
+    ) -> Option<Ended> {
+        segments.add_reader(place.segment);
+        let index =
+            self.fetches.insert(Fetch { place, blocks, purpose, found: Vec::new(), repairing: 0, is_damaged: false });
+        let segment = &segments[place.segment];
+        let zone = segment.zones[place.member.as_usize()];
+        let member = &members[place.member];
+        let (Some(zone), true) = (zone, member.is_present() && segment.has(place.member)) else {
+            return self.repair_all(spec, members, segments, requests, index);
+        };
+        let (offset, blocks) = fetched_range(spec, segments, place, blocks, purpose);
+        let start = member.lba(zone, offset);
+        let read = Operation::Read { start, blocks: Blocks(u64::from(blocks)) };
+        members.send(place.member, Work::Fetch { fetch: index }, read);
+        None
+    }
+
+    /// The member of a fetch has answered. Returns the place if it is to be suspected for the answer.
+    #[inline]
+    pub(in crate::machine) fn on_answer(&mut self, members: &Members, index: u32, status: Status) -> Option<Physical> {
+        let fetch = &mut self.fetches[index];
+        fetch.is_damaged = members[fetch.place.member].is_present();
+        let is_fault = !status.is_success() && status != Status::UnrecoveredReadError;
+        (is_fault && fetch.is_damaged).then_some(fetch.place)
+    }
+
+    /// What a fetch has brought is verified; what is missing is computed.
+    #[expect(clippy::too_many_arguments, reason = "the owners that a read reaches, and what has come")]
+    pub(in crate::machine) fn on_fetch(
+        &mut self,
+        spec: &Spec,
+        members: &mut Members,
+        segments: &mut Segments,
+        requests: &mut Requests,
+        index: u32,
+        status: Status,
+        outcome: Outcome,
+    ) -> Option<Ended> {
+        let Fetch { place, blocks, purpose, .. } = self.fetches[index];
+        if !status.is_success() {
+            return self.repair_all(spec, members, segments, requests, index);
+        }
+        if !spec.has_contents() {
+            return Some(self.end_fetch(segments, index, Vec::new()));
+        }
+        let Outcome::Data(Payload::Bytes(buffer)) = outcome else {
+            return self.repair_all(spec, members, segments, requests, index);
+        };
+        let (from, _) = fetched_range(spec, segments, place, blocks, purpose);
+        let block_bytes = spec.shape.block_bytes;
+        let skip = (place.offset - from) as usize;
+        if buffer.data.len() != (skip + blocks as usize) * block_bytes {
+            return self.repair_all(spec, members, segments, requests, index);
+        }
+        let expected = match purpose {
+            Purpose::Host { lba, .. } => Some(lba),
+            _ => None,
+        };
+        let verifier = Verifier { spec, members, segments };
+        let record = |at: u32| {
+            let block = Physical { offset: place.offset + at, ..place };
+            verifier.verify(block, &buffer, skip, at as usize, expected.map(|lba| lba + u64::from(at)))
+        };
+        if let Purpose::Host { request, at, .. } = purpose
+            && (0..blocks).all(|at| record(at).is_some())
+        {
+            // Verified.
+            requests.give_all(request, at, buffer);
+            return Some(self.end_fetch(segments, index, Vec::new()));
+        }
+        let block = |at: u32| {
+            let from = (skip + at as usize) * block_bytes;
+            record(at).map(|record| Ok((buffer.data.slice(from..from + block_bytes), record)))
+        };
+        let found: Vec<_> = (0..blocks).map(block).collect();
+        if found.iter().all(Option::is_some) {
+            return Some(self.end_fetch(segments, index, found.into_iter().flatten().collect()));
+        }
+        self.fetches[index].found = found;
+        self.repair_missing(spec, members, segments, requests, index)
+    }
+
+    /// A block of a fetch was computed, or could not be. Returns what was read if that was the last one.
+    pub(in crate::machine) fn computed(
+        &mut self,
+        spec: &Spec,
+        segments: &mut Segments,
+        requests: &mut Requests,
+        computed: Computed,
+    ) -> Option<Ended> {
+        let Computed { fetch: index, at, block } = computed;
+        let fetch = &mut self.fetches[index];
+        fetch.found[at as usize] = Some(block);
+        fetch.repairing -= 1;
+        if fetch.repairing > 0 {
+            return None;
+        }
+        let found: Vec<_> = std::mem::take(&mut fetch.found).into_iter().flatten().collect();
+        if let Purpose::Host { request, at, lba } = fetch.purpose {
+            let mut status = Status::Success;
+            for (number, block) in (0..).zip(&found) {
+                match block {
+                    Ok(_) if !spec.has_contents() => {}
+                    Ok((data, record)) if record.lba == lba + u64::from(number) => {
+                        requests.give(request, at + number, data.clone());
+                    }
+                    Ok(_) => status = Status::UnrecoveredReadError,
+                    Err(error) => {
+                        self.lost_blocks += 1;
+                        status = *error;
+                    }
+                }
+            }
+            requests.worsen(request, status);
+        }
+        Some(self.end_fetch(segments, index, found))
+    }
+
+    fn repair_all(
+        &mut self,
+        spec: &Spec,
+        members: &mut Members,
+        segments: &mut Segments,
+        requests: &mut Requests,
+        index: u32,
+    ) -> Option<Ended> {
+        let blocks = self.fetches[index].blocks as usize;
+        self.fetches[index].found = vec![None; blocks];
+        self.repair_missing(spec, members, segments, requests, index)
+    }
+
+    /// Starts to compute the blocks that were not found.
+    fn repair_missing(
+        &mut self,
+        spec: &Spec,
+        members: &mut Members,
+        segments: &mut Segments,
+        requests: &mut Requests,
+        index: u32,
+    ) -> Option<Ended> {
+        let missing: Vec<u32> =
+            (0..).zip(&self.fetches[index].found).filter(|(_, found)| found.is_none()).map(|(at, _)| at).collect();
+        self.fetches[index].repairing = missing.len() as u32;
+        let place = self.fetches[index].place;
+        let mut ended = None;
+        for at in missing {
+            let target = Physical { offset: place.offset + at, ..place };
+            if let Some(computed) = self.repair(spec, members, segments, (index, at), target) {
+                ended = self.computed(spec, segments, requests, computed);
+            }
+        }
+        ended
+    }
+
+    fn end_fetch(&mut self, segments: &mut Segments, index: u32, found: Vec<BlockRead>) -> Ended {
+        let Fetch { place, blocks, purpose, .. } = self.fetches.remove(index);
+        self.has_progress |= !matches!(purpose, Purpose::Host { .. });
+        segments.reader_left(place.segment);
+        Ended { place, blocks, purpose, found }
+    }
+}
+
+/// What is read for some blocks: with metadata in band their chunk's metadata too, where somebody wants to know it.
+#[inline]
+fn fetched_range(spec: &Spec, segments: &Segments, place: Physical, blocks: u32, purpose: Purpose) -> (u32, u32) {
+    if !spec.shape.is_in_band || matches!(purpose, Purpose::Host { .. }) {
+        return (place.offset, blocks);
+    }
+    let layout = segments[place.segment].layout;
+    let (slot, _) = layout.place_of(place.offset);
+    let first = layout.slot_offset(slot);
+    (first, place.offset + blocks - first)
+}

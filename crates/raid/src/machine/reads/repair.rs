@@ -1,0 +1,189 @@
+//! One block is computed from the rest of its stripe.
+
+use bytes::{Bytes, BytesMut};
+use zonda_erasure::Recovery;
+use zonda_zoned::{Blocks, Operation, Outcome, Payload, Status};
+
+use super::super::members::{Members, Work};
+use super::super::segments::Segments;
+use super::super::spec::Spec;
+use super::verify::{Verifier, record_in_memory};
+use super::{BlockRead, Computed, Reads};
+use crate::bug::SeededBug;
+use crate::format::{RECORD_BYTES, Record, crc};
+use crate::limits::MEMBERS_MAX;
+use crate::tables::Physical;
+
+/// One block that is being computed.
+#[derive(Debug)]
+pub(super) struct Repair {
+    target: Physical,
+    /// Which block of which fetch it is.
+    fetch: u32,
+    at: u32,
+    /// Chunks of the stripe that cannot be read, as bits.
+    bad: u32,
+    recovery: Option<Recovery>,
+    /// Where each source is, and what it holds.
+    sources: Vec<(Physical, Option<SourceBlock>)>,
+    pending: u32,
+}
+
+/// Contents and record of a block of a stripe.
+type SourceBlock = (Bytes, [u8; RECORD_BYTES]);
+
+impl Reads {
+    /// Computes one block of a fetch. Returns it if it is known at once that it cannot be.
+    pub(super) fn repair(
+        &mut self,
+        spec: &Spec,
+        members: &mut Members,
+        segments: &Segments,
+        (fetch, at): (u32, u32),
+        target: Physical,
+    ) -> Option<Computed> {
+        let repair = Repair { target, fetch, at, bad: 0, recovery: None, sources: Vec::new(), pending: 0 };
+        let index = self.repairs.insert(repair);
+        self.read_sources(spec, members, segments, index)
+    }
+
+    /// The member of a source has answered. Returns the place if it is to be suspected for the answer.
+    pub(in crate::machine) fn on_source_answer(
+        &self,
+        members: &Members,
+        index: u32,
+        source: u8,
+        status: Status,
+    ) -> Option<Physical> {
+        let place = self.repairs[index].sources[usize::from(source)].0;
+        let is_fault = !status.is_success() && status != Status::UnrecoveredReadError;
+        (is_fault && members[place.member].is_present()).then_some(place)
+    }
+
+    /// A source has come, or has not. Returns the block if it is computed, or cannot be.
+    #[expect(clippy::too_many_arguments, reason = "the owners that a read reaches, and what has come")]
+    pub(in crate::machine) fn on_source(
+        &mut self,
+        spec: &Spec,
+        members: &mut Members,
+        segments: &Segments,
+        index: u32,
+        source: u8,
+        status: Status,
+        outcome: &Outcome,
+    ) -> Option<Computed> {
+        let place = self.repairs[index].sources[usize::from(source)].0;
+        let found = if !status.is_success() {
+            None
+        } else if spec.has_contents() {
+            source_block(Verifier { spec, members, segments }, place, outcome)
+        } else {
+            Some((Bytes::new(), [0; RECORD_BYTES]))
+        };
+        let repair = &mut self.repairs[index];
+        repair.pending -= 1;
+        match found {
+            Some(found) => repair.sources[usize::from(source)].1 = Some(found),
+            None => {
+                let recovery = repair.recovery.as_ref().expect("sources are read for a recovery");
+                repair.bad |= 1 << recovery.sources[usize::from(source)];
+            }
+        }
+        if repair.pending > 0 {
+            return None;
+        }
+        if repair.sources.iter().any(|(_, found)| found.is_none()) {
+            // Others may do.
+            return self.read_sources(spec, members, segments, index);
+        }
+        self.reconstructed_blocks += 1;
+        let block = compute(spec, segments, &self.repairs[index]);
+        Some(self.end_repair(index, block))
+    }
+
+    fn read_sources(
+        &mut self,
+        spec: &Spec,
+        members: &mut Members,
+        segments: &Segments,
+        index: u32,
+    ) -> Option<Computed> {
+        let Repair { target, bad, .. } = self.repairs[index];
+        let segment = &segments[target.segment];
+        let layout = segment.layout;
+        let (slot, block) = layout.place_of(target.offset);
+        let Some(stripe) = segment.slots.stripe_at(target.member, slot) else {
+            return Some(self.end_repair(index, Err(Status::UnrecoveredReadError)));
+        };
+        let wanted = spec.shape.chunk_of(target.member, stripe);
+        let mut places = [None; MEMBERS_MAX];
+        let mut present = 0u32;
+        for member in spec.member_indices() {
+            let chunk = spec.shape.chunk_of(member, stripe);
+            let is_readable = member != target.member
+                && bad >> chunk & 1 == 0
+                && segment.has(member)
+                && segment.zones[member.as_usize()].is_some()
+                && members[member].is_present();
+            let of_stripe = segment.slots.slot_of(member, stripe);
+            let found = if spec.has(SeededBug::WrongChunk) { of_stripe.and(Some(slot)) } else { of_stripe };
+            if let (true, Some(slot)) = (is_readable, found) {
+                places[chunk] =
+                    Some(Physical { segment: target.segment, member, offset: layout.offset_of(slot, block) });
+                present |= 1 << chunk;
+            }
+        }
+        let Some(recovery) = spec.code.recover(present, &[wanted]) else {
+            return Some(self.end_repair(index, Err(Status::UnrecoveredReadError)));
+        };
+        let place_of = |&chunk: &usize| places[chunk].expect("sources are among the chunks that are present");
+        let sources: Vec<Physical> = recovery.sources.iter().map(place_of).collect();
+        let repair = &mut self.repairs[index];
+        repair.sources = sources.iter().map(|&place| (place, None)).collect();
+        repair.pending = sources.len() as u32;
+        repair.recovery = Some(recovery);
+        for (number, place) in (0..).zip(sources) {
+            // With metadata in band a chunk's records come with its first block.
+            let skip = if spec.shape.is_in_band { block + 1 } else { 0 };
+            let zone = segment.zones[place.member.as_usize()].expect("its zone can be read");
+            let start = members[place.member].lba(zone, place.offset - skip);
+            let read = Operation::Read { start, blocks: Blocks(u64::from(skip + 1)) };
+            members.send(place.member, Work::Source { repair: index, source: number }, read);
+        }
+        None
+    }
+
+    fn end_repair(&mut self, index: u32, block: BlockRead) -> Computed {
+        let Repair { fetch, at, .. } = self.repairs.remove(index);
+        Computed { fetch, at, block }
+    }
+}
+
+/// Contents and record of a block, if they are what was written there.
+fn source_block(verifier: Verifier<'_>, place: Physical, outcome: &Outcome) -> Option<SourceBlock> {
+    let Outcome::Data(Payload::Bytes(buffer)) = outcome else { return None };
+    let skip = buffer.data.len().checked_sub(verifier.spec.shape.block_bytes)?;
+    let data = buffer.data.slice(skip..);
+    let meta = verifier.metadata_of(place, buffer, 0)?;
+    (crc(&data) == meta.block_crc).then_some((data, meta.record))
+}
+
+fn compute(spec: &Spec, segments: &Segments, repair: &Repair) -> BlockRead {
+    if !spec.has_contents() {
+        return Ok((Bytes::new(), record_in_memory(segments, repair.target)));
+    }
+    let recovery = repair.recovery.as_ref().expect("sources are read for a recovery");
+    let sources: Vec<&SourceBlock> = repair.sources.iter().filter_map(|(_, found)| found.as_ref()).collect();
+    let contents: Vec<&[u8]> = sources.iter().map(|(data, _)| &data[..]).collect();
+    let records: Vec<&[u8]> = sources.iter().map(|(_, record)| &record[..]).collect();
+    let mut data = BytesMut::zeroed(spec.shape.block_bytes);
+    let mut record = [0; RECORD_BYTES];
+    recovery.apply(&*spec.engine, &contents, &mut [&mut data]);
+    recovery.apply(&*spec.engine, &records, &mut [&mut record]);
+    let record = Record::from_bytes(&record);
+    // What was computed proves itself: its record has a checksum of its own.
+    if crc(&data) != record.data_crc {
+        return Err(Status::UnrecoveredReadError);
+    }
+    Ok((data.freeze(), record))
+}

@@ -1,0 +1,76 @@
+//! What the metadata of a block says of it.
+
+use zonda_zoned::BlockBuffer;
+
+use super::super::members::Members;
+use super::super::segments::Segments;
+use super::super::spec::Spec;
+use crate::bug::SeededBug;
+use crate::format::{BlockMeta, Place, Record, crc, read_chunk_meta};
+use crate::tables::Physical;
+
+/// What is needed to tell what a block holds; nothing of it changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verifier<'a> {
+    pub(super) spec: &'a Spec,
+    pub(super) members: &'a Members,
+    pub(super) segments: &'a Segments,
+}
+
+impl Verifier<'_> {
+    /// What a block's metadata says of it, if it is what was written there. `at` is the block's place behind `skip` in the buffer.
+    #[inline]
+    pub(super) fn verify(
+        self,
+        block: Physical,
+        buffer: &BlockBuffer,
+        skip: usize,
+        at: usize,
+        expected: Option<u64>,
+    ) -> Option<Record> {
+        let block_bytes = self.spec.shape.block_bytes;
+        let data = &buffer.data[(skip + at) * block_bytes..(skip + at + 1) * block_bytes];
+        let segment = &self.segments[block.segment];
+        if self.spec.shape.is_in_band {
+            let sum = crc(data);
+            let entry = segment.layout.entry_of(block.offset) as usize;
+            if segment.sums[block.member.as_usize()][entry] != sum && !self.spec.has(SeededBug::UnverifiedRead) {
+                return None;
+            }
+            if skip == 0 {
+                // Only the host reads without metadata, and knows what it reads.
+                return Some(Record { lba: expected?, timestamp: 0, data_crc: sum });
+            }
+        }
+        let meta = self.metadata_of(block, buffer, at)?;
+        let record = Record::from_bytes(&meta.record);
+        let is_expected = expected.is_none_or(|lba| record.lba == lba);
+        let is_whole = crc(data) == meta.block_crc || self.spec.has(SeededBug::UnverifiedRead);
+        (is_expected && is_whole).then_some(record)
+    }
+
+    /// Metadata of a block, if it is of this place. In band it is in the first block of the buffer, which is the first of the chunk.
+    #[inline]
+    pub(super) fn metadata_of(self, block: Physical, buffer: &BlockBuffer, at: usize) -> Option<BlockMeta> {
+        let segment = &self.segments[block.segment];
+        let (slot, in_chunk) = segment.layout.place_of(block.offset);
+        let meta = if self.spec.shape.is_in_band {
+            let place = Place { array: self.spec.array, segment: segment.sequence, member: block.member.0 };
+            let chunk = read_chunk_meta(&place, buffer.data.get(..self.spec.shape.block_bytes)?)?;
+            let &(record, block_crc) = chunk.entries.get(in_chunk as usize)?;
+            BlockMeta { record, block_crc, stripe: chunk.stripe }
+        } else {
+            let bytes = usize::from(self.members[block.member].geometry().metadata_bytes);
+            let metadata = buffer.metadata.get(at * bytes..(at + 1) * bytes)?;
+            BlockMeta::read_oob(segment.seeds[block.member.as_usize()], metadata)?
+        };
+        (segment.slots.stripe_at(block.member, slot) == Some(meta.stripe)).then_some(meta)
+    }
+}
+
+/// Without contents the records are in memory.
+pub(in crate::machine) fn record_in_memory(segments: &Segments, place: Physical) -> Record {
+    let segment = &segments[place.segment];
+    let lba = segment.lbas[place.member.as_usize()][segment.layout.entry_of(place.offset) as usize];
+    Record { lba, timestamp: 0, data_crc: 0 }
+}

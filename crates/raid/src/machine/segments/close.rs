@@ -1,0 +1,171 @@
+//! Segments close: footers are written, and zones are finished.
+
+use bytes::Bytes;
+use zonda_zoned::{Status, ZoneAction};
+
+use super::super::members::{Members, Verdict, Work};
+use super::super::spec::Spec;
+use super::{Segments, describe};
+use crate::MemberIndex;
+use crate::tables::{SegmentIndex, SegmentState};
+
+impl Segments {
+    /// Nothing is added to a segment any more.
+    pub(in crate::machine) fn break_off(&mut self, spec: &Spec, members: &mut Members, index: SegmentIndex) {
+        self.table[index].is_broken = true;
+        self.close_if_done(spec, members, index);
+    }
+
+    /// A segment that takes no more, and waits for nothing, is closed.
+    pub(in crate::machine) fn close_if_done(&mut self, spec: &Spec, members: &mut Members, index: SegmentIndex) {
+        let segment = &mut self.table[index];
+        let is_done = segment.is_broken || segment.next_stripe == segment.layout.stripes;
+        // A footer says that all before it is written.
+        let awaits_flush = segment.awaits_flush && !segment.is_broken;
+        if segment.state != SegmentState::Open || !is_done || segment.in_flight > 0 || awaits_flush {
+            return;
+        }
+        segment.state = SegmentState::Closing;
+        let stream = segment.stream;
+        if segment.is_broken {
+            segment.footers = None;
+        }
+        self.tidy(spec, members, stream);
+        // One more, so that the segment is not sealed before the commands of all members are in flight.
+        self.table[index].pending = 1;
+        for member in members.present() {
+            if self.table[index].zones[member.as_usize()].is_some() {
+                self.table[index].pending += 1;
+                self.close_zone(spec, members, member, index);
+            }
+        }
+        self.closed_one(index);
+    }
+
+    /// Segments that a mount found open take no more; what is not needed is reset.
+    pub(in crate::machine) fn close_found(&mut self, spec: &Spec, members: &mut Members) {
+        let indices: Vec<SegmentIndex> = self.iter().map(|(index, _)| index).collect();
+        for index in indices {
+            let segment = &mut self.table[index];
+            let is_needed = segment.live_blocks > 0 || !segment.tombstones.is_empty() || segment.is_pinned;
+            if segment.state == SegmentState::Open && !is_needed {
+                // Resetting its zones says all that finishing them would.
+                segment.state = SegmentState::Sealed;
+            }
+            self.close_if_done(spec, members, index);
+            self.look_at(index);
+        }
+    }
+
+    pub(in crate::machine) fn on_footer(
+        &mut self,
+        spec: &Spec,
+        members: &mut Members,
+        member: MemberIndex,
+        index: SegmentIndex,
+        blocks: u32,
+        status: Status,
+    ) {
+        if !members[member].is_present() {
+            return self.closed_one(index);
+        }
+        let segment = &mut self.table[index];
+        if !status.is_success() {
+            // Without a footer here a mount reads the blocks themselves.
+            segment.footer_written[member.as_usize()] = segment.layout.footer_blocks;
+            return self.finish_zone(members, member, index);
+        }
+        segment.footer_written[member.as_usize()] += blocks;
+        self.close_zone(spec, members, member, index);
+    }
+
+    pub(in crate::machine) fn on_finish(
+        &mut self,
+        members: &mut Members,
+        member: MemberIndex,
+        index: SegmentIndex,
+        status: Status,
+    ) -> Verdict {
+        let mut verdict = Verdict::Usable;
+        let entry = &mut members[member];
+        if !entry.is_present() {
+            self.closed_one(index);
+            return verdict;
+        }
+        if status.is_success() {
+            entry.forgive_finishes();
+        } else if is_dead_zone(status) {
+            // Such zones are not active.
+            verdict = self.suspect(members, member, index);
+        } else {
+            // The zone may still be active: what is open elsewhere would be one too many.
+            verdict = entry.count_failed_finish();
+            if verdict == Verdict::Failed {
+                self.closed_one(index);
+            } else {
+                self.finish_zone(members, member, index);
+            }
+            return verdict;
+        }
+        self.release_zone(members, member, index);
+        self.closed_one(index);
+        verdict
+    }
+
+    /// The next command that brings a zone to its end.
+    fn close_zone(&mut self, spec: &Spec, members: &mut Members, member: MemberIndex, index: SegmentIndex) {
+        let segment = &self.table[index];
+        let Some(zone) = segment.zones[member.as_usize()] else { return self.closed_one(index) };
+        let written = segment.footer_written[member.as_usize()];
+        let layout = segment.layout;
+        if !segment.is_broken && written < layout.footer_blocks {
+            let blocks = (layout.footer_blocks - written).min(spec.shape.transfer_blocks);
+            let entries = segment.footers.as_ref().map(|footers| &footers.entries[member.as_usize()]);
+            let footer = entries.map_or_else(Bytes::new, |entries| {
+                describe::footer(spec, segment.sequence, member, entries, written, blocks)
+            });
+            let place = (zone, layout.footer_offset() + written);
+            let metadata = spec.no_metadata(members[member].geometry(), blocks);
+            members.count_written(u64::from(blocks));
+            members.write(spec, member, Work::Footer { segment: index, blocks }, place, blocks, (footer, metadata));
+            return;
+        }
+        let end = u64::from(layout.footer_offset() + layout.footer_blocks);
+        if !segment.is_broken && end == members[member].geometry().zone_capacity_blocks.0 {
+            self.release_zone(members, member, index);
+            return self.closed_one(index);
+        }
+        self.finish_zone(members, member, index);
+    }
+
+    fn finish_zone(&mut self, members: &mut Members, member: MemberIndex, index: SegmentIndex) {
+        let Some(zone) = self.table[index].zones[member.as_usize()] else { return self.closed_one(index) };
+        let finish = members[member].manage(zone, ZoneAction::Finish);
+        members.send(member, Work::FinishZone { segment: index }, finish);
+    }
+
+    /// A zone of the segment needs no active resource any more.
+    pub(super) fn release_zone(&mut self, members: &mut Members, member: MemberIndex, index: SegmentIndex) {
+        let segment = &mut self.table[index];
+        if segment.active >> member.0 & 1 == 1 {
+            segment.active &= !(1 << member.0);
+            members[member].close_one_zone();
+        }
+    }
+
+    /// A member has done its part of closing a segment.
+    fn closed_one(&mut self, index: SegmentIndex) {
+        let segment = &mut self.table[index];
+        segment.pending -= 1;
+        if segment.pending == 0 {
+            segment.state = SegmentState::Sealed;
+            segment.footers = None;
+            self.look_at(index);
+        }
+    }
+}
+
+/// Whether it is the zone that has failed.
+pub(super) fn is_dead_zone(status: Status) -> bool {
+    matches!(status, Status::ZoneIsReadOnly | Status::ZoneIsOffline | Status::InvalidZoneStateTransition)
+}

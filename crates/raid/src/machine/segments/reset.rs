@@ -1,0 +1,96 @@
+//! Segments in which nothing is needed are reset.
+
+use zonda_zoned::{Status, ZoneAction};
+
+use super::super::members::{Members, Verdict, Waiter, Work};
+use super::super::space::Space;
+use super::super::spec::Spec;
+use super::Segments;
+use super::close::is_dead_zone;
+use crate::MemberIndex;
+use crate::bug::SeededBug;
+use crate::tables::{SegmentIndex, SegmentState};
+
+impl Segments {
+    /// Resets segments in which nothing is left.
+    pub(in crate::machine) fn reset_empty(&mut self, spec: &Spec, members: &mut Members) {
+        while let Some(index) = self.candidates.pop_first() {
+            let Some(segment) = self.table.get(index) else { continue };
+            let is_empty = segment.state == SegmentState::Sealed
+                && segment.live_blocks == 0
+                && segment.readers == 0
+                && segment.tombstones.is_empty()
+                && !segment.is_pinned;
+            if is_empty {
+                self.reset(spec, members, index);
+            }
+        }
+    }
+
+    /// Nothing in the segment is needed any more.
+    pub(in crate::machine) fn reset(&mut self, spec: &Spec, members: &mut Members, index: SegmentIndex) {
+        let segment = &mut self.table[index];
+        assert!(segment.live_blocks == 0 && segment.readers == 0, "what is needed is not reset");
+        assert_eq!(segment.state, SegmentState::Sealed, "a segment is closed before it is reset");
+        segment.state = SegmentState::Resetting;
+        segment.pending = 1;
+        // What replaces its contents may be in the members' caches alone.
+        if spec.has(SeededBug::UnflushedReset) || members.when_durable(spec, Waiter::Reset(index)) {
+            self.on_replacement_durable(members, index);
+        }
+    }
+
+    /// What replaces the contents of a segment is durable: its zones are reset.
+    pub(in crate::machine) fn on_replacement_durable(&mut self, members: &mut Members, index: SegmentIndex) {
+        for member in members.present() {
+            let Some(zone) = self.table[index].zones[member.as_usize()] else { continue };
+            self.table[index].pending += 1;
+            let reset = members[member].manage(zone, ZoneAction::Reset);
+            members.send(member, Work::ResetZone { segment: index }, reset);
+        }
+        self.reset_one(index);
+    }
+
+    pub(in crate::machine) fn on_reset(
+        &mut self,
+        spec: &Spec,
+        members: &mut Members,
+        member: MemberIndex,
+        index: SegmentIndex,
+        status: Status,
+    ) -> Verdict {
+        let segment = &mut self.table[index];
+        // Others may take longer: until then the segment holds this zone no more.
+        let zone = segment.zones[member.as_usize()].take();
+        let entry = &mut members[member];
+        let mut verdict = Verdict::Usable;
+        if let (true, Some(zone)) = (entry.is_present(), zone) {
+            // Only a chunk clears the failures: a member of which every header fails can still reset the zone.
+            if !status.is_success() {
+                entry.count_error();
+            }
+            let was_active = segment.active >> member.0 & 1 == 1;
+            segment.active &= !(1 << member.0);
+            entry.zone_reset_ended(zone, was_active, status);
+            let is_excused = is_dead_zone(status) && !members.can_spare(spec, member);
+            if !status.is_success() && !is_excused {
+                verdict = members[member].count_failure();
+                if verdict == Verdict::Usable {
+                    verdict = Space::is_out_of_zones(spec, members, member);
+                }
+            }
+        }
+        self.reset_one(index);
+        verdict
+    }
+
+    fn reset_one(&mut self, index: SegmentIndex) {
+        let segment = &mut self.table[index];
+        segment.pending -= 1;
+        if segment.pending == 0 {
+            let left = self.table.remove(index);
+            debug_assert_eq!(left.live_blocks, 0);
+            self.reset_count += 1;
+        }
+    }
+}

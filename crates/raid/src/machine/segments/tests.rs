@@ -1,0 +1,146 @@
+//! Segments alone, on members without drives.
+
+use zonda_zoned::{Instant, Status};
+
+use super::super::fixtures::{ZONES, end_next, members, spec};
+use super::super::members::{Members, Verdict, Waiter, Work};
+use super::super::spec::Spec;
+use super::Segments;
+use crate::MemberIndex;
+use crate::limits::{METADATA_ZONES, WRITE_ATTEMPTS_MAX};
+use crate::shape::Stream;
+use crate::tables::{Physical, SegmentIndex, SegmentState};
+
+/// Ends all commands, those of `bad` with an error, until none waits. Returns the last verdict on `bad`.
+fn end_all(spec: &Spec, members: &mut Members, segments: &mut Segments, bad: Option<MemberIndex>) -> Verdict {
+    let mut verdict = Verdict::Usable;
+    while members.has_commands() {
+        for member in spec.member_indices() {
+            let status = if bad == Some(member) { Status::InternalError } else { Status::Success };
+            let Some((work, _)) = end_next(members, member, status) else { continue };
+            match work {
+                Work::Header { segment } => segments.on_header(spec, members, segment),
+                Work::Footer { segment, blocks } => segments.on_footer(spec, members, member, segment, blocks, status),
+                Work::FinishZone { segment } => verdict = segments.on_finish(members, member, segment, status),
+                Work::ResetZone { segment } => verdict = segments.on_reset(spec, members, member, segment, status),
+                other => panic!("segments send no {other:?}"),
+            }
+            if verdict == Verdict::Failed {
+                return verdict;
+            }
+        }
+    }
+    segments.check_invariants(spec, members);
+    members.check_invariants();
+    verdict
+}
+
+fn open_one(spec: &Spec, members: &mut Members, segments: &mut Segments) -> SegmentIndex {
+    segments.open_wanted(spec, members, true, Stream::Small, 1);
+    let _ = end_all(spec, members, segments, None);
+    segments.open(Stream::Small)[0]
+}
+
+/// Writes the next stripe of a segment, each chunk to the slot of its own number.
+fn fill_one(spec: &Spec, members: &mut Members, segments: &mut Segments, index: SegmentIndex) {
+    let number = segments.begin_stripe(index, Instant::ZERO);
+    for member in spec.member_indices() {
+        assert_eq!(segments.place_absent(member, index, number), number);
+    }
+    segments.stripe_complete(spec, members, index, number);
+}
+
+#[test]
+fn a_segment_opens_fills_closes_and_gives_its_zones_back() {
+    let spec = spec(1, false);
+    let (mut members, mut segments) = (members(&spec), Segments::new());
+    let index = open_one(&spec, &mut members, &mut segments);
+    assert_eq!(segments[index].state, SegmentState::Open);
+    assert_eq!(members[MemberIndex(0)].active_zones(), 2, "the log's and the segment's");
+    for _ in 0..segments[index].layout.stripes {
+        assert_eq!(segments.next_for(&spec, Stream::Small), Some(index));
+        fill_one(&spec, &mut members, &mut segments, index);
+    }
+    assert_eq!(segments.next_for(&spec, Stream::Small), None, "it takes no more");
+    let _ = end_all(&spec, &mut members, &mut segments, None);
+    assert_eq!(segments[index].state, SegmentState::Sealed);
+    assert_eq!(members[MemberIndex(0)].active_zones(), 1);
+    segments.reset_empty(&spec, &mut members);
+    let _ = end_all(&spec, &mut members, &mut segments, None);
+    assert_eq!((segments.len(), segments.reset_count()), (0, 1));
+    assert_eq!(members[MemberIndex(2)].free_zones(), ZONES - METADATA_ZONES);
+}
+
+#[test]
+fn what_is_live_read_or_pinned_is_not_reset() {
+    let spec = spec(1, false);
+    let (mut members, mut segments) = (members(&spec), Segments::new());
+    let index = open_one(&spec, &mut members, &mut segments);
+    let place = Physical { segment: index, member: MemberIndex(1), offset: 1 };
+    segments.set_live(place);
+    segments.break_off(&spec, &mut members, index);
+    let _ = end_all(&spec, &mut members, &mut segments, None);
+    segments.add_reader(index);
+    let is_sealed = |segments: &mut Segments, members: &mut Members| {
+        segments.reset_empty(&spec, members);
+        segments[index].state == SegmentState::Sealed
+    };
+    assert!(is_sealed(&mut segments, &mut members), "a block is live");
+    segments.set_dead(place);
+    assert!(is_sealed(&mut segments, &mut members), "it is being read");
+    let was_pinned = segments.pin(index);
+    segments.reader_left(index);
+    assert!(is_sealed(&mut segments, &mut members), "it is pinned");
+    assert!(segments.has_progress(), "whoever waits for the reader looks again");
+    segments.unpin(index, was_pinned);
+    assert!(!is_sealed(&mut segments, &mut members));
+}
+
+#[test]
+fn the_next_group_waits_until_the_one_before_it_is_durable() {
+    let spec = spec(2, true);
+    let (mut members, mut segments) = (members(&spec), Segments::new());
+    let index = open_one(&spec, &mut members, &mut segments);
+    let flushed = |members: &mut Members, segments: &mut Segments| {
+        members.begin_flushes();
+        for member in spec.member_indices() {
+            let (_, completion) = end_next(members, member, Status::Success).expect("a flush");
+            assert_eq!(members.on_flush(member, completion.status), Verdict::Usable);
+        }
+        for waiter in members.end_flushes() {
+            let Waiter::Barrier(index, sequence) = waiter else { panic!("{waiter:?}") };
+            segments.on_barrier(&spec, members, index, sequence);
+        }
+    };
+    assert_eq!(segments.next_for(&spec, Stream::Small), None, "its headers are not durable");
+    flushed(&mut members, &mut segments);
+    fill_one(&spec, &mut members, &mut segments, index);
+    assert_eq!(segments.next_for(&spec, Stream::Small), Some(index), "inside a group nothing waits");
+    fill_one(&spec, &mut members, &mut segments, index);
+    assert_eq!(segments.next_for(&spec, Stream::Small), None);
+    flushed(&mut members, &mut segments);
+    assert_eq!(segments.next_for(&spec, Stream::Small), Some(index));
+}
+
+#[test]
+fn a_member_that_never_finishes_a_zone_has_failed() {
+    let spec = spec(1, false);
+    let (mut members, mut segments) = (members(&spec), Segments::new());
+    let index = open_one(&spec, &mut members, &mut segments);
+    segments.break_off(&spec, &mut members, index);
+    assert_eq!(end_all(&spec, &mut members, &mut segments, Some(MemberIndex(1))), Verdict::Failed);
+    assert_eq!(members[MemberIndex(1)].errors(), u64::from(WRITE_ATTEMPTS_MAX));
+}
+
+#[test]
+fn segments_go_on_without_a_member_that_has_failed() {
+    let spec = spec(1, false);
+    let (mut members, mut segments) = (members(&spec), Segments::new());
+    let index = open_one(&spec, &mut members, &mut segments);
+    let failed = MemberIndex(2);
+    assert!(members.fail(failed));
+    segments.forget_member(&spec, &mut members, failed);
+    assert!(!segments[index].has(failed) && segments[index].zones[2].is_none());
+    assert_eq!(segments.next_for(&spec, Stream::Small), Some(index));
+    segments.check_invariants(&spec, &members);
+}

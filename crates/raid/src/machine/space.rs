@@ -1,0 +1,100 @@
+//! How many segments there can be, how many are free, and how few are too few.
+
+use super::members::{Members, Verdict};
+use super::spec::Spec;
+use crate::MemberIndex;
+use crate::limits::{MOUNT_SEGMENTS, RELOCATION_SEGMENTS};
+
+/// A view of the members' zones as segments. It owns nothing and changes nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Space<'a> {
+    spec: &'a Spec,
+    members: &'a Members,
+    /// Hosts are there: what is left to the next mount does not count as free.
+    is_ready: bool,
+}
+
+impl<'a> Space<'a> {
+    pub(super) fn new(spec: &'a Spec, members: &'a Members, is_ready: bool) -> Space<'a> {
+        Space { spec, members, is_ready }
+    }
+
+    pub(super) fn spec(self) -> &'a Spec {
+        self.spec
+    }
+
+    pub(super) fn members(self) -> &'a Members {
+        self.members
+    }
+
+    /// Segments that could be opened, as far as zones go: but for those that are left to the next mount.
+    pub(super) fn free_segments(self) -> u32 {
+        let free = self.all_free_segments();
+        if self.is_ready { free.saturating_sub(self.mount_segments()) } else { free }
+    }
+
+    /// The same with those that are left to the next mount.
+    pub(super) fn all_free_segments(self) -> u32 {
+        self.members.present().map(|member| self.members[member].free_zones()).min().unwrap_or(0)
+    }
+
+    /// Whether so little is free that segments are collected for it.
+    pub(super) fn is_low(self) -> bool {
+        self.free_segments() < self.low_segments()
+    }
+
+    /// Free segments below which collection begins.
+    pub(super) fn low_segments(self) -> u32 {
+        let reserve = self.spare_segments() - self.mount_segments();
+        // No more than can be free while segments are open, or collection would never end.
+        let most = reserve.saturating_sub(self.host_segments() + 1).max(RELOCATION_SEGMENTS + 1);
+        (RELOCATION_SEGMENTS + 2 + reserve / 4).min(most)
+    }
+
+    /// Free segments that are left to the next mount: fewer than it should have where members are too small, or have become so.
+    pub(super) fn mount_segments(self) -> u32 {
+        let spare = self.spare_segments().saturating_sub(self.working_segments());
+        if self.spec.has_contents() { spare.min(MOUNT_SEGMENTS) } else { 0 }
+    }
+
+    /// Blocks that the members have space for: those of the volume, or fewer once too many zones are out of use.
+    pub(super) fn room_blocks(self) -> u64 {
+        let for_contents = self.all_segments().saturating_sub(self.working_segments());
+        (u64::from(for_contents) * self.spec.shape.segment_blocks()).min(self.spec.volume_blocks())
+    }
+
+    /// Segments that are open for hosts.
+    pub(super) fn host_segments(self) -> u32 {
+        let tuning = &self.spec.config.tuning;
+        u32::from(tuning.small_segments) + u32::from(tuning.large_segments)
+    }
+
+    /// A member with too few zones left holds up all others: it has failed, where the volume can do without it.
+    pub(super) fn is_out_of_zones(spec: &Spec, members: &Members, member: MemberIndex) -> Verdict {
+        let needed = needed_segments(spec) + RELOCATION_SEGMENTS + 1;
+        let entry = &members[member];
+        let is_out = entry.zones_for_segments() < needed || !entry.has_active_to_spare();
+        let can_fail = members.missing().len() < spec.code.tolerates();
+        if is_out && can_fail { Verdict::Failed } else { Verdict::Usable }
+    }
+
+    /// Segments beside those that all blocks of hosts take.
+    fn spare_segments(self) -> u32 {
+        self.all_segments().saturating_sub(needed_segments(self.spec))
+    }
+
+    /// As many segments as there can be at once.
+    fn all_segments(self) -> u32 {
+        self.members.present().map(|member| self.members[member].zones_for_segments()).min().unwrap_or(0)
+    }
+
+    /// Those of hosts, one that is being written to and those of relocation, and one that is being emptied.
+    fn working_segments(self) -> u32 {
+        self.host_segments() + 1 + RELOCATION_SEGMENTS + 1
+    }
+}
+
+/// Segments that all blocks of hosts take, if none of them held anything else.
+fn needed_segments(spec: &Spec) -> u32 {
+    spec.volume_blocks().div_ceil(spec.shape.segment_blocks()) as u32
+}

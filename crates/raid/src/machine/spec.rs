@@ -1,0 +1,119 @@
+//! What a volume is: configuration, layout and code. Owners are given it to read; only the management calls of the volume change it.
+
+use bytes::{Bytes, BytesMut};
+use zonda_erasure::{Code, Engine, Portable};
+use zonda_zoned::Geometry;
+
+use super::start::{fit_streams, volume_geometry};
+use crate::bug::SeededBug;
+use crate::config::{Level, VolumeConfig};
+use crate::format::{ArrayId, Tombstone, write_tombstones};
+use crate::limits::MEMBERS_MAX;
+use crate::shape::Shape;
+use crate::{MemberIndex, VolumeError};
+
+/// What a volume is. It holds no state of the data path: whatever is done with a volume leaves it as it is.
+#[derive(Debug)]
+pub(super) struct Spec {
+    pub(super) shape: Shape,
+    pub(super) config: VolumeConfig,
+    pub(super) array: ArrayId,
+    /// The geometry that hosts see.
+    pub(super) geometry: Geometry,
+    pub(super) code: Code,
+    pub(super) engine: Box<dyn Engine>,
+    /// A block of zeros.
+    pub(super) zeros: Bytes,
+    /// A mistake that is made on purpose.
+    pub(super) bug: Option<SeededBug>,
+}
+
+impl Spec {
+    /// `known` is whether metadata is in band, of a volume that exists.
+    pub(super) fn new(
+        mut config: VolumeConfig,
+        array: ArrayId,
+        geometries: &[Geometry],
+        known: Option<bool>,
+    ) -> Result<Spec, VolumeError> {
+        let shape = Shape::new(&config, geometries, known)?;
+        fit_streams(&mut config, geometries);
+        let (data, parity) = (usize::from(config.scheme.data), usize::from(config.scheme.parity));
+        let code = if config.scheme.level == Level::Raid01 { Code::mirror(data) } else { Code::new(data, parity) };
+        let code = code.map_err(|error| VolumeError::Config(error.to_string()))?;
+        let geometry = volume_geometry(&config, &shape, geometries, known.is_none())?;
+        let zeros = Bytes::from(vec![0; shape.block_bytes]);
+        Ok(Spec { shape, config, array, geometry, code, engine: Box::new(Portable), zeros, bug: None })
+    }
+
+    /// How many members there are.
+    pub(super) fn members(&self) -> usize {
+        self.shape.members()
+    }
+
+    /// All members, whatever their state.
+    pub(super) fn member_indices(&self) -> impl Iterator<Item = MemberIndex> + Clone + use<> {
+        (0..self.shape.members() as u8).map(MemberIndex)
+    }
+
+    /// Blocks that hosts see.
+    pub(super) fn volume_blocks(&self) -> u64 {
+        self.geometry.namespace_blocks().0
+    }
+
+    pub(super) fn has_contents(&self) -> bool {
+        self.config.tuning.has_contents
+    }
+
+    pub(super) fn is_cache_volatile(&self) -> bool {
+        self.config.tuning.is_cache_volatile
+    }
+
+    /// Whether a mistake is to be made.
+    pub(super) fn has(&self, bug: SeededBug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// Whether the chunks on these members suffice to read a stripe.
+    pub(super) fn is_stripe_decodable(&self, members: u32, number: u32) -> bool {
+        self.code.is_decodable(self.shape.chunks_of(members, number))
+    }
+
+    /// Whether any stripe can be read from these members: with a mirror it matters which they are.
+    pub(super) fn are_enough(&self, members: u32) -> bool {
+        if self.shape.scheme.is_rotated() {
+            members.count_ones() as usize >= self.shape.data()
+        } else {
+            self.code.is_decodable(members)
+        }
+    }
+
+    /// Computes parity into `outputs`, chunk by chunk.
+    pub(super) fn encode<'a>(&self, chunks: impl Iterator<Item = &'a [u8]>, outputs: &mut [u8]) {
+        let (data, parity) = (self.code.data(), self.code.parity());
+        let mut inputs: [&[u8]; MEMBERS_MAX] = [&[]; MEMBERS_MAX];
+        inputs.iter_mut().zip(chunks).for_each(|(input, chunk)| *input = chunk);
+        if self.has(SeededBug::WrongParity) {
+            inputs[data - 1] = inputs[0];
+        }
+        let mut rest = outputs.chunks_exact_mut(inputs[0].len());
+        let mut outputs: [&mut [u8]; MEMBERS_MAX] = std::array::from_fn(|_| rest.next().unwrap_or_default());
+        self.code.encode(&*self.engine, &inputs[..data], &mut outputs[..parity]);
+    }
+
+    /// A block that holds tombstones; empty without contents.
+    pub(super) fn tombstone_block(&self, tombstones: &[Tombstone]) -> Bytes {
+        if !self.has_contents() {
+            return Bytes::new();
+        }
+        let mut out = BytesMut::zeroed(self.shape.block_bytes);
+        write_tombstones(tombstones, &mut out);
+        out.freeze()
+    }
+
+    /// Metadata of blocks that have none of their own, on a member of this geometry.
+    pub(super) fn no_metadata(&self, member: &Geometry, blocks: u32) -> Bytes {
+        let each = usize::from(member.metadata_bytes);
+        vec![0; if self.has_contents() { blocks as usize * each } else { 0 }].into()
+    }
+}

@@ -1,0 +1,113 @@
+//! Stripes are written: one command to each member.
+
+use zonda_zoned::{Blocks, Instant, Operation};
+
+use super::super::members::{Members, Work};
+use super::super::segments::Segments;
+use super::super::spec::Spec;
+use super::{NO_REQUEST, Source, Stripes};
+use crate::MemberIndex;
+use crate::limits::WRITE_ATTEMPTS_MAX;
+use crate::tables::SegmentIndex;
+
+impl Stripes {
+    /// Writes a stripe to a segment.
+    pub(in crate::machine) fn issue(
+        &mut self,
+        spec: &Spec,
+        members: &mut Members,
+        segments: &mut Segments,
+        now: Instant,
+        index: u32,
+        segment_index: SegmentIndex,
+    ) {
+        let number = segments.begin_stripe(segment_index, now);
+        let layout = segments[segment_index].layout;
+        let stripe = &mut self.slab[index];
+        stripe.segment = Some(segment_index);
+        stripe.number = number;
+        stripe.present = 0;
+        stripe.failed = 0;
+        stripe.attempts += 1;
+        let chunks = self.chunks(spec, members, segments, index, segment_index);
+        let mut pending = 0;
+        for (member, payload) in spec.member_indices().zip(chunks) {
+            let entry = &members[member];
+            let zone = segments[segment_index].zones[member.as_usize()];
+            let (Some(zone), true) = (zone, entry.is_present()) else { continue };
+            let blocks = Blocks(u64::from(layout.unit_blocks));
+            let operation = if layout.group_stripes > 1 {
+                Operation::Append { zone_start: entry.lba(zone, 0), blocks, payload }
+            } else {
+                Operation::Write { start: entry.lba(zone, layout.slot_offset(number)), blocks, payload }
+            };
+            pending += 1;
+            members.count_written(blocks.0);
+            members.send(member, Work::Chunk { stripe: index }, operation);
+        }
+        self.slab[index].pending = pending;
+        assert!(pending > 0, "a volume that is ready has members");
+    }
+
+    /// The chunk of a member has ended, in this slot if well.
+    #[inline]
+    pub(in crate::machine) fn chunk_ended(&mut self, index: u32, member: MemberIndex, slot: Option<u32>) {
+        let stripe = &mut self.slab[index];
+        stripe.pending -= 1;
+        match slot {
+            Some(slot) => {
+                stripe.slots[member.as_usize()] = slot;
+                stripe.present |= 1 << member.0;
+            }
+            None => {
+                stripe.failed |= 1 << member.0;
+                self.has_progress = true;
+            }
+        }
+    }
+
+    /// Chunks of a stripe that are on no medium get slots all the same.
+    #[inline]
+    pub(in crate::machine) fn place_absent(&mut self, spec: &Spec, segments: &mut Segments, index: u32) {
+        let stripe = &mut self.slab[index];
+        let segment = stripe.segment.expect("it was written somewhere");
+        for member in spec.member_indices() {
+            if stripe.present >> member.0 & 1 == 0 {
+                stripe.slots[member.as_usize()] = segments.place_absent(member, segment, stripe.number);
+            }
+        }
+    }
+
+    /// A stripe has to be written to another segment. Returns the one that it was written to, and whether it has been to so many that it
+    /// is not the zones.
+    pub(in crate::machine) fn take_back(&mut self, index: u32) -> (SegmentIndex, bool) {
+        let stripe = &mut self.slab[index];
+        let segment = stripe.segment.take().expect("it was written somewhere");
+        let is_often = stripe.attempts >= WRITE_ATTEMPTS_MAX;
+        if is_often {
+            stripe.attempts = 0;
+        }
+        (segment, is_often)
+    }
+
+    /// It is the first to be written again.
+    pub(in crate::machine) fn write_again(&mut self, index: u32) {
+        let stream = self.slab[index].stream;
+        self.queues[stream as usize].ready.push_front(index);
+    }
+
+    /// Requests of the blocks of a stripe, which end before it does: what [`SeededBug::HastyAcknowledgement`] does.
+    ///
+    /// [`SeededBug::HastyAcknowledgement`]: crate::SeededBug::HastyAcknowledgement
+    pub(in crate::machine) fn take_requests(&mut self, index: u32) -> Vec<u32> {
+        let mut taken = Vec::new();
+        for block in &mut self.slab[index].blocks {
+            if let Source::Host { request } = &mut block.source
+                && *request != NO_REQUEST
+            {
+                taken.push(std::mem::replace(request, NO_REQUEST));
+            }
+        }
+        taken
+    }
+}

@@ -1,0 +1,216 @@
+//! One stripe in memory: its blocks, their contents, and how far its chunks are.
+
+use bytes::{Bytes, BytesMut};
+use zonda_zoned::Instant;
+
+use super::spare::USES;
+use crate::format::{BlockMeta, PADDING_LBA, TOMBSTONE_LBA, Tombstone};
+use crate::shape::Stream;
+use crate::tables::{Address, SegmentIndex};
+
+/// A stripe in memory: gathering, waiting for a segment, or being written.
+#[derive(Debug)]
+pub(in crate::machine) struct Stripe {
+    pub(in crate::machine) stream: Stream,
+    /// In the order of the data chunks; fewer than the stripe holds until it is padded.
+    pub(in crate::machine) blocks: Vec<Block>,
+    /// Contents of consecutive blocks, in order; empty without contents.
+    pub(in crate::machine) pieces: Vec<Piece>,
+    pub(in crate::machine) opened_at: Instant,
+    /// Where it is being written.
+    pub(in crate::machine) segment: Option<SegmentIndex>,
+    /// Its number in the segment.
+    pub(in crate::machine) number: u32,
+    /// Commands in flight.
+    pub(in crate::machine) pending: u32,
+    /// Members that have their chunk, and those whose chunk failed, as bits.
+    pub(in crate::machine) present: u32,
+    pub(in crate::machine) failed: u32,
+    /// Slot on each member.
+    pub(in crate::machine) slots: Vec<u32>,
+    pub(in crate::machine) attempts: u8,
+    /// Flushes that wait for it.
+    pub(in crate::machine) flushes: Vec<u32>,
+    /// What the metadata of all its blocks says, chunk by chunk; empty without contents, and before it is written.
+    pub(in crate::machine) metas: Vec<BlockMeta>,
+    /// What was computed for it, for each [`Use`](super::spare::Use).
+    pub(in crate::machine) buffers: [Bytes; USES],
+}
+
+/// Contents of consecutive blocks of a stripe.
+#[derive(Debug)]
+pub(in crate::machine) struct Piece {
+    /// The first of them.
+    pub(in crate::machine) block: u32,
+    pub(in crate::machine) data: Bytes,
+}
+
+/// One block of a stripe.
+#[derive(Debug)]
+pub(in crate::machine) struct Block {
+    pub(in crate::machine) lba: u64,
+    pub(in crate::machine) timestamp: u64,
+    pub(in crate::machine) source: Source,
+    /// Where the block was before; kept until this one is durable.
+    pub(in crate::machine) old: Address,
+    /// A newer write of the block is durable already.
+    pub(in crate::machine) is_superseded: bool,
+}
+
+/// Why a block is written.
+#[derive(Debug)]
+pub(in crate::machine) enum Source {
+    /// A host wrote it.
+    Host { request: u32 },
+    /// It is moved from here.
+    Moved {
+        from: Address,
+        /// Who waits until it has arrived.
+        mover: Mover,
+        /// The sequence of the segment it is moved out of: once that is gone, its address may come to mean another block.
+        sequence: u64,
+    },
+    /// It holds tombstones of a host's trim.
+    Trim {
+        request: u32,
+        tombstones: Vec<Tombstone>,
+        /// Where the blocks trimmed were before, in the order of the ranges.
+        olds: Vec<Address>,
+    },
+    /// It holds tombstones that are moved.
+    MovedTombstones { from: SegmentIndex, tombstones: Vec<Tombstone>, mover: Mover },
+}
+
+/// In the place of a request that has ended.
+pub(in crate::machine) const NO_REQUEST: u32 = u32::MAX;
+
+/// Who moves a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::machine) enum Mover {
+    Collector,
+    /// A read or a scrub found it damaged.
+    Repair,
+    /// A mount found its stripe torn.
+    Mount,
+}
+
+impl Stripe {
+    pub(in crate::machine) fn new(stream: Stream, opened_at: Instant, capacity: usize, members: usize) -> Stripe {
+        Stripe {
+            stream,
+            blocks: Vec::with_capacity(capacity),
+            pieces: Vec::new(),
+            opened_at,
+            segment: None,
+            number: 0,
+            pending: 0,
+            present: 0,
+            failed: 0,
+            slots: vec![0; members],
+            attempts: 0,
+            flushes: Vec::new(),
+            metas: Vec::new(),
+            buffers: [const { Bytes::new() }; USES],
+        }
+    }
+
+    /// Forgets everything, but keeps the memory.
+    pub(in crate::machine) fn clear(&mut self) {
+        self.blocks.clear();
+        self.pieces.clear();
+        self.flushes.clear();
+        self.metas.clear();
+        self.slots.fill(0);
+    }
+
+    /// Another stripe in the place of one that was cleared.
+    pub(in crate::machine) fn again(self, stream: Stream, opened_at: Instant) -> Stripe {
+        let Stripe { blocks, pieces, slots, flushes, metas, .. } = self;
+        Stripe { blocks, pieces, slots, flushes, metas, ..Stripe::new(stream, opened_at, 0, 0) }
+    }
+
+    /// Whether a host's flush has to wait for it.
+    pub(in crate::machine) fn waits_for_hosts(&self) -> bool {
+        let is_of_host = |block: &Block| matches!(block.source, Source::Host { .. } | Source::Trim { .. });
+        self.blocks.iter().any(|block| block.lba != PADDING_LBA && is_of_host(block))
+    }
+
+    /// Contents of one block.
+    pub(in crate::machine) fn contents(&self, block: u32, block_bytes: usize) -> Option<Bytes> {
+        let at = self.pieces.partition_point(|piece| piece.block <= block).checked_sub(1)?;
+        let piece = &self.pieces[at];
+        let from = (block - piece.block) as usize * block_bytes;
+        (from < piece.data.len()).then(|| piece.data.slice(from..from + block_bytes))
+    }
+
+    /// Contents of `count` blocks from `first`; what is behind the last block is zeros.
+    pub(in crate::machine) fn chunk(&self, first: u32, count: u32, block_bytes: usize, zeros: &Bytes) -> Bytes {
+        let at = self.pieces.partition_point(|piece| piece.block <= first).saturating_sub(1);
+        let bytes = count as usize * block_bytes;
+        if let Some(piece) = self.pieces.get(at) {
+            let from = (first.wrapping_sub(piece.block)) as usize * block_bytes;
+            if first >= piece.block && from + bytes <= piece.data.len() {
+                return piece.data.slice(from..from + bytes);
+            }
+        } else if count == 1 {
+            return zeros.clone();
+        }
+        let mut gathered = BytesMut::with_capacity(bytes);
+        for piece in &self.pieces[at.min(self.pieces.len())..] {
+            let skip =
+                (first + (gathered.len() / block_bytes) as u32).saturating_sub(piece.block) as usize * block_bytes;
+            if skip < piece.data.len() {
+                let wanted = bytes - gathered.len();
+                let end = (skip + wanted).min(piece.data.len());
+                gathered.extend_from_slice(&piece.data[skip..end]);
+            }
+            if gathered.len() == bytes {
+                break;
+            }
+        }
+        gathered.resize(bytes, 0);
+        gathered.freeze()
+    }
+}
+
+impl Block {
+    /// A host wrote it.
+    #[inline]
+    pub(in crate::machine) fn of_host(lba: u64, timestamp: u64, request: u32, old: Address) -> Block {
+        Block { lba, timestamp, source: Source::Host { request }, old, is_superseded: false }
+    }
+
+    /// A block that is moved.
+    pub(in crate::machine) fn moved(lba: u64, timestamp: u64, from: Address, sequence: u64, mover: Mover) -> Block {
+        let source = Source::Moved { from, sequence, mover };
+        Block { lba, timestamp, source, old: Address::NOWHERE, is_superseded: false }
+    }
+
+    pub(in crate::machine) fn tombstones(source: Source, timestamp: u64) -> Block {
+        Block { lba: TOMBSTONE_LBA, timestamp, source, old: Address::NOWHERE, is_superseded: false }
+    }
+
+    /// What a version of `lba` in this block replaces.
+    #[inline]
+    pub(super) fn old_of(&mut self, lba: u64) -> &mut Address {
+        match &mut self.source {
+            Source::Trim { tombstones, olds, .. } => {
+                let mut before = 0;
+                for range in tombstones.iter() {
+                    if range.lbas().contains(&lba) {
+                        return &mut olds[before + (lba - range.lba) as usize];
+                    }
+                    before += range.blocks as usize;
+                }
+                unreachable!("a trim in a stripe covers the blocks that refer to it")
+            }
+            _ => &mut self.old,
+        }
+    }
+
+    /// It becomes padding. Returns what it was.
+    pub(super) fn pad(&mut self) -> Source {
+        (self.lba, self.timestamp, self.is_superseded) = (PADDING_LBA, 0, true);
+        std::mem::replace(&mut self.source, Source::Host { request: NO_REQUEST })
+    }
+}
