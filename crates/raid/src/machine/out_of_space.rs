@@ -16,7 +16,7 @@ use crate::shape::Stream;
 use crate::tables::{SegmentIndex, SegmentState};
 
 /// How a write or a trim ends for which there is no space.
-const NO_SPACE: Status = Status::ZoneIsFull;
+const NO_SPACE: Status = Status::CapacityExceeded;
 
 impl Volume {
     /// Ends what waits for a segment that will never open. Says whether that changes what others can do.

@@ -13,7 +13,7 @@ pub struct VolumeStatus {
     /// Blocks that hosts see.
     pub volume_blocks: u64,
     /// Blocks that the members have room for: fewer than `volume_blocks` once too many zones are out of use. Then writes may end with
-    /// Zone Is Full when so many blocks hold contents.
+    /// Capacity Exceeded when so many blocks hold contents.
     pub room_blocks: u64,
     /// Blocks that hold contents.
     pub live_blocks: u64,
