@@ -69,8 +69,8 @@ impl Volume {
         if !self.knows_its_scheme() {
             // A mount that has not read who belongs to it decides later.
         } else if !self.members.are_enough(&self.spec) {
-            let missing = self.members.missing();
-            self.fail(VolumeError::TooManyMissing { tolerates: self.spec.code.tolerates(), missing });
+            let (missing, rebuilding) = (self.members.missing(), self.members.rebuilding());
+            self.fail(VolumeError::TooManyMissing { tolerates: self.spec.code.tolerates(), missing, rebuilding });
         } else if self.writes_epochs() {
             self.members.begin_epoch(&self.spec);
         }

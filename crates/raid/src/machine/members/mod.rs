@@ -269,6 +269,11 @@ impl Members {
         (0..self.members.len()).filter(is_missing).map(|at| MemberIndex(at as u8)).collect()
     }
 
+    /// Members that are present and not rebuilt yet.
+    pub(super) fn rebuilding(&self) -> Vec<MemberIndex> {
+        self.present().filter(|&at| self[at].state() == MemberState::Rebuilding).collect()
+    }
+
     /// The first member that is being rebuilt.
     pub(super) fn first_rebuilding(&self) -> Option<MemberIndex> {
         let is_rebuilding = |member: &Member| member.state() == MemberState::Rebuilding;
