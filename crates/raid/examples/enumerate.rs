@@ -5,9 +5,12 @@
 //! cargo run -p zonda-raid --example enumerate -- 'raid5/oob/g1/plp/w0 flush/end/flip 2:37 data'
 //! ```
 //!
+//! `seeded` says which of the seeded bugs histories of this length find.
+//!
 //! After the number of operations come words that setups must have in their names, `pairs` for two faults at a time, and `full` for
 //! all operations.
 
+use zonda_raid::SeededBug;
 use zonda_raid::testing::enumerate::{Case, Depth, Op, Report, Setup, explore, histories, replay};
 
 /// Sizes of groups, in stripes.
@@ -32,9 +35,13 @@ fn main() {
     };
     let depth = if has("pairs") { Depth::PAIRS } else { Depth::SINGLE };
     let is_full = has("full");
+    let has_bugs = has("seeded");
     let length = words.first().and_then(|word| word.parse().ok()).unwrap_or(1);
     let filters = words.get(1..).unwrap_or_default();
     std::panic::set_hook(Box::new(|_| ()));
+    if has_bugs {
+        return seeded_bugs(length, words.get(1..).unwrap_or_default());
+    }
     let mut sum = Report::default();
     for setup in Setup::all(&GROUPS) {
         let name = setup.to_string();
@@ -48,4 +55,30 @@ fn main() {
         eprintln!("{name}: {} cases so far", sum.cases);
     }
     print!("{sum}");
+}
+
+/// Prints the first case that finds each seeded bug.
+fn seeded_bugs(length: usize, names: &[String]) {
+    for (name, bug) in
+        SeededBug::ALL.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|other| other == name))
+    {
+        println!("{name}: {}", finder_of(*bug, length).unwrap_or_else(|| "not found".to_owned()));
+    }
+}
+
+fn finder_of(bug: SeededBug, length: usize) -> Option<String> {
+    for length in 0..=length {
+        for setup in Setup::all(&[1, 4]) {
+            let alphabet = Op::alphabet(setup.scheme().members(), setup.scheme().parity > 0, true);
+            for history in histories(&alphabet, length) {
+                let sound: Vec<String> = explore(setup, &history, Depth::SINGLE).found.into_keys().collect();
+                let seeded = explore(setup.with_bug(bug), &history, Depth::SINGLE);
+                let mut found = seeded.found.into_iter();
+                if let Some((kind, found)) = found.find(|(kind, _)| !sound.contains(kind)) {
+                    return Some(format!("{kind}: {}", found.first));
+                }
+            }
+        }
+    }
+    None
 }

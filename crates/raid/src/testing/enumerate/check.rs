@@ -27,8 +27,10 @@ pub enum What {
     Refused,
     /// A read fails that must succeed.
     ReadError,
-    /// A read returns zeros, or an older version than was acknowledged, or one that was never written.
-    Wrong,
+    /// A read returns zeros where something was acknowledged, and not trimmed.
+    Zeros,
+    /// A read returns an older version than was acknowledged, or what was trimmed.
+    Older,
     /// A read returns another version than it did at an earlier mount.
     Changed,
     /// A read failed, and succeeds at the next mount, though nothing is there that was missing.
@@ -79,20 +81,22 @@ impl Remains {
             is_tolerated: true,
             before: None,
         };
-        let damaged = faults.iter().filter(|fault| matches!(fault, Fault::Block { .. }));
+        let damaged = faults.iter().filter(|fault| matches!(fault, Fault::Block { .. } | Fault::Zone { .. }));
         let damaged = self.inactive | damaged.fold(0, |bits, fault| bits | fault.members());
         for fault in faults {
-            if let Fault::Block { member, lba, damage } = *fault {
-                check.media[member].damage(lba, damage);
+            match *fault {
+                Fault::Block { member, lba, damage } => check.media[member].damage(lba, damage),
+                Fault::Zone { member, zone } => check.media[member].offline(zone),
+                Fault::Absent(_) | Fault::Swapped(..) => {}
             }
         }
         let absences = faults.iter().find_map(|fault| match *fault {
             Fault::Absent(members) => Some((members, 0)),
             Fault::Swapped(first, second) => Some((first, second)),
-            Fault::Block { .. } => None,
+            Fault::Block { .. } | Fault::Zone { .. } => None,
         });
         let (first, second) = absences.unwrap_or((0, 0));
-        let is_mounted = check.mount(damaged | first, first, absences.is_some())?;
+        let mut is_mounted = check.mount(damaged | first, first, absences.is_some())?;
         if is_mounted {
             check.mount(damaged | first, first, false)?;
         }
@@ -100,14 +104,14 @@ impl Remains {
             // Who was absent while others were written to is as good as failed.
             let stale = if is_mounted { first } else { 0 };
             check.forget_errors();
-            check.mount(damaged | stale | second, second, false)?;
+            is_mounted |= check.mount(damaged | stale | second, second, false)?;
         }
         let is_unreadable = |fault: &Fault| matches!(fault, Fault::Block { damage: super::Damage::Unreadable, .. });
         if faults.iter().any(is_unreadable) {
             check.media.iter_mut().for_each(Media::heal);
             check.forget_errors();
             // What was refused has changed nothing.
-            check.mount(if is_mounted { damaged } else { self.inactive }, 0, false)?;
+            check.mount(if is_mounted { damaged | first | second } else { self.inactive }, 0, false)?;
         }
         Ok(check.mounts)
     }
@@ -202,7 +206,8 @@ fn what_of(violation: &Violation) -> What {
         Promise::Ends => What::Hangs,
         Promise::Answers => What::ReadError,
         _ if violation.message.contains("when it was read before") => What::Changed,
-        _ => What::Wrong,
+        _ if violation.message.ends_with("and has zeros") => What::Zeros,
+        _ => What::Older,
     }
 }
 

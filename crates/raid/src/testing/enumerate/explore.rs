@@ -19,15 +19,20 @@ pub struct Depth {
     pub faults: bool,
     /// At every point at which the power may fail, each member absent.
     pub crashes_and_absences: bool,
-    /// At every point at which the power may fail, every block damaged in every way; and each damage with each absence.
+    /// When everything has ended, two faults at a time.
     pub pairs: bool,
+    /// At every point at which the power may fail, every block damaged in every way.
+    pub crashes_and_damages: bool,
 }
 
 impl Depth {
     /// One thing at a time.
-    pub const SINGLE: Depth = Depth { crashes: true, faults: true, crashes_and_absences: false, pairs: false };
+    pub const SINGLE: Depth =
+        Depth { crashes: true, faults: true, crashes_and_absences: false, pairs: false, crashes_and_damages: false };
+    /// Two faults at a time when everything has ended, and a member absent after every crash.
+    pub const FAULTS_IN_PAIRS: Depth = Depth { crashes_and_absences: true, pairs: true, ..Depth::SINGLE };
     /// Two things at a time.
-    pub const PAIRS: Depth = Depth { crashes: true, faults: true, crashes_and_absences: true, pairs: true };
+    pub const PAIRS: Depth = Depth { crashes_and_damages: true, ..Depth::FAULTS_IN_PAIRS };
 }
 
 /// Tries everything after a history: its last operation is cut, the operations before it belong to shorter histories.
@@ -111,6 +116,7 @@ impl Explorer<'_> {
             }
             if depth.pairs {
                 self.damages_and_absences(&remains);
+                self.two_damages(&remains);
             }
         }
         if !depth.crashes {
@@ -126,7 +132,7 @@ impl Explorer<'_> {
                         self.case(cut, &remains, &[Fault::Absent(1 << member)]);
                     }
                 }
-                if depth.pairs {
+                if depth.crashes_and_damages {
                     self.damages(cut, &remains);
                 }
             }
@@ -148,6 +154,19 @@ impl Explorer<'_> {
         }
     }
 
+    /// Two blocks, damaged in the same way.
+    fn two_damages(&mut self, remains: &Remains) {
+        for damage in [Damage::Data, Damage::Unreadable] {
+            let is_meant = |fault: &Fault| matches!(fault, Fault::Block { damage: other, .. } if *other == damage);
+            let faults: Vec<Fault> = self.every_damage(remains).into_iter().filter(is_meant).collect();
+            for (at, &first) in faults.iter().enumerate() {
+                for &second in &faults[at + 1..] {
+                    self.case(Cut::End, remains, &[first, second]);
+                }
+            }
+        }
+    }
+
     fn every_damage(&self, remains: &Remains) -> Vec<Fault> {
         let damages = Damage::all(!self.setup.is_in_band);
         let mut faults = Vec::new();
@@ -155,6 +174,7 @@ impl Explorer<'_> {
             for lba in media.written() {
                 faults.extend(damages.iter().map(|&damage| Fault::Block { member, lba, damage }));
             }
+            faults.extend(media.used_zones().into_iter().map(|zone| Fault::Zone { member, zone }));
         }
         faults
     }
@@ -176,6 +196,8 @@ impl Explorer<'_> {
             Err(failure) => {
                 let place = |fault: &Fault| match *fault {
                     Fault::Block { member, lba, .. } => Some(what_is_at(&remains.media[member], lba)),
+                    Fault::Zone { zone, .. } if zone < METADATA_ZONES => Some("superblock zone"),
+                    Fault::Zone { .. } => Some("zone"),
                     _ => None,
                 };
                 let places: Vec<&str> = faults.iter().filter_map(place).collect();
@@ -218,7 +240,7 @@ fn what_is_at(media: &Media, lba: zonda_zoned::Lba) -> &'static str {
     match &media.read(lba).0[..4] {
         b"ZVSG" => "header",
         b"ZVFT" => "footer",
-        b"ZVCM" => "chunk metadata",
+        b"ZVCM" => "data",
         b"ZVTB" => "tombstone",
         _ => "data",
     }

@@ -17,6 +17,13 @@ pub enum Fault {
         /// How.
         damage: Damage,
     },
+    /// A zone of a member is offline.
+    Zone {
+        /// Which member.
+        member: usize,
+        /// Which zone.
+        zone: u32,
+    },
     /// These members, as bits, are absent; the volume is mounted without them and written to; then they are back.
     Absent(u32),
     /// The first members are absent, the volume is mounted without them and written to; then they are back, and the second ones
@@ -62,7 +69,7 @@ impl Fault {
     #[must_use]
     pub fn members(&self) -> u32 {
         match *self {
-            Fault::Block { member, .. } => 1 << member,
+            Fault::Block { member, .. } | Fault::Zone { member, .. } => 1 << member,
             Fault::Absent(members) => members,
             Fault::Swapped(first, second) => first | second,
         }
@@ -79,6 +86,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Block { member, lba, damage } => write!(f, "flip {member}:{} {}", lba.0, damage.name()),
+            Fault::Zone { member, zone } => write!(f, "offline {member}:{zone}"),
             Fault::Absent(members) => write!(f, "absent {}", places(*members)),
             Fault::Swapped(first, second) => write!(f, "swapped {} {}", places(*first), places(*second)),
         }
@@ -92,11 +100,12 @@ impl FromStr for Fault {
         let words: Vec<&str> = text.split(' ').collect();
         let fault = match words[..] {
             ["flip", place, damage] => block(place, damage),
+            ["offline", place] => zone(place),
             ["absent", members] => bits(members).map(Fault::Absent),
             ["swapped", first, second] => bits(first).zip(bits(second)).map(|(a, b)| Fault::Swapped(a, b)),
             _ => None,
         };
-        fault.ok_or(format!("no fault \"{text}\": flip 2:37 data, absent 0+1 or swapped 0 1"))
+        fault.ok_or(format!("no fault \"{text}\": flip 2:37 data, offline 2:4, absent 0+1 or swapped 0 1"))
     }
 }
 
@@ -104,6 +113,11 @@ fn block(place: &str, damage: &str) -> Option<Fault> {
     let (member, lba) = place.split_once(':')?;
     let damage = *Damage::all(true).iter().find(|other| other.name() == damage)?;
     Some(Fault::Block { member: member.parse().ok()?, lba: Lba(lba.parse().ok()?), damage })
+}
+
+fn zone(place: &str) -> Option<Fault> {
+    let (member, zone) = place.split_once(':')?;
+    Some(Fault::Zone { member: member.parse().ok()?, zone: zone.parse().ok()? })
 }
 
 fn bits(members: &str) -> Option<u32> {

@@ -17,6 +17,8 @@ pub enum Op {
     WriteThree,
     /// Both writes at once.
     WriteBoth,
+    /// The same, and the power fails after so many commands of members; then the volume is mounted.
+    WriteCut(u8),
     /// Writes every block, two a request.
     Fill,
     /// Trims two blocks at 1.
@@ -33,6 +35,8 @@ pub enum Op {
     Scrub,
     /// Stops the volume, and mounts it.
     Remount,
+    /// Stops the volume, and mounts it without a member; the next mount has it again.
+    Away(u8),
 }
 
 impl Op {
@@ -44,10 +48,10 @@ impl Op {
             ops.extend([Op::Fail(0), Op::Rebuild, Op::Scrub]);
         }
         if is_full {
-            ops.extend([Op::WriteBoth, Op::Fill]);
+            ops.extend([Op::WriteBoth, Op::WriteCut(3), Op::WriteCut(6), Op::Fill]);
         }
         if is_full && is_redundant {
-            ops.extend([Op::Fail(members as u8 - 1), Op::RebuildCut]);
+            ops.extend([Op::Fail(members as u8 - 1), Op::Away(0), Op::RebuildCut]);
         }
         ops
     }
@@ -69,7 +73,7 @@ impl Op {
         match self {
             Op::Flush | Op::Scrub | Op::Remount => before == Some(self) || before.is_none() && self != Op::Remount,
             Op::Trim => before.is_none() || before == Some(Op::Trim),
-            Op::Fail(_) => before == Some(self),
+            Op::Fail(_) | Op::Away(_) => before == Some(self),
             _ => false,
         }
     }
@@ -82,7 +86,7 @@ pub fn histories(alphabet: &[Op], length: usize) -> Vec<Vec<Op>> {
     for _ in 0..length {
         let longer = |history: &Vec<Op>| {
             let last = history.last().copied();
-            let has_failed = history.iter().any(|op| matches!(op, Op::Fail(_)));
+            let has_failed = history.iter().any(|op| matches!(op, Op::Fail(_) | Op::Away(_)));
             let needs_failure = |op: Op| matches!(op, Op::Rebuild | Op::RebuildCut);
             let ops = alphabet.iter().filter(|op| !op.is_idle_after(last) && (has_failed || !needs_failure(**op)));
             ops.map(|&op| history.iter().copied().chain([op]).collect()).collect::<Vec<Vec<Op>>>()
@@ -106,6 +110,8 @@ impl fmt::Display for Op {
             Op::RebuildCut => f.write_str("rebuildcut"),
             Op::Scrub => f.write_str("scrub"),
             Op::Remount => f.write_str("remount"),
+            Op::WriteCut(commands) => write!(f, "wwcut{commands}"),
+            Op::Away(member) => write!(f, "away{member}"),
         }
     }
 }
@@ -126,8 +132,9 @@ impl FromStr for Op {
             "scrub" => Op::Scrub,
             "remount" => Op::Remount,
             _ => {
-                let member = text.strip_prefix("fail").and_then(|member| member.parse().ok());
-                Op::Fail(member.ok_or(format!("no operation \"{text}\""))?)
+                let number = |prefix: &str| text.strip_prefix(prefix).and_then(|number| number.parse().ok());
+                let op = number("fail").map(Op::Fail).or(number("away").map(Op::Away));
+                op.or(number("wwcut").map(Op::WriteCut)).ok_or(format!("no operation \"{text}\""))?
             }
         })
     }

@@ -127,6 +127,17 @@ impl Media {
         self.drive_mut().device.set_block_bytes(lba, &data, &metadata);
     }
 
+    /// A zone is lost.
+    pub(super) fn offline(&mut self, zone: u32) {
+        self.drive_mut().device.degrade(ZoneIndex(zone), ZoneState::Offline);
+    }
+
+    /// Zones that hold something.
+    pub(super) fn used_zones(&self) -> Vec<u32> {
+        let is_used = |zone: &u32| self.drive.device.image(ZoneIndex(*zone)).write_pointer_blocks.0 > 0;
+        (0..self.geometry().zone_count).filter(is_used).collect()
+    }
+
     /// Blocks that could not be read can be read again.
     pub(super) fn heal(&mut self) {
         self.drive_mut().unreadable.clear();

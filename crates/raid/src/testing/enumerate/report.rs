@@ -66,23 +66,28 @@ impl Report {
     }
 }
 
-/// A name for failures that have the same cause, as far as can be told from outside.
+/// A name for failures that have the same cause, as far as can be told from outside. Where less is there than the volume needs,
+/// it does not matter how a block was damaged and when the power failed.
 pub(super) fn kind_of(case: &Case, failure: &Failure, places: &[&'static str]) -> String {
     let tolerated = if failure.is_tolerated { "tolerated" } else { "beyond" };
-    let cut = match case.cut {
-        Cut::End => "end",
-        Cut::At(_, way) => way.kind(),
-    };
-    let mut places = places.iter();
-    let fault = |fault: &Fault| match fault {
-        Fault::Block { damage, .. } => format!("{} {}", places.next().unwrap_or(&"block"), damage.name()),
-        Fault::Absent(members) => format!("absent {}", members.count_ones()),
-        Fault::Swapped(..) => "swapped".to_owned(),
-    };
-    let faults: Vec<String> = case.faults.iter().map(fault).collect();
-    let faults = if faults.is_empty() { "no fault".to_owned() } else { faults.join(", ") };
+    let mut places = places.iter().copied();
+    let mut causes: Vec<&str> = Vec::new();
+    for fault in &case.faults {
+        causes.push(match fault {
+            Fault::Block { .. } => places.next().unwrap_or("block"),
+            Fault::Zone { .. } => places.next().unwrap_or("zone"),
+            Fault::Absent(_) => "absent",
+            Fault::Swapped(..) => "swapped",
+        });
+    }
+    match case.cut {
+        Cut::At(_, way) if failure.is_tolerated => causes.push(way.kind()),
+        _ => {}
+    }
+    causes.sort_unstable();
+    causes.dedup();
     let message = if failure.what == What::Panics { format!(" ({})", failure.message) } else { String::new() };
-    format!("{tolerated}: {:?} at mount {} after {cut}, {faults}{message}", failure.what, failure.mount)
+    format!("{tolerated}, {:?} at mount {}: {}{message}", failure.what, failure.mount, causes.join(" + "))
 }
 
 impl fmt::Display for Report {

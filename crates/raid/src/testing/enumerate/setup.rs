@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use zonda_zoned::{Blocks, Geometry};
 
-use crate::{Level, METADATA_BYTES, Scheme, StreamShape, VolumeConfig};
+use crate::{Level, METADATA_BYTES, Scheme, SeededBug, StreamShape, VolumeConfig};
 
 /// Blocks of the volume.
 pub(super) const VOLUME_BLOCKS: u64 = 5;
@@ -29,6 +29,8 @@ pub struct Setup {
     pub group_stripes: u32,
     /// Whether members lose what they have not flushed when the power fails.
     pub is_cache_volatile: bool,
+    /// A bug that is seeded in it, to see whether it is found. Names do not say it.
+    pub(super) bug: Option<SeededBug>,
 }
 
 impl Setup {
@@ -41,12 +43,19 @@ impl Setup {
             for is_in_band in [false, true] {
                 for &group_stripes in groups {
                     for is_cache_volatile in [false, true] {
-                        all.push(Setup { level, is_in_band, group_stripes, is_cache_volatile });
+                        all.push(Setup { level, is_in_band, group_stripes, is_cache_volatile, bug: None });
                     }
                 }
             }
         }
         all
+    }
+
+    /// The same with a seeded bug.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_bug(self, bug: SeededBug) -> Setup {
+        Setup { bug: Some(bug), ..self }
     }
 
     /// How the volume is made redundant.
@@ -120,6 +129,7 @@ impl FromStr for Setup {
             is_in_band: one_of(metadata, ["oob", "inband"])?,
             group_stripes: group.ok_or(format!("\"{text}\" has no group, as g1"))?,
             is_cache_volatile: one_of(cache, ["plp", "volatile"])?,
+            bug: None,
         })
     }
 }

@@ -88,7 +88,11 @@ impl Testbed {
         let mut model = Model::new(VOLUME_BLOCKS, setup.geometry().block_size_bytes as usize);
         model.is_cache_volatile = setup.is_cache_volatile;
         let media = vec![Media::empty(setup.geometry()); members];
-        let mut bed = Testbed::of(setup, volume.map_err(Stop::Refused)?, media, model, 0);
+        let mut volume = volume.map_err(Stop::Refused)?;
+        if let Some(bug) = setup.bug {
+            volume.plant(bug);
+        }
+        let mut bed = Testbed::of(setup, volume, media, model, 0);
         bed.quiesce()?;
         match bed.volume.failure() {
             Some(error) => Err(Stop::Refused(error.clone())),
@@ -202,11 +206,21 @@ impl Testbed {
                     self.quiesce()?;
                 }
             }
-            Op::Remount => {
-                self.request(&Request::Flush)?;
-                self.quiesce()?;
-                self.model.die();
+            Op::WriteCut(commands) => {
+                Op::WriteBoth.requests().iter().try_for_each(|request| self.request(request))?;
+                for _ in 0..commands {
+                    self.step()?;
+                }
+                self.power_cut();
                 self.remount()?;
+            }
+            Op::Remount => self.stop_and_mount(0)?,
+            Op::Away(member) => {
+                let after = self.inactive() | 1 << member;
+                if after == self.inactive() || after.count_ones() > self.setup.tolerates() {
+                    return Err(Stop::Idle);
+                }
+                self.stop_and_mount(1 << member)?;
             }
             _ => op.requests().iter().try_for_each(|request| self.request(request))?,
         }
@@ -229,6 +243,14 @@ impl Testbed {
         }
     }
 
+    fn stop_and_mount(&mut self, absent: u32) -> Result<(), Stop> {
+        self.request(&Request::Flush)?;
+        self.quiesce()?;
+        self.model.die();
+        self.absent = absent;
+        self.remount()
+    }
+
     fn remount(&mut self) -> Result<(), Stop> {
         self.volume = begin_mount(self.setup, &self.media, self.absent).map_err(Stop::Refused)?;
         self.queues.iter_mut().for_each(VecDeque::clear);
@@ -247,6 +269,7 @@ impl Testbed {
         }
         for at in failed {
             self.replacements += 1;
+            self.absent &= !(1 << at);
             self.media[at] = Media::empty(self.setup.geometry());
             self.unflushed[at] = vec![self.media[at].clone()];
             self.queues[at].clear();
@@ -343,5 +366,10 @@ impl Testbed {
 
 fn begin_mount(setup: Setup, media: &[Media], absent: u32) -> Result<Volume, VolumeError> {
     let geometry = |(at, media): (usize, &Media)| (absent >> at & 1 == 0).then(|| media.geometry().clone());
-    Volume::mount(media.iter().enumerate().map(geometry).collect(), setup.config().tuning, None)
+    let geometries = media.iter().enumerate().map(geometry).collect();
+    let mut volume = Volume::mount(geometries, setup.config().tuning, None)?;
+    if let Some(bug) = setup.bug {
+        volume.plant(bug);
+    }
+    Ok(volume)
 }
