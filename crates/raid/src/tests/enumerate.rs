@@ -7,37 +7,93 @@
 use crate::SeededBug;
 use crate::testing::enumerate::{Case, Depth, Op, Report, Setup, explore, histories, replay};
 
-/// Failures that are known: how the names of their kinds begin, a cause, and what is wrong. This list is to become empty.
-const KNOWN: &[(&str, &str, &str)] = &[
-    ("beyond, Zeros", "data", "a damaged stripe of a segment without footers counts as never acknowledged"),
-    ("beyond, Older", "data", "the same, and an older version is read; or the stripe can be read later"),
-    ("beyond, Zeros", "header", "a zone whose header is damaged is reset"),
-    ("beyond, Older", "header", "the same, and an older version is read"),
-    ("beyond, Zeros", "zone", "a zone that is offline is as if it had been empty"),
-    ("beyond, Older", "zone", "the same, and an older version is read"),
-    ("beyond, Older", "tombstone", "a tombstone that is lost is as if there had been none"),
-    ("beyond, Zeros at mount 3", "tombstone", "a tombstone is lost at one mount, and can be read at a later one"),
-    ("beyond, Zeros at mount 1", "absent", "a member that is known to be stale is mounted alone"),
-    ("beyond, Zeros at mount 1", "superblock zone", "a member that is known to be stale is mounted alone"),
-    ("beyond, Zeros at mount 3", "absent", "two sides that went on alone are taken for one"),
-    ("beyond, Older at mount 3", "absent", "two sides that went on alone are taken for one"),
-    ("tolerated, Older at mount 3", "data", "a torn stripe is dropped at one mount, and can be read at a later one"),
-    ("tolerated, Zeros at mount 3", "data", "a torn stripe is dropped at one mount, and can be read at a later one"),
+/// Failures that are known.
+struct Known {
+    /// Words of the names of their kinds.
+    words: &'static [&'static str],
+    /// One of the causes in these names.
+    cause: &'static str,
+    /// What is wrong.
+    reason: &'static str,
+    /// One of the cases.
+    case: &'static str,
+}
+
+/// What is to be repaired. This list is to become empty.
+const KNOWN: &[Known] = &[
+    Known {
+        words: &["beyond", "Zeros Older"],
+        cause: "data",
+        reason: "a damaged stripe of a segment without footers counts as never acknowledged",
+        case: "raid5/oob/g1/plp/w0 fail0/end/flip 1:17 data",
+    },
+    Known {
+        words: &["beyond", "Zeros Older"],
+        cause: "header",
+        reason: "a zone whose header is damaged is reset",
+        case: "raid5/oob/g1/plp/w0 fail0/end/flip 1:16 data",
+    },
+    Known {
+        words: &["beyond", "Zeros Older"],
+        cause: "zone",
+        reason: "a zone that is offline is as if it had been empty",
+        case: "single/oob/g1/plp/w0/end/offline 0:2",
+    },
+    Known {
+        words: &["beyond", "Zeros Older"],
+        cause: "tombstone",
+        reason: "a tombstone that is lost is as if there had been none",
+        case: "single/oob/g1/plp/w0 trim/end/flip 0:19 data",
+    },
+    Known {
+        words: &["beyond", "First", "Zeros"],
+        cause: "absent",
+        reason: "a member that is known to be stale is mounted alone",
+        case: "raid1/oob/g1/plp/fail0 w0/end/absent 1",
+    },
+    Known {
+        words: &["beyond", "First", "Zeros"],
+        cause: "superblock zone",
+        reason: "a member that is known to be stale is mounted alone",
+        case: "raid1/oob/g1/plp/fail0 w0/end/offline 1:0",
+    },
+    Known {
+        words: &["beyond", "Back", "Zeros Older"],
+        cause: "absent",
+        reason: "two sides that went on alone are taken for one",
+        case: "raid1/oob/g1/plp/fail0/end/absent 1",
+    },
+    Known {
+        words: &["tolerated", "Readable", "Zeros Older"],
+        cause: "data",
+        reason: "a torn stripe is dropped at one mount, and read at a later one that can read more",
+        case: "raid1/oob/g1/plp/w0/crash 4 prefix 1/flip 0:18 unreadable",
+    },
 ];
 
+/// A kind is `beyond, First, Zeros: absent + data`.
 fn is_known(kind: &str) -> bool {
-    let (_, causes) = kind.split_once(": ").unwrap_or_default();
-    KNOWN.iter().any(|(start, cause, _)| kind.starts_with(start) && causes.split(" + ").any(|other| other == *cause))
+    let (what, causes) = kind.split_once(": ").unwrap_or_default();
+    let is_one_of = |words: &str| what.split(", ").any(|word| words.split(' ').any(|other| other == word));
+    KNOWN.iter().any(|known| {
+        known.words.iter().all(|words| is_one_of(words)) && causes.split(" + ").any(|cause| cause == known.cause)
+    })
 }
 
 /// Tries all histories of up to so many operations.
+fn of(setup: Setup, length: usize, is_full: bool, depth: Depth) -> Report {
+    let alphabet = Op::alphabet(setup.scheme().members(), setup.scheme().parity > 0, is_full);
+    let mut report = Report::default();
+    for history in (0..=length).flat_map(|length| histories(&alphabet, length)) {
+        report.add(explore(setup, &history, depth));
+    }
+    report
+}
+
 fn all(level: &str, groups: &[u32], length: usize, is_full: bool, depth: Depth) -> Report {
     let mut report = Report::default();
     for setup in Setup::all(groups).into_iter().filter(|setup| setup.level() == level) {
-        let alphabet = Op::alphabet(setup.scheme().members(), setup.scheme().parity > 0, is_full);
-        for history in (0..=length).flat_map(|length| histories(&alphabet, length)) {
-            report.add(explore(setup, &history, depth));
-        }
+        report.add(of(setup, length, is_full, depth));
     }
     report
 }
@@ -51,7 +107,9 @@ fn expect_none_but_known(mut report: Report) {
 /// Histories of two operations with one thing wrong, and of one operation with two.
 fn keeps_its_promises(level: &str) {
     let mut report = all(level, &[1, 4], 2, false, Depth::SINGLE);
-    report.add(all(level, &[4], 1, false, Depth::FAULTS_IN_PAIRS));
+    for setup in Setup::all(&[4]).into_iter().filter(|setup| setup.level() == level && !setup.is_cache_volatile) {
+        report.add(of(setup, 1, false, Depth::FAULTS_IN_PAIRS));
+    }
     assert!(report.cases > 1_000, "{} cases", report.cases);
     expect_none_but_known(report);
 }
@@ -114,6 +172,14 @@ fn soak_parity_keeps_its_promises_after_every_history() {
 }
 
 #[test]
+fn failures_that_are_known_have_not_been_repaired() {
+    for known in KNOWN {
+        let case: Case = known.case.parse().expect("the name of a case");
+        assert!(replay(&case).is_err(), "{case} is repaired: take \"{}\" out of the list", known.reason);
+    }
+}
+
+#[test]
 fn a_case_is_replayed_by_its_name() {
     for name in [
         "single/oob/g1/plp//end",
@@ -149,7 +215,8 @@ fn seeded_bugs_are_found_by_short_histories() {
         let setups = || Setup::all(&[4]).into_iter().filter(|setup| setup.level() == level);
         let is_found = |setup: Setup| {
             let alphabet = Op::alphabet(setup.scheme().members(), setup.scheme().parity > 0, false);
-            (0..=2).flat_map(|length| histories(&alphabet, length)).any(|history| {
+            let mut histories = (0..=2).flat_map(|length| histories(&alphabet, length));
+            histories.any(|history| {
                 let found = explore(setup.with_bug(bug), &history, Depth::SINGLE).found;
                 found.keys().any(|kind| !is_known(kind))
             })

@@ -10,12 +10,29 @@ use crate::testing::{Model, Promise, Violation};
 pub struct Failure {
     /// Which one.
     pub what: What,
-    /// At which mount: 1 is the first one.
-    pub mount: u32,
+    /// At which mount.
+    pub stage: Stage,
     /// Whether the volume tolerates what is missing and damaged.
     pub is_tolerated: bool,
     /// For a person.
     pub message: String,
+}
+
+/// One mount of a case after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// None yet.
+    Before,
+    /// The first one.
+    First,
+    /// The same again; what is written then is there at the next one.
+    Again,
+    /// What was written at the one before must be there.
+    Written,
+    /// Who was absent is back.
+    Back,
+    /// What could not be read can be read.
+    Readable,
 }
 
 /// How a promise was not kept.
@@ -59,6 +76,7 @@ struct Check {
     media: Vec<Media>,
     model: Model,
     mounts: u32,
+    stage: Stage,
     is_tolerated: bool,
     /// What the mount before has brought.
     before: Option<Vec<BlockRead>>,
@@ -78,6 +96,7 @@ impl Remains {
             media: self.media.clone(),
             model: self.model.clone(),
             mounts: 0,
+            stage: Stage::Before,
             is_tolerated: true,
             before: None,
         };
@@ -96,22 +115,33 @@ impl Remains {
             Fault::Block { .. } | Fault::Zone { .. } => None,
         });
         let (first, second) = absences.unwrap_or((0, 0));
-        let mut is_mounted = check.mount(damaged | first, first, absences.is_some())?;
+        let mut is_mounted = check.mount(Stage::First, damaged | first, first, absences.is_some())?;
+        let is_unreadable = |fault: &Fault| matches!(fault, Fault::Block { damage: super::Damage::Unreadable, .. });
+        let may_be_readable = faults.iter().any(is_unreadable);
         if is_mounted {
-            check.mount(damaged | first, first, false)?;
+            // What is written now must be there at the mount after that.
+            let writes = absences.is_none() && !may_be_readable && check.is_tolerated;
+            check.mount(Stage::Again, damaged | first, first, writes)?;
+            if writes {
+                check.mount(Stage::Written, damaged, 0, false)?;
+            }
         }
         if absences.is_some() {
             // Who was absent while others were written to is as good as failed.
             let stale = if is_mounted { first } else { 0 };
             check.forget_errors();
-            is_mounted |= check.mount(damaged | stale | second, second, false)?;
+            is_mounted |= check.mount(Stage::Back, damaged | stale | second, second, false)?;
         }
-        let is_unreadable = |fault: &Fault| matches!(fault, Fault::Block { damage: super::Damage::Unreadable, .. });
-        if faults.iter().any(is_unreadable) {
+        if may_be_readable {
             check.media.iter_mut().for_each(Media::heal);
             check.forget_errors();
             // What was refused has changed nothing.
-            check.mount(if is_mounted { damaged | first | second } else { self.inactive }, 0, false)?;
+            check.mount(
+                Stage::Readable,
+                if is_mounted { damaged | first | second } else { self.inactive },
+                0,
+                false,
+            )?;
         }
         Ok(check.mounts)
     }
@@ -120,8 +150,9 @@ impl Remains {
 impl Check {
     /// Mounts the volume while these members are affected by anything, reads it, and lets the power fail. Says whether it was
     /// mounted.
-    fn mount(&mut self, affected: u32, absent: u32, writes: bool) -> Result<bool, Failure> {
+    fn mount(&mut self, stage: Stage, affected: u32, absent: u32, writes: bool) -> Result<bool, Failure> {
         self.mounts += 1;
+        self.stage = stage;
         self.is_tolerated = affected.count_ones() <= self.setup.tolerates();
         self.model.is_lost = !self.is_tolerated;
         let (mut bed, mounted) = Testbed::mount(self.setup, self.media.clone(), self.model.clone(), absent)
@@ -156,7 +187,7 @@ impl Check {
         }
         let before = self.before.iter_mut().flatten();
         before
-            .zip(bed.read_all().map_err(|stop| stopped(stop, self.mounts, self.is_tolerated))?)
+            .zip(bed.read_all().map_err(|stop| stopped(stop, self.stage, self.is_tolerated))?)
             .for_each(|(before, after)| *before = after);
         Ok(())
     }
@@ -183,22 +214,22 @@ impl Check {
     }
 
     fn failure(&self, what: What, message: String) -> Failure {
-        Failure { what, mount: self.mounts, is_tolerated: self.is_tolerated, message }
+        Failure { what, stage: self.stage, is_tolerated: self.is_tolerated, message }
     }
 
     fn stopped(&self, stop: Stop) -> Failure {
-        stopped(stop, self.mounts, self.is_tolerated)
+        stopped(stop, self.stage, self.is_tolerated)
     }
 }
 
-fn stopped(stop: Stop, mount: u32, is_tolerated: bool) -> Failure {
+fn stopped(stop: Stop, stage: Stage, is_tolerated: bool) -> Failure {
     let (what, message) = match stop {
         Stop::Hangs => (What::Hangs, "the volume does not quiesce".to_owned()),
         Stop::Refused(error) => (What::Refused, error.to_string()),
         Stop::Idle => (What::History, "an operation has nothing to do".to_owned()),
         Stop::Violation(violation) => (what_of(&violation), violation.message),
     };
-    Failure { what, mount, is_tolerated, message }
+    Failure { what, stage, is_tolerated, message }
 }
 
 fn what_of(violation: &Violation) -> What {
@@ -212,5 +243,5 @@ fn what_of(violation: &Violation) -> What {
 }
 
 pub(super) fn history_failure(stop: Stop) -> Failure {
-    Failure { what: What::History, ..stopped(stop, 0, true) }
+    Failure { what: What::History, ..stopped(stop, Stage::Before, true) }
 }

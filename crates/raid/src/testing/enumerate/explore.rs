@@ -7,7 +7,7 @@ use super::check::{Remains, history_failure};
 use super::media::{Media, mixed};
 use super::report::kind_of;
 use super::testbed::{Point, Stop, Testbed};
-use super::{Case, Cut, Damage, Failure, Fault, Op, Report, Setup, Way, What};
+use super::{Case, Cut, Damage, Failure, Fault, Op, Report, Setup, Stage, Way, What};
 use crate::limits::METADATA_ZONES;
 
 /// How much is tried after each history.
@@ -71,7 +71,7 @@ pub fn replay(case: &Case) -> Result<(), Failure> {
     let left = points.get(at).and_then(|point| Some((point, way.leaves(point)?)));
     let Some((point, media)) = left else {
         let message = format!("there is no such crash: the history has {} points", points.len());
-        return Err(Failure { what: What::History, mount: 0, is_tolerated: true, message });
+        return Err(Failure { what: What::History, stage: Stage::Before, is_tolerated: true, message });
     };
     check(&Remains::of(point, media), &case.faults).map(|_| ())
 }
@@ -82,7 +82,12 @@ fn check(remains: &Remains, faults: &[Fault]) -> Result<u32, Failure> {
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    Failure { what: What::Panics, mount: 0, is_tolerated: true, message: text.unwrap_or("a panic").to_owned() }
+    Failure {
+        what: What::Panics,
+        stage: Stage::Before,
+        is_tolerated: true,
+        message: text.unwrap_or("a panic").to_owned(),
+    }
 }
 
 /// The moments of the last operation.
@@ -201,7 +206,7 @@ impl Explorer<'_> {
                     _ => None,
                 };
                 let places: Vec<&str> = faults.iter().filter_map(place).collect();
-                self.report.mounts += u64::from(failure.mount);
+                self.report.mounts += 1;
                 self.note(cut, faults, failure, &places);
             }
         }

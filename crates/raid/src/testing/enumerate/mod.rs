@@ -27,7 +27,7 @@ mod setup;
 mod testbed;
 
 pub use case::Case;
-pub use check::{Failure, What};
+pub use check::{Failure, Stage, What};
 pub use cut::{Cut, Way};
 pub use explore::{Depth, explore, replay};
 pub use fault::{Damage, Fault};

@@ -16,7 +16,7 @@ pub struct Report {
     pub cases: u64,
     /// Cases that were equal to one that was checked.
     pub equal: u64,
-    /// Mounts.
+    /// Mounts; of a case that fails the first one is counted.
     pub mounts: u64,
     /// Failing cases by their kind.
     pub found: BTreeMap<String, Found>,
@@ -87,7 +87,7 @@ pub(super) fn kind_of(case: &Case, failure: &Failure, places: &[&'static str]) -
     causes.sort_unstable();
     causes.dedup();
     let message = if failure.what == What::Panics { format!(" ({})", failure.message) } else { String::new() };
-    format!("{tolerated}, {:?} at mount {}: {}{message}", failure.what, failure.mount, causes.join(" + "))
+    format!("{tolerated}, {:?}, {:?}: {}{message}", failure.stage, failure.what, causes.join(" + "))
 }
 
 impl fmt::Display for Report {
