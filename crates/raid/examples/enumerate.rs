@@ -57,18 +57,22 @@ fn main() {
     print!("{sum}");
 }
 
-/// Prints the first case that finds each seeded bug.
-fn seeded_bugs(length: usize, names: &[String]) {
-    for (name, bug) in
-        SeededBug::ALL.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|other| other == name))
-    {
-        println!("{name}: {}", finder_of(*bug, length).unwrap_or_else(|| "not found".to_owned()));
+/// Prints the first case that finds each seeded bug, or each of those that are among the words.
+fn seeded_bugs(length: usize, words: &[String]) {
+    let is_bug = |word: &&String| SeededBug::ALL.iter().any(|(name, _)| name == *word);
+    let (names, filters): (Vec<&String>, Vec<&String>) = words.iter().partition(is_bug);
+    for (name, bug) in SeededBug::ALL {
+        if names.is_empty() || names.iter().any(|other| *other == name) {
+            println!("{name}: {}", finder_of(bug, length, &filters).unwrap_or_else(|| "not found".to_owned()));
+        }
     }
 }
 
-fn finder_of(bug: SeededBug, length: usize) -> Option<String> {
+fn finder_of(bug: SeededBug, length: usize, filters: &[&String]) -> Option<String> {
+    let is_meant =
+        |setup: &Setup| filters.iter().all(|filter| setup.to_string().split('/').any(|part| part == *filter));
     for length in 0..=length {
-        for setup in Setup::all(&[1, 4]) {
+        for setup in Setup::all(&GROUPS).into_iter().filter(is_meant) {
             let alphabet = Op::alphabet(setup.scheme().members(), setup.scheme().parity > 0, true);
             for history in histories(&alphabet, length) {
                 let sound: Vec<String> = explore(setup, &history, Depth::SINGLE).found.into_keys().collect();
