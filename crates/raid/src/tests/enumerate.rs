@@ -46,13 +46,13 @@ const KNOWN: &[Known] = &[
         after: "single/oob/g1/plp/w0 trim",
     },
     Known {
-        words: &["beyond", "First", "Zeros"],
+        words: &["beyond", "First", "Zeros Older"],
         cause: "absent",
         reason: "a member that is known to be stale is mounted alone",
         after: "raid1/oob/g1/plp/fail0 w0",
     },
     Known {
-        words: &["beyond", "First", "Zeros"],
+        words: &["beyond", "First", "Zeros Older"],
         cause: "superblock zone",
         reason: "a member that is known to be stale is mounted alone",
         after: "raid1/oob/g1/plp/fail0 w0",
