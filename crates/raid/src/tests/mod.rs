@@ -4,6 +4,7 @@ mod bench;
 mod bounds;
 mod caches;
 mod crashes;
+mod enumerate;
 mod failures;
 mod moves;
 mod rebuild;

@@ -1,0 +1,252 @@
+//! All cases after a history.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::check::{Remains, history_failure};
+use super::media::{Media, mixed};
+use super::report::kind_of;
+use super::testbed::{Point, Stop, Testbed};
+use super::{Case, Cut, Damage, Failure, Fault, Op, Report, Setup, Stage, Way, What};
+use crate::limits::METADATA_ZONES;
+
+/// How much is tried after each history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depth {
+    /// Every point at which the power may fail.
+    pub crashes: bool,
+    /// Every block damaged, and members absent, when everything has ended.
+    pub faults: bool,
+    /// At every point at which the power may fail, each member absent.
+    pub crashes_and_absences: bool,
+    /// When everything has ended, two faults at a time.
+    pub pairs: bool,
+    /// At every point at which the power may fail, every block damaged in every way.
+    pub crashes_and_damages: bool,
+}
+
+impl Depth {
+    /// One thing at a time.
+    pub const SINGLE: Depth =
+        Depth { crashes: true, faults: true, crashes_and_absences: false, pairs: false, crashes_and_damages: false };
+    /// Two faults at a time when everything has ended, and a member absent after every crash.
+    pub const FAULTS_IN_PAIRS: Depth = Depth { crashes_and_absences: true, pairs: true, ..Depth::SINGLE };
+    /// Two things at a time.
+    pub const PAIRS: Depth = Depth { crashes_and_damages: true, ..Depth::FAULTS_IN_PAIRS };
+}
+
+/// Tries everything after a history: its last operation is cut, the operations before it belong to shorter histories.
+#[must_use]
+pub fn explore(setup: Setup, history: &[Op], depth: Depth) -> Report {
+    let mut explorer = Explorer { setup, history, report: Report::default(), seen: BTreeSet::new() };
+    let run = catch_unwind(AssertUnwindSafe(|| points_of(setup, history)));
+    let points = match run {
+        Ok(Ok(points)) => points,
+        Ok(Err(Stop::Idle)) => return explorer.report,
+        Ok(Err(stop)) => {
+            explorer.note(Cut::End, &[], history_failure(stop), &[]);
+            return explorer.report;
+        }
+        Err(panic) => {
+            explorer.note(Cut::End, &[], panicked(&*panic), &[]);
+            return explorer.report;
+        }
+    };
+    explorer.report.histories = 1;
+    explorer.report.points = points.len() as u64;
+    explorer.all(&points, depth);
+    explorer.report
+}
+
+/// Checks one case.
+///
+/// # Errors
+/// The promise that was not kept, or, with nothing in its message but that, why there is no such case.
+pub fn replay(case: &Case) -> Result<(), Failure> {
+    let points = points_of(case.setup, &case.history).map_err(history_failure)?;
+    let (at, way) = match case.cut {
+        Cut::End => (points.len().saturating_sub(1), Way::Nothing),
+        Cut::At(at, way) => (at, way),
+    };
+    let left = points.get(at).and_then(|point| Some((point, way.leaves(point)?)));
+    let Some((point, media)) = left else {
+        let message = format!("there is no such crash: the history has {} points", points.len());
+        return Err(Failure { what: What::History, stage: Stage::Before, is_tolerated: true, message });
+    };
+    check(&Remains::of(point, media), &case.faults).map(|_| ())
+}
+
+fn check(remains: &Remains, faults: &[Fault]) -> Result<u32, Failure> {
+    catch_unwind(AssertUnwindSafe(|| remains.check(faults))).unwrap_or_else(|panic| Err(panicked(&*panic)))
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+    Failure {
+        what: What::Panics,
+        stage: Stage::Before,
+        is_tolerated: true,
+        message: text.unwrap_or("a panic").to_owned(),
+    }
+}
+
+/// The moments of the last operation.
+fn points_of(setup: Setup, history: &[Op]) -> Result<Vec<Point>, Stop> {
+    let mut bed = Testbed::create(setup)?;
+    let Some((&last, before)) = history.split_last() else { return Ok(vec![bed.point()]) };
+    before.iter().try_for_each(|&op| bed.apply(op))?;
+    bed.record();
+    bed.apply(last)?;
+    Ok(bed.points())
+}
+
+struct Explorer<'a> {
+    setup: Setup,
+    history: &'a [Op],
+    report: Report,
+    /// Cases that were checked, as hashes of all that matters for them.
+    seen: BTreeSet<u64>,
+}
+
+impl Explorer<'_> {
+    fn all(&mut self, points: &[Point], depth: Depth) {
+        let members = self.setup.scheme().members();
+        if let (true, Some(end)) = (depth.faults, points.last())
+            && let Some(media) = Way::Nothing.leaves(end)
+        {
+            let remains = Remains::of(end, media);
+            self.damages(Cut::End, &remains);
+            for absence in absences(members) {
+                self.case(Cut::End, &remains, &[absence]);
+            }
+            if depth.pairs {
+                self.damages_and_absences(&remains);
+                self.two_damages(&remains);
+            }
+        }
+        if !depth.crashes {
+            return;
+        }
+        for (at, point) in points.iter().enumerate() {
+            for way in Way::all(point) {
+                let Some(media) = way.leaves(point) else { continue };
+                let (cut, remains) = (Cut::At(at, way), Remains::of(point, media));
+                self.case(cut, &remains, &[]);
+                if depth.crashes_and_absences {
+                    for member in 0..members {
+                        self.case(cut, &remains, &[Fault::Absent(1 << member)]);
+                    }
+                }
+                if depth.crashes_and_damages {
+                    self.damages(cut, &remains);
+                }
+            }
+        }
+    }
+
+    fn damages(&mut self, cut: Cut, remains: &Remains) {
+        for fault in self.every_damage(remains) {
+            self.case(cut, remains, &[fault]);
+        }
+    }
+
+    fn damages_and_absences(&mut self, remains: &Remains) {
+        let members = self.setup.scheme().members();
+        for fault in self.every_damage(remains) {
+            for absent in (0..members).map(|member| 1 << member).filter(|absent| absent & fault.members() == 0) {
+                self.case(Cut::End, remains, &[fault, Fault::Absent(absent)]);
+            }
+        }
+    }
+
+    /// Two blocks, damaged in the same way.
+    fn two_damages(&mut self, remains: &Remains) {
+        for damage in [Damage::Data, Damage::Unreadable] {
+            let is_meant = |fault: &Fault| matches!(fault, Fault::Block { damage: other, .. } if *other == damage);
+            let faults: Vec<Fault> = self.every_damage(remains).into_iter().filter(is_meant).collect();
+            for (at, &first) in faults.iter().enumerate() {
+                for &second in &faults[at + 1..] {
+                    self.case(Cut::End, remains, &[first, second]);
+                }
+            }
+        }
+    }
+
+    fn every_damage(&self, remains: &Remains) -> Vec<Fault> {
+        let damages = Damage::all(!self.setup.is_in_band);
+        let mut faults = Vec::new();
+        for (member, media) in remains.media.iter().enumerate() {
+            for lba in media.written() {
+                faults.extend(damages.iter().map(|&damage| Fault::Block { member, lba, damage }));
+            }
+            faults.extend(media.used_zones().into_iter().map(|zone| Fault::Zone { member, zone }));
+        }
+        faults
+    }
+
+    fn case(&mut self, cut: Cut, remains: &Remains, faults: &[Fault]) {
+        let hash = remains.media.iter().fold(u64::from(remains.inactive), |hash, media| mixed(hash, media.hash()));
+        let rest = format!("{faults:?}{:?}", remains.model);
+        let hash = rest
+            .as_bytes()
+            .chunks(8)
+            .fold(hash, |hash, bytes| mixed(hash, bytes.iter().fold(0, |word, &byte| word << 8 | u64::from(byte))));
+        if !self.seen.insert(hash) {
+            self.report.equal += 1;
+            return;
+        }
+        self.report.cases += 1;
+        match check(remains, faults) {
+            Ok(mounts) => self.report.mounts += u64::from(mounts),
+            Err(failure) => {
+                let place = |fault: &Fault| match *fault {
+                    Fault::Block { member, lba, .. } => Some(what_is_at(&remains.media[member], lba)),
+                    Fault::Zone { zone, .. } if zone < METADATA_ZONES => Some("superblock zone"),
+                    Fault::Zone { .. } => Some("zone"),
+                    _ => None,
+                };
+                let places: Vec<&str> = faults.iter().filter_map(place).collect();
+                self.report.mounts += 1;
+                self.note(cut, faults, failure, &places);
+            }
+        }
+    }
+
+    fn note(&mut self, cut: Cut, faults: &[Fault], failure: Failure, places: &[&'static str]) {
+        let case = Case { setup: self.setup, history: self.history.to_vec(), cut, faults: faults.to_vec() };
+        let kind = kind_of(&case, &failure, places);
+        self.report.note(case, kind, failure);
+    }
+}
+
+/// Each member, each two members, and each after another.
+fn absences(members: usize) -> Vec<Fault> {
+    let bits = || (0..members).map(|member| 1_u32 << member);
+    let singles = bits().map(Fault::Absent);
+    let pairs = bits().flat_map(|first| bits().filter(move |&second| first < second).map(move |second| first | second));
+    let swaps =
+        bits().flat_map(|first| bits().filter(move |&second| first != second).map(move |second| (first, second)));
+    // Someone who was there both times knows what was written.
+    let swaps = swaps.filter(|_| members > 2).map(|(first, second)| Fault::Swapped(first, second));
+    let all = (1 << members) - 1;
+    singles
+        .chain(pairs.filter(move |&pair| pair != all).map(Fault::Absent))
+        .chain(swaps)
+        .filter(|fault| *fault != Fault::Absent(all))
+        .collect()
+}
+
+/// What a block of a member is, by its place and its first bytes.
+fn what_is_at(media: &Media, lba: zonda_zoned::Lba) -> &'static str {
+    let zone = media.geometry().zone_of(lba).map_or(0, |zone| zone.0);
+    if zone < METADATA_ZONES {
+        return "superblock";
+    }
+    match &media.read(lba).0[..4] {
+        b"ZVSG" => "header",
+        b"ZVFT" => "footer",
+        b"ZVCM" => "data",
+        b"ZVTB" => "tombstone",
+        _ => "data",
+    }
+}

@@ -1,0 +1,141 @@
+//! What is done to a volume.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::testing::Request;
+
+/// Commands of a member after which a rebuild is cut short.
+pub(super) const CUT_REBUILD_COMMANDS: usize = 12;
+
+/// One operation. Those that hosts ask for end before the next one begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Writes two blocks at 0.
+    WriteTwo,
+    /// Writes three blocks at 1: the first was written by [`WriteTwo`](Op::WriteTwo) as well.
+    WriteThree,
+    /// Both writes at once.
+    WriteBoth,
+    /// The same, and the power fails after so many commands of members; then the volume is mounted.
+    WriteCut(u8),
+    /// Writes every block, two a request.
+    Fill,
+    /// Trims two blocks at 1.
+    Trim,
+    /// Flushes.
+    Flush,
+    /// Fails a member.
+    Fail(u8),
+    /// Replaces the members that have failed by empty ones, and rebuilds them.
+    Rebuild,
+    /// The same, and the power fails while they are rebuilt; then the volume is mounted.
+    RebuildCut,
+    /// Scrubs.
+    Scrub,
+    /// Stops the volume, and mounts it.
+    Remount,
+    /// Stops the volume, and mounts it without a member; the next mount has it again.
+    Away(u8),
+}
+
+impl Op {
+    /// Operations of a volume of so many members: the basic ones, or all.
+    #[must_use]
+    pub fn alphabet(members: usize, is_redundant: bool, is_full: bool) -> Vec<Op> {
+        let mut ops = vec![Op::WriteTwo, Op::WriteThree, Op::Trim, Op::Flush, Op::Remount];
+        if is_redundant {
+            ops.extend([Op::Fail(0), Op::Rebuild, Op::Scrub]);
+        }
+        if is_full {
+            ops.extend([Op::WriteBoth, Op::WriteCut(3), Op::WriteCut(6), Op::Fill]);
+        }
+        if is_full && is_redundant {
+            ops.extend([Op::Fail(members as u8 - 1), Op::Away(0), Op::RebuildCut]);
+        }
+        ops
+    }
+
+    /// What hosts ask for, at once.
+    pub(super) fn requests(self) -> Vec<Request> {
+        match self {
+            Op::WriteTwo => vec![Request::Write { start: 0, blocks: 2 }],
+            Op::WriteThree => vec![Request::Write { start: 1, blocks: 3 }],
+            Op::WriteBoth => [Op::WriteTwo, Op::WriteThree].into_iter().flat_map(Op::requests).collect(),
+            Op::Trim => vec![Request::Trim(vec![(1, 2)])],
+            Op::Flush => vec![Request::Flush],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether a history with these two in a row shows nothing that it does not show without one of them.
+    fn is_idle_after(self, before: Option<Op>) -> bool {
+        match self {
+            Op::Flush | Op::Scrub | Op::Remount => before == Some(self) || before.is_none() && self != Op::Remount,
+            Op::Trim => before.is_none() || before == Some(Op::Trim),
+            Op::Fail(_) | Op::Away(_) => before == Some(self),
+            _ => false,
+        }
+    }
+}
+
+/// All histories of so many operations, but for those in which an operation has nothing to do.
+#[must_use]
+pub fn histories(alphabet: &[Op], length: usize) -> Vec<Vec<Op>> {
+    let mut all: Vec<Vec<Op>> = vec![Vec::new()];
+    for _ in 0..length {
+        let longer = |history: &Vec<Op>| {
+            let last = history.last().copied();
+            let has_failed = history.iter().any(|op| matches!(op, Op::Fail(_) | Op::Away(_)));
+            let needs_failure = |op: Op| matches!(op, Op::Rebuild | Op::RebuildCut);
+            let ops = alphabet.iter().filter(|op| !op.is_idle_after(last) && (has_failed || !needs_failure(**op)));
+            ops.map(|&op| history.iter().copied().chain([op]).collect()).collect::<Vec<Vec<Op>>>()
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    all
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Op::WriteTwo => f.write_str("w0"),
+            Op::WriteThree => f.write_str("w1"),
+            Op::WriteBoth => f.write_str("ww"),
+            Op::Fill => f.write_str("fill"),
+            Op::Trim => f.write_str("trim"),
+            Op::Flush => f.write_str("flush"),
+            Op::Fail(member) => write!(f, "fail{member}"),
+            Op::Rebuild => f.write_str("rebuild"),
+            Op::RebuildCut => f.write_str("rebuildcut"),
+            Op::Scrub => f.write_str("scrub"),
+            Op::Remount => f.write_str("remount"),
+            Op::WriteCut(commands) => write!(f, "wwcut{commands}"),
+            Op::Away(member) => write!(f, "away{member}"),
+        }
+    }
+}
+
+impl FromStr for Op {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Op, String> {
+        Ok(match text {
+            "w0" => Op::WriteTwo,
+            "w1" => Op::WriteThree,
+            "ww" => Op::WriteBoth,
+            "fill" => Op::Fill,
+            "trim" => Op::Trim,
+            "flush" => Op::Flush,
+            "rebuild" => Op::Rebuild,
+            "rebuildcut" => Op::RebuildCut,
+            "scrub" => Op::Scrub,
+            "remount" => Op::Remount,
+            _ => {
+                let number = |prefix: &str| text.strip_prefix(prefix).and_then(|number| number.parse().ok());
+                let op = number("fail").map(Op::Fail).or(number("away").map(Op::Away));
+                op.or(number("wwcut").map(Op::WriteCut)).ok_or(format!("no operation \"{text}\""))?
+            }
+        })
+    }
+}

@@ -1,0 +1,237 @@
+//! All short histories of the smallest volumes, with every crash and every fault. A failure names a case; this replays it:
+//!
+//! ```text
+//! cargo run -p zonda-raid --example enumerate -- 'raid5/oob/g1/plp/w0 fail0/end/flip 1:16 data'
+//! ```
+
+use crate::SeededBug;
+use crate::testing::enumerate::{Case, Depth, Op, Report, Setup, explore, histories, replay};
+
+/// Failures that are known.
+struct Known {
+    /// Words of the names of their kinds.
+    words: &'static [&'static str],
+    /// One of the causes in these names.
+    cause: &'static str,
+    /// What is wrong.
+    reason: &'static str,
+    /// A volume and a history after which it happens.
+    after: &'static str,
+}
+
+/// What is to be repaired. This list is to become empty.
+const KNOWN: &[Known] = &[
+    Known {
+        words: &["beyond", "Zeros Older"],
+        cause: "data",
+        reason: "a damaged stripe of a segment without footers counts as never acknowledged",
+        after: "raid5/oob/g1/plp/w0 fail0",
+    },
+    Known {
+        words: &["beyond", "Zeros Older"],
+        cause: "header",
+        reason: "a zone whose header is damaged is reset",
+        after: "raid5/oob/g1/plp/w0 fail0",
+    },
+    Known {
+        words: &["beyond", "Zeros Older"],
+        cause: "zone",
+        reason: "a zone that is offline is as if it had been empty",
+        after: "single/oob/g1/plp/w0",
+    },
+    Known {
+        words: &["beyond", "Zeros Older"],
+        cause: "tombstone",
+        reason: "a tombstone that is lost is as if there had been none",
+        after: "single/oob/g1/plp/w0 trim",
+    },
+    Known {
+        words: &["beyond", "First", "Zeros Older"],
+        cause: "absent",
+        reason: "a member that is known to be stale is mounted alone",
+        after: "raid1/oob/g1/plp/fail0 w0",
+    },
+    Known {
+        words: &["beyond", "First", "Zeros Older"],
+        cause: "superblock zone",
+        reason: "a member that is known to be stale is mounted alone",
+        after: "raid1/oob/g1/plp/fail0 w0",
+    },
+    Known {
+        words: &["beyond", "Back", "Zeros Older"],
+        cause: "absent",
+        reason: "two sides that went on alone are taken for one",
+        after: "raid1/oob/g1/plp/fail0",
+    },
+    Known {
+        words: &["tolerated", "Readable", "Zeros Older"],
+        cause: "data",
+        reason: "a torn stripe is dropped at one mount, and read at a later one that can read more (docs/internals/volumes.md)",
+        after: "raid1/oob/g1/plp/w0",
+    },
+];
+
+impl Known {
+    /// A kind is `beyond, First, Zeros: absent + data`.
+    fn covers(&self, kind: &str) -> bool {
+        let (what, causes) = kind.split_once(": ").unwrap_or_default();
+        let is_one_of = |words: &str| what.split(", ").any(|word| words.split(' ').any(|other| other == word));
+        self.words.iter().all(|words| is_one_of(words)) && causes.split(" + ").any(|cause| cause == self.cause)
+    }
+}
+
+fn is_known(kind: &str) -> bool {
+    KNOWN.iter().any(|known| known.covers(kind))
+}
+
+/// Tries all histories of up to so many operations.
+fn of(setup: Setup, length: usize, is_full: bool, depth: Depth) -> Report {
+    let alphabet = Op::alphabet(setup.scheme().members(), setup.scheme().parity > 0, is_full);
+    let mut report = Report::default();
+    for history in (0..=length).flat_map(|length| histories(&alphabet, length)) {
+        report.add(explore(setup, &history, depth));
+    }
+    report
+}
+
+fn all(level: &str, groups: &[u32], length: usize, is_full: bool, depth: Depth) -> Report {
+    let mut report = Report::default();
+    for setup in Setup::all(groups).into_iter().filter(|setup| setup.level() == level) {
+        report.add(of(setup, length, is_full, depth));
+    }
+    report
+}
+
+fn expect_none_but_known(mut report: Report) {
+    println!("{report}");
+    report.found.retain(|kind, _| !is_known(kind));
+    assert!(report.found.is_empty(), "promises that were not kept:\n{report}");
+}
+
+/// Histories of two operations with one thing wrong, and of one operation with two.
+fn keeps_its_promises(level: &str) {
+    let mut report = all(level, &[1, 4], 2, false, Depth::SINGLE);
+    for setup in Setup::all(&[4]).into_iter().filter(|setup| setup.level() == level && !setup.is_cache_volatile) {
+        report.add(of(setup, 1, false, Depth::FAULTS_IN_PAIRS));
+    }
+    assert!(report.cases > 1_000, "{} cases", report.cases);
+    expect_none_but_known(report);
+}
+
+#[test]
+fn a_single_drive_keeps_its_promises_after_every_short_history() {
+    keeps_its_promises("single");
+}
+
+#[test]
+fn raid_0_keeps_its_promises_after_every_short_history() {
+    keeps_its_promises("raid0");
+}
+
+#[test]
+fn raid_1_keeps_its_promises_after_every_short_history() {
+    keeps_its_promises("raid1");
+}
+
+#[test]
+fn raid_5_keeps_its_promises_after_every_short_history() {
+    keeps_its_promises("raid5");
+}
+
+#[test]
+fn raid_6_keeps_its_promises_after_every_short_history() {
+    keeps_its_promises("raid6");
+}
+
+#[test]
+fn raid_10_keeps_its_promises_after_every_short_history() {
+    keeps_its_promises("raid10");
+}
+
+fn soak(level: &str) {
+    expect_none_but_known(all(level, &[1, 2, 4], 4, false, Depth::SINGLE));
+    expect_none_but_known(all(level, &[1, 2, 4], 2, true, Depth::PAIRS));
+    expect_none_but_known(all(level, &[2], 5, false, Depth::SINGLE));
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_levels_without_redundancy_keep_their_promises_after_every_history() {
+    soak("single");
+    soak("raid0");
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_mirrors_keep_their_promises_after_every_history() {
+    soak("raid1");
+    soak("raid10");
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_parity_keeps_its_promises_after_every_history() {
+    soak("raid5");
+    soak("raid6");
+}
+
+#[test]
+fn failures_that_are_known_have_not_been_repaired() {
+    for known in KNOWN {
+        let is_meant = |kind: &String| known.covers(kind);
+        let is_found = explored(known.after, Depth::PAIRS).iter().any(is_meant);
+        assert!(is_found, "\"{}\" is repaired: take it out of the list", known.reason);
+    }
+}
+
+/// The kinds of failures after a history, by its name.
+fn explored(after: &str, depth: Depth) -> Vec<String> {
+    let case: Case = format!("{after}/end").parse().expect("the name of a history");
+    explore(case.setup, &case.history, depth).found.into_keys().collect()
+}
+
+#[test]
+fn a_case_is_replayed_by_its_name() {
+    for name in [
+        "single/oob/g1/plp//end",
+        "raid5/oob/g2/volatile/w0 w1 trim flush fail0/crash 2 torn 0/flip 2:17 metadata",
+        "raid6/inband/g4/volatile/ww away0 remount/crash 3 back 1 0/absent 0+2",
+        "raid10/inband/g1/plp/fill wwcut3/end/offline 3:2/swapped 0 1",
+    ] {
+        let case: Case = name.parse().expect("the name of a case");
+        assert_eq!(case.to_string(), name);
+    }
+    for name in ["raid5/oob/g1/plp/w0", "raid7/oob/g1/plp/w0/end", "raid5/oob/g1/plp/w9/end", "raid5/oob/g0/plp/w0/end"]
+    {
+        assert!(name.parse::<Case>().is_err(), "{name}");
+    }
+    let case: Case = "raid5/oob/g4/plp/w0 w1/end/absent 1".parse().expect("the name of a case");
+    assert_eq!(replay(&case), Ok(()));
+    let seeded = Case { setup: case.setup.with_bug(SeededBug::WrongParity), ..case };
+    assert!(replay(&seeded).is_err(), "the parity is wrong, and a member is absent");
+}
+
+/// What is there to be found is found: by crashes, damage, absent members, caches that are lost, and what is done after that.
+#[test]
+fn seeded_bugs_are_found_after_short_histories() {
+    let seeded = [
+        (SeededBug::HastyAcknowledgement, "raid0/oob/g1/plp/w0"),
+        (SeededBug::WrongParity, "raid5/oob/g1/plp/w0"),
+        (SeededBug::WrongChunk, "raid1/oob/g4/plp/w0 w1"),
+        (SeededBug::FooterWrongSlot, "raid1/oob/g2/plp/ww"),
+        (SeededBug::BelievedStaleMember, "raid5/oob/g1/plp/"),
+        (SeededBug::ForgottenEpoch, "raid5/oob/g1/plp/"),
+        (SeededBug::DryFlush, "raid1/oob/g4/volatile/flush"),
+        (SeededBug::EagerRetirement, "raid1/oob/g1/plp/ww ww"),
+        (SeededBug::StaleTimestamps, "raid1/oob/g1/plp/ww ww"),
+    ];
+    for (bug, after) in seeded {
+        let case: Case = format!("{after}/end").parse().expect("the name of a history");
+        let is_found = |setup: Setup| {
+            let found = explore(setup, &case.history, Depth::SINGLE).found;
+            found.keys().any(|kind| !is_known(kind))
+        };
+        assert!(is_found(case.setup.with_bug(bug)), "{bug:?}");
+        assert!(!is_found(case.setup), "without {bug:?}");
+    }
+}
