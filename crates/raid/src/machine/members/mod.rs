@@ -286,14 +286,19 @@ impl Members {
         lacking.all(|member| self[member].state() == MemberState::Rebuilding)
     }
 
-    /// Whether stripes can be read without the members that have failed.
+    /// Members that hold all of their part, as bits.
+    fn active_bits(&self) -> u32 {
+        bits((0..self.members.len()).filter(|&at| self.members[at].state() == MemberState::Active))
+    }
+
+    /// Whether all stripes can be read. A member that is being rebuilt lacks some of its chunks, and it is not known which.
     pub(super) fn are_enough(&self, spec: &Spec) -> bool {
-        spec.are_enough(self.present_bits())
+        spec.are_enough(self.active_bits())
     }
 
     /// Whether the volume can do without one of those that are left.
     pub(super) fn can_spare(&self, spec: &Spec, member: MemberIndex) -> bool {
-        spec.are_enough(self.present_bits() & !(1 << member.0))
+        spec.are_enough(self.active_bits() & !(1 << member.0))
     }
 
     /// When the oldest command of all members counts as unanswered.
