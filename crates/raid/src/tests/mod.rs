@@ -4,6 +4,7 @@ mod bench;
 mod bounds;
 mod caches;
 mod crashes;
+mod damage;
 mod failures;
 mod missing;
 mod moves;

@@ -52,6 +52,8 @@ pub(super) struct Members {
     aborted: VecDeque<(MemberIndex, Work)>,
     /// Blocks written since the mount, superblocks not counted.
     written_blocks: u64,
+    /// See [`accepted_segment`](Members::accepted_segment).
+    accepted_segment: u64,
 }
 
 /// What a command in flight is for.
@@ -116,7 +118,18 @@ impl Members {
             caches: Caches::default(),
             aborted: VecDeque::new(),
             written_blocks: 0,
+            accepted_segment: 0,
         }
+    }
+
+    /// The last segment up to which unidentified losses were accepted, by its sequence.
+    pub(super) fn accepted_segment(&self) -> u64 {
+        self.accepted_segment
+    }
+
+    /// The superblocks that are written from now on say that unidentified losses were accepted up to this segment.
+    pub(super) fn set_accepted_segment(&mut self, sequence: u64) {
+        self.accepted_segment = sequence;
     }
 
     /// A mount goes on with the epoch of a superblock, and with what was aborted before it knew the members.

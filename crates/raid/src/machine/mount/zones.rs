@@ -39,7 +39,7 @@ pub(super) struct ZoneReading {
     phase: ReadPhase,
     /// Entries of the footer so far.
     entries: Vec<BlockMeta>,
-    /// Slots that were written, or may have been, and do not say with what.
+    /// Damaged slots: they were written, or may have been, and do not say with what.
     noise: BTreeSet<u32>,
     /// Slots in a row that hold nothing.
     blank: u32,
@@ -83,13 +83,43 @@ impl ZoneReading {
         self.entries.len() == layout.entries() as usize
     }
 
-    /// Whether a slot of a group may hold any chunk.
-    pub(super) fn has_noise(&self, group: &Range<u32>) -> bool {
-        let says_another = |slot: u32| {
-            let read = self.slots[slot as usize].as_ref();
+    /// Damaged slots of a group: each may hold the chunk of any of its stripes.
+    pub(super) fn noise_in(&self, group: &Range<u32>) -> u32 {
+        let says_another = |slot: &u32| {
+            let read = self.slots[*slot as usize].as_ref();
             read.is_some_and(|read| !group.contains(&read.stripe))
         };
-        self.noise.range(group.clone()).next().is_some() || group.clone().any(says_another)
+        (self.noise.range(group.clone()).count() + group.clone().filter(says_another).count()) as u32
+    }
+
+    /// Whether something that was written cannot be read.
+    pub(super) fn is_damaged(&self) -> bool {
+        let is_bad = |read: &SlotRead| read.blocks.iter().any(|block| !block.is_good && !block.is_blank);
+        !self.noise.is_empty() || self.slots.iter().flatten().any(is_bad)
+    }
+
+    /// The slot behind the last one that was written.
+    pub(super) fn end(&self) -> u32 {
+        let known = self.slots.iter().rposition(Option::is_some).map(|slot| slot as u32);
+        known.max(self.noise.last().copied()).map_or(0, |slot| slot + 1)
+    }
+
+    /// Drives write whole blocks, one behind the other: what is blank in front of something that is not has lost its contents.
+    pub(super) fn find_holes(&mut self) {
+        let end = self.end();
+        for slot in 0..end {
+            match &mut self.slots[slot as usize] {
+                Some(read) => {
+                    let blocks = read.blocks.len();
+                    let last = read.blocks.iter().rposition(|block| !block.is_blank).unwrap_or(0);
+                    let written = if slot + 1 < end { blocks } else { last };
+                    read.blocks[..written].iter_mut().for_each(|block| block.is_blank = false);
+                }
+                None => {
+                    self.noise.insert(slot);
+                }
+            }
+        }
     }
 }
 
@@ -335,8 +365,11 @@ fn slot_in_band(place: &Place, buffer: &BlockBuffer, at: u32, layout: &Layout, b
     let read = |(block, (record, block_crc)): (usize, ([u8; RECORD_BYTES], u32))| {
         let data = block_of(buffer, first + 1 + block, block_bytes);
         let meta = BlockMeta { record, block_crc, stripe: chunk.stripe };
-        let is_good = data.map(crc) == Some(block_crc);
-        BlockRead { meta: Some(meta), is_good, is_blank: !is_good && is_zeros(data) }
+        let sum = data.map(crc);
+        let is_good = sum == Some(block_crc);
+        // A rebuild that could not compute a block wrote zeros and a wrong checksum.
+        let is_lost = sum.map(|sum| !sum) == Some(block_crc);
+        BlockRead { meta: Some(meta), is_good, is_blank: !is_good && !is_lost && is_zeros(data) }
     };
     let blocks = chunk.entries.into_iter().enumerate().map(read).collect();
     Some(SlotRead { stripe: chunk.stripe, blocks })
