@@ -12,6 +12,7 @@ mod rebuild;
 mod refusals;
 mod script;
 mod scrub;
+mod suspended;
 mod swarm;
 mod torn;
 mod trims;
