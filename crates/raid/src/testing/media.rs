@@ -118,6 +118,12 @@ impl Drive {
         self.device.set_block_bytes(lba, &data, &buffer.metadata);
     }
 
+    /// A block loses its contents and its metadata: they read as zeros.
+    pub fn blank(&mut self, lba: Lba) {
+        let (data, metadata) = (self.geometry.block_size_bytes as usize, usize::from(self.geometry.metadata_bytes));
+        self.device.set_block_bytes(lba, &vec![0; data], &vec![0; metadata]);
+    }
+
     /// The blocks of a zone that were written, the last one first.
     #[must_use]
     pub fn written_blocks(&self, zone: u32) -> Vec<Lba> {

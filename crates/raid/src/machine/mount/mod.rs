@@ -4,6 +4,7 @@
 //! superblocks.rs  who the members are, and which of them can be believed
 //! headers.rs      which zones make which segments
 //! zones.rs        what each block of a segment is: from footers, or from the blocks themselves
+//! salvage.rs      a slot of which not all can be read
 //! assemble.rs     stripes
 //! versions.rs     the newest version of each block, and which of its copies counts
 //! losses.rs       acknowledged blocks that are lost
@@ -21,6 +22,7 @@ mod assemble;
 mod headers;
 mod losses;
 mod room;
+mod salvage;
 mod superblocks;
 mod torn;
 mod versions;

@@ -7,6 +7,7 @@ use std::ops::Range;
 use zonda_zoned::{BlockBuffer, ZoneState};
 
 use super::headers::FoundSegment;
+use super::salvage::Salvage;
 use super::superblocks::written_blocks;
 use super::{Volume, block_of};
 use crate::format::{
@@ -47,6 +48,8 @@ pub(super) struct ZoneReading {
     single_until: u32,
     /// Times that the slot that is being read could not be.
     failures: u8,
+    /// That slot, where it is read block by block.
+    salvage: Option<Salvage>,
 }
 
 /// A chunk that was found.
@@ -170,6 +173,7 @@ impl Volume {
                 blank: 0,
                 single_until: 0,
                 failures: 0,
+                salvage: None,
             }));
         }
         self.found().current = Some(Reading { sequence, found, layout, stream, zones });
@@ -198,6 +202,10 @@ impl Volume {
                 if next >= end || zone.blank > layout.group_stripes.max(transfer / layout.unit_blocks) {
                     zone.phase = ReadPhase::Done;
                     return;
+                }
+                if let Some(salvage) = &zone.salvage {
+                    let offset = offset + salvage.next();
+                    return self.read_at_start(member, StartStep::Blocks { offset }, number, offset, 1);
                 }
                 let at_once = if next < zone.single_until { 1 } else { (transfer / layout.unit_blocks).max(1) };
                 (offset, at_once.min(end - next) * layout.unit_blocks)
@@ -233,14 +241,25 @@ impl Volume {
                 }
             }
             ReadPhase::Slots(next) => {
-                debug_assert_eq!(offset, layout.slot_offset(next));
+                let salvaged = zone.salvage.as_ref().map_or(0, Salvage::next);
+                debug_assert_eq!(offset, layout.slot_offset(next) + salvaged);
+                let buffer = match zone.salvage.take() {
+                    None => buffer,
+                    Some(mut salvage) => {
+                        salvage.add(buffer, block_bytes, metadata_bytes);
+                        if salvage.next() < layout.unit_blocks {
+                            zone.salvage = Some(salvage);
+                            return self.read_on(member);
+                        }
+                        Some(salvage.into_buffer())
+                    }
+                };
                 match buffer {
                     None if next < zone.single_until || layout.unit_blocks >= transfer => {
                         zone.failures += 1;
                         if zone.failures == READ_ATTEMPTS_MAX {
                             zone.failures = 0;
-                            zone.noise.insert(next);
-                            zone.phase = ReadPhase::Slots(next + 1);
+                            zone.salvage = Some(Salvage::default());
                         }
                     }
                     None => zone.single_until = next + (transfer / layout.unit_blocks).max(1),
