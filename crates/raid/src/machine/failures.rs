@@ -123,9 +123,10 @@ impl Volume {
         self.events.push_back(Event::Failed(error));
     }
 
-    /// Ends what was in flight on members that have failed.
+    /// Ends what was in flight on members that have failed. Of a volume that is lost nothing is computed, nor counted as lost.
     pub(super) fn end_aborted(&mut self) {
-        while let Some((member, work, completion)) = self.members.next_aborted() {
+        while !self.is_lost() {
+            let Some((member, work, completion)) = self.members.next_aborted() else { return };
             self.dispatch(member, work, completion);
         }
     }

@@ -106,6 +106,32 @@ impl Drive {
         self.device.set_block_bytes(lba, &data, &metadata);
     }
 
+    /// Bits flip in the data of a block alone.
+    pub fn rot_data(&mut self, lba: Lba) {
+        let read = Operation::Read { start: lba, blocks: Blocks(1) };
+        let completion =
+            self.device.execute(&Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation: read });
+        let Outcome::Data(Payload::Bytes(buffer)) = completion.outcome else { return };
+        let mut data = buffer.data.to_vec();
+        let middle = data.len() / 2;
+        data[middle] ^= 0x55;
+        self.device.set_block_bytes(lba, &data, &buffer.metadata);
+    }
+
+    /// A block loses its contents and its metadata: they read as zeros.
+    pub fn blank(&mut self, lba: Lba) {
+        let (data, metadata) = (self.geometry.block_size_bytes as usize, usize::from(self.geometry.metadata_bytes));
+        self.device.set_block_bytes(lba, &vec![0; data], &vec![0; metadata]);
+    }
+
+    /// The blocks of a zone that were written, the last one first.
+    #[must_use]
+    pub fn written_blocks(&self, zone: u32) -> Vec<Lba> {
+        let start = self.geometry.zone_start(ZoneIndex(zone));
+        let blocks = self.device.image(ZoneIndex(zone)).write_pointer_blocks.0;
+        (0..blocks).rev().map(|at| start + Blocks(at)).collect()
+    }
+
     /// A block cannot be read any more, until its zone is reset.
     pub fn lose_block(&mut self, lba: Lba) {
         self.unreadable.insert(lba);

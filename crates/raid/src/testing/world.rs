@@ -6,7 +6,7 @@ use zonda_zoned::{Command, Duration, Instant, Operation, Outcome, Payload, Prng,
 use super::lives::Absent;
 use super::{Drive, Journal, Mix, Model, Promise, Request, Violation};
 use crate::bug::SeededBug;
-use crate::{ArrayId, Event, MemberIndex, Volume, VolumeConfig, VolumeError};
+use crate::{ArrayId, Event, MemberIndex, MountOptions, Volume, VolumeConfig, VolumeError};
 
 /// Steps after which a world that does not come to rest is said to hang.
 const STEPS_TO_REST_MAX: u64 = 400_000;
@@ -32,6 +32,8 @@ pub struct World {
     pub speeds: Vec<u64>,
     /// Members that may be given up, as bits: nobody else may.
     pub suspects: u32,
+    /// What mounts are told.
+    pub options: MountOptions,
     /// All events since the last mount, or since they were last taken.
     pub events: Vec<Event>,
     /// Completions of members since the beginning.
@@ -81,6 +83,7 @@ impl World {
             speeds: vec![1; drives.len()],
             drives,
             suspects: 0,
+            options: MountOptions::default(),
             events: Vec::new(),
             completions: 0,
             journal: Journal::default(),

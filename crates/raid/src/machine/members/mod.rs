@@ -58,6 +58,8 @@ pub(super) struct Members {
     aborted: VecDeque<(MemberIndex, Work)>,
     /// Blocks written since the mount, superblocks not counted.
     written_blocks: u64,
+    /// See [`accepted_segment`](Members::accepted_segment).
+    accepted_segment: u64,
 }
 
 /// What a command in flight is for.
@@ -123,7 +125,18 @@ impl Members {
             suspensions: Suspensions::default(),
             aborted: VecDeque::new(),
             written_blocks: 0,
+            accepted_segment: 0,
         }
+    }
+
+    /// The last segment up to which unidentified losses were accepted, by its sequence.
+    pub(super) fn accepted_segment(&self) -> u64 {
+        self.accepted_segment
+    }
+
+    /// The superblocks that are written from now on say that unidentified losses were accepted up to this segment.
+    pub(super) fn set_accepted_segment(&mut self, sequence: u64) {
+        self.accepted_segment = sequence;
     }
 
     /// A mount goes on with the epoch of a superblock, and with what was aborted before it knew the members.
@@ -305,15 +318,19 @@ impl Members {
         lacking.all(|member| self[member].state() == MemberState::Rebuilding)
     }
 
-    /// Whether stripes can be read without the members that have failed.
+    /// Members that hold all of their part, as bits.
+    fn active_bits(&self) -> u32 {
+        bits((0..self.members.len()).filter(|&at| self.members[at].state() == MemberState::Active))
+    }
+
+    /// Whether all stripes can be read. A member that is being rebuilt lacks some of its chunks, and it is not known which.
     pub(super) fn are_enough(&self, spec: &Spec) -> bool {
-        spec.are_enough(self.present_bits())
+        spec.are_enough(self.active_bits())
     }
 
     /// Whether the volume can do without one of those that are left. One that is being rebuilt lacks what only others have.
     pub(super) fn can_spare(&self, spec: &Spec, member: MemberIndex) -> bool {
-        let is_left = |at: &usize| *at != member.as_usize() && self.members[*at].state() == MemberState::Active;
-        spec.are_enough(bits((0..self.members.len()).filter(is_left)))
+        spec.are_enough(self.active_bits() & !(1 << member.0))
     }
 
     /// When the oldest command of all members counts as unanswered; those that are waited for anyway do not count.

@@ -4,10 +4,10 @@ use zonda_zoned::ZoneState;
 
 use super::Volume;
 use super::versions::Standing;
-use super::zones::{BlockRead, Reading};
+use super::zones::{BlockRead, Reading, ZoneReading};
 use crate::MemberIndex;
 use crate::bug::SeededBug;
-use crate::format::{PADDING_LBA, RECORD_BYTES, Record};
+use crate::format::{BlockMeta, PADDING_LBA, RECORD_BYTES, Record, crc};
 use crate::shape::bits;
 use crate::tables::{Physical, Segment, SegmentIndex, SegmentState};
 
@@ -22,6 +22,8 @@ pub(super) struct FoundStripe {
     pub(super) is_torn: bool,
     /// A member that is there was never given all of its chunk.
     pub(super) is_cut: bool,
+    /// For each row of its blocks whether too few of them are good for the others to be computed.
+    lost_rows: Box<[bool]>,
 }
 
 impl Volume {
@@ -29,6 +31,12 @@ impl Volume {
     pub(super) fn assemble(&mut self) {
         let mut reading = self.found().current.take().expect("a segment was read");
         self.drop_unfinished(&mut reading);
+        for (at, zone) in reading.zones.iter_mut().enumerate() {
+            let is_copy = reading.found.copied >> at & 1 == 1;
+            zone.iter_mut()
+                .filter(|zone| !is_copy && !zone.has_footer(&reading.layout))
+                .for_each(ZoneReading::find_holes);
+        }
         let layout = reading.layout;
         let zones: Vec<Option<u32>> = reading.zones.iter().map(|zone| zone.as_ref().map(|zone| zone.zone)).collect();
         let mut segment = Segment::with_layout(
@@ -50,20 +58,18 @@ impl Volume {
         // What is open takes no more: its last group may lack anything.
         segment.is_broken = true;
         let is_filled = reading.zones.iter().flatten().any(|zone| zone.has_footer(&layout));
-        let last = reading
-            .zones
-            .iter()
-            .flatten()
-            .filter_map(|zone| zone.slots.iter().rposition(Option::is_some))
-            .max()
-            .map_or(0, |slot| slot as u32 + 1);
+        let last = reading.zones.iter().flatten().map(ZoneReading::end).max().unwrap_or(0);
         let mut stripes = Vec::new();
+        let mut unseen = 0;
         let mut first = 0;
         while first < last {
             let group = layout.group_range(first);
             // A group that another one follows, or a footer, was complete.
             let was_complete = is_filled || last > group.end;
             let is_complete = self.place_group(&mut segment, &reading, group.clone(), was_complete, &mut stripes);
+            if !was_complete {
+                unseen = self.unseen_stripes(&reading, &group);
+            }
             if !is_complete {
                 break;
             }
@@ -83,9 +89,17 @@ impl Volume {
         }
         self.count_timestamps(&reading);
         let index = self.segments.insert_found(segment);
+        let mut unknown = u64::from(unseen * layout.payload_blocks()) * self.spec.shape.data() as u64;
         for stripe in &stripes {
             let standing = self.standing(index, stripe, is_filled);
-            self.take_stripe(index, &reading, stripe, standing);
+            unknown += self.take_stripe(index, &reading, stripe, standing);
+        }
+        if unknown > 0 {
+            self.lose_unidentified(reading.damaged_member(), reading.sequence, unknown);
+        }
+        // Where no footer says what a block was, damage makes more unknown than what is damaged: its blocks are moved soon.
+        if reading.zones.iter().flatten().any(|zone| !zone.has_footer(&layout)) {
+            self.segments.set_damaged(index);
         }
         self.segments.look_at(index);
     }
@@ -148,13 +162,19 @@ impl Volume {
             let is_decodable = rows.iter().all(|&row| self.spec.is_stripe_decodable(row, number));
             let is_whole = is_decodable && rows.iter().all(|&row| row & with_zone == with_zone);
             is_complete &= is_whole;
-            if !is_decodable && !was_complete {
+            // Of what was complete, or may have been, each block counts: one that is lost is not an older one.
+            let may_be_torn = !is_whole && !was_complete;
+            if may_be_torn && present[stripe] == 0 {
                 continue;
             }
-            // What was complete counts, whatever became of it: a block that is lost is not an older one.
-            let is_torn = !is_whole && !was_complete && !self.spec.has(SeededBug::TornStripeKept);
-            let is_cut = is_torn && (0..members).any(|at| is_cut(reading, at, number, &group));
-            stripes.push(FoundStripe { number, present: present[stripe], is_whole, is_torn, is_cut });
+            let is_cut = may_be_torn && (0..members).any(|at| is_cut(reading, at, number, &group));
+            if is_cut && !is_decodable {
+                continue;
+            }
+            let is_torn = may_be_torn && !self.spec.has(SeededBug::TornStripeKept);
+            let is_cut = is_cut && is_torn;
+            let lost_rows = rows.iter().map(|&row| !self.spec.is_stripe_decodable(row, number)).collect();
+            stripes.push(FoundStripe { number, present: present[stripe], is_whole, is_torn, is_cut, lost_rows });
             for member in (0..members).filter(|member| present[stripe] >> member & 1 == 0) {
                 segment.slots.set_virtual(MemberIndex(member as u8), number);
             }
@@ -179,17 +199,49 @@ impl Volume {
         }
     }
 
-    /// The blocks of a stripe count, where they are the newest.
-    fn take_stripe(&mut self, index: SegmentIndex, reading: &Reading, stripe: &FoundStripe, standing: Standing) {
+    /// How many stripes of the last group may have been complete of which nothing is known: each has a damaged slot on every member
+    /// that took part.
+    fn unseen_stripes(&self, reading: &Reading, group: &std::ops::Range<u32>) -> u32 {
+        reading.zones.iter().flatten().map(|zone| zone.noise_in(group)).min().unwrap_or(0)
+    }
+
+    /// The blocks of a stripe count, where they are the newest. Says of how many it is not known which they are.
+    fn take_stripe(&mut self, index: SegmentIndex, reading: &Reading, stripe: &FoundStripe, standing: Standing) -> u64 {
+        let mut unknown = 0;
         for chunk in 0..self.spec.shape.data() {
             let member = self.spec.shape.member_of(chunk, stripe.number);
-            let Some(slot) = self.segments[index].slots.slot_of(member, stripe.number) else { continue };
+            let slot = self.segments[index].slots.slot_of(member, stripe.number);
+            let slot = slot.expect("each member has a slot for each stripe that counts");
             for row in 0..reading.layout.payload_blocks() {
-                let Some(record) = self.record_of(reading, index, stripe, chunk, row as usize) else { continue };
+                let Some(record) = self.record_of(reading, index, stripe, chunk, row as usize) else {
+                    unknown += 1;
+                    continue;
+                };
+                let own = self.block_read(reading, index, stripe, chunk, row as usize);
+                let is_lost = stripe.lost_rows[row as usize] && !own.is_some_and(|own| own.is_good);
                 let offset = reading.layout.offset_of(slot, row);
-                self.take_block(Physical { segment: index, member, offset }, record, stripe, standing);
+                self.take_block(Physical { segment: index, member, offset }, record, stripe, standing, is_lost);
             }
         }
+        unknown
+    }
+
+    /// What was read of a block of a stripe.
+    fn block_read(
+        &self,
+        reading: &Reading,
+        index: SegmentIndex,
+        stripe: &FoundStripe,
+        chunk: usize,
+        row: usize,
+    ) -> Option<BlockRead> {
+        let member = self.spec.shape.member_of(chunk, stripe.number);
+        if stripe.present >> member.0 & 1 == 0 {
+            return None;
+        }
+        let slot = self.segments[index].slots.slot_of(member, stripe.number)?;
+        let read = reading.zones[member.as_usize()].as_ref()?.slots[slot as usize].as_ref()?;
+        Some(read.blocks[row])
     }
 
     /// The record of a block of a data chunk: its own, or computed from those of the others in its row. `None` if too few are there.
@@ -201,24 +253,17 @@ impl Volume {
         chunk: usize,
         row: usize,
     ) -> Option<Record> {
-        let block = |chunk: usize| -> Option<BlockRead> {
-            let member = self.spec.shape.member_of(chunk, stripe.number);
-            if stripe.present >> member.0 & 1 == 0 {
-                return None;
-            }
-            let slot = self.segments[index].slots.slot_of(member, stripe.number)?;
-            let read = reading.zones[member.as_usize()].as_ref()?.slots[slot as usize].as_ref()?;
-            Some(read.blocks[row])
+        // Metadata have a checksum of their own: they are right where the contents are damaged. But a rebuild that could not compute a
+        // block wrote padding with a wrong checksum.
+        let record = |chunk: usize| -> Option<[u8; RECORD_BYTES]> {
+            let read = self.block_read(reading, index, stripe, chunk, row)?;
+            let meta = read.meta?;
+            let is_right = read.is_good || !is_uncomputed(&meta, self.spec.shape.block_bytes);
+            is_right.then_some(meta.record)
         };
-        if let Some(BlockRead { meta: Some(meta), is_good, .. }) = block(chunk) {
-            let own = Record::from_bytes(&meta.record);
-            // A rebuild that could not compute a block wrote padding with a wrong checksum.
-            if is_good || own.lba != PADDING_LBA {
-                return Some(own);
-            }
+        if let Some(own) = record(chunk) {
+            return Some(Record::from_bytes(&own));
         }
-        let record =
-            |chunk: usize| block(chunk).filter(|block| block.is_good).and_then(|block| Some(block.meta?.record));
         let chunks = self.spec.members();
         let there = bits((0..chunks).filter(|&chunk| record(chunk).is_some()));
         let recovery = self.spec.code.recover(there, &[chunk])?;
@@ -230,12 +275,17 @@ impl Volume {
     }
 }
 
+/// Whether a rebuild has written a block that it could not compute.
+fn is_uncomputed(meta: &BlockMeta, block_bytes: usize) -> bool {
+    Record::from_bytes(&meta.record).lba == PADDING_LBA && meta.block_crc == !crc(&vec![0; block_bytes])
+}
+
 /// Whether a member has not all of its chunk because it was never written: what was written and cannot be read does not count.
 fn is_cut(reading: &Reading, at: usize, stripe: u32, group: &std::ops::Range<u32>) -> bool {
     let Some(zone) = &reading.zones[at] else { return false };
     let of_stripe = zone.slots[group.start as usize..group.end as usize].iter().flatten();
     match of_stripe.into_iter().find(|read| read.stripe == stripe) {
         Some(read) => read.blocks.iter().any(|block| block.is_blank),
-        None => !zone.has_noise(group),
+        None => zone.noise_in(group) == 0,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zonda_zoned::{BlockBuffer, ZoneAction, ZoneState};
+use zonda_zoned::{BlockBuffer, ZoneAction, ZoneDescriptor, ZoneState};
 
 use super::superblocks::written_blocks;
 use super::{Volume, block_of};
@@ -10,6 +10,7 @@ use crate::MemberIndex;
 use crate::format::{HeaderError, MemberState, SegmentHeader};
 use crate::limits::{METADATA_ZONES, READ_ATTEMPTS_MAX};
 use crate::machine::start::StartStep;
+use crate::shape::bits;
 
 /// A segment of which a header was found.
 #[derive(Debug)]
@@ -19,6 +20,9 @@ pub(super) struct FoundSegment {
     pub(super) zones: Vec<Option<u32>>,
     /// Zones that were not named when the segment was opened: a rebuild's, which count if they were completed.
     pub(super) rebuilt: u32,
+    /// Zones that a rebuild has written, finished or not, and those of which it is not known: what they lack need not have been
+    /// missing before.
+    pub(super) copied: u32,
 }
 
 /// Headers of one member on their way.
@@ -82,7 +86,7 @@ impl Volume {
                     return;
                 }
                 let (sequence, epoch) = (header.segment, header.epoch);
-                let segment = FoundSegment { zones: vec![None; members], rebuilt: 0, header };
+                let segment = FoundSegment { zones: vec![None; members], rebuilt: 0, copied: 0, header };
                 match found.segments.get_mut(&sequence) {
                     // Of two headers the older one is of those that opened the segment.
                     Some(known) if known.header.epoch <= segment.header.epoch => {}
@@ -127,20 +131,22 @@ impl Volume {
                 let zone = claimed.map(|(zone, _)| zone).or(unreadable);
                 segment.zones[at] = zone;
                 let is_later = claimed.is_none_or(|(_, epoch)| epoch > segment.header.epoch);
-                if zone.is_some() && (zone != named || is_later) && is_rebuilding {
-                    segment.rebuilt |= 1 << at;
+                if zone.is_some() && (zone != named || is_later) {
+                    segment.copied |= 1 << at;
+                    if is_rebuilding {
+                        segment.rebuilt |= 1 << at;
+                    }
                 }
             }
         }
-        // With fewer zones than data members a segment holds nothing that was acknowledged.
-        let data = self.spec.shape.data();
         let mut kept = BTreeMap::new();
         for (sequence, segment) in segments {
             self.segments.saw_sequence(sequence);
             self.map.saw_header(segment.header.timestamp);
-            if segment.zones.iter().flatten().count() >= data.min(self.spec.code.data())
-                || self.spec.code.tolerates() == 0
-            {
+            // What was not opened everywhere holds nothing that was acknowledged, what is reset nothing that is needed.
+            let zones = bits((0..segment.zones.len()).filter(|&at| segment.zones[at].is_some()));
+            let has_enough = self.spec.are_enough(zones);
+            if has_enough || !self.shows_no_zone(&segment, &owners, &descriptors) {
                 kept.insert(sequence, segment);
             }
         }
@@ -153,6 +159,26 @@ impl Volume {
             }
         }
         self.found().segments = kept;
+    }
+
+    /// Whether a member that took part in a segment has no zone of it: it can be read, and the zone that is named is empty or another
+    /// segment's.
+    fn shows_no_zone(
+        &self,
+        segment: &FoundSegment,
+        owners: &[BTreeMap<u32, Option<(u64, u64)>>],
+        descriptors: &[Vec<ZoneDescriptor>],
+    ) -> bool {
+        self.members.present().any(|member| {
+            let at = member.as_usize();
+            let is_active = self.members[member].state() == MemberState::Active;
+            let lacks = segment.zones[at].is_none() && owners[at].values().all(Option::is_some);
+            let is_others = |zone: u32| {
+                let state = descriptors[at][zone as usize].state;
+                state == ZoneState::Empty || owners[at].contains_key(&zone)
+            };
+            is_active && lacks && segment.header.zones[at].is_some_and(is_others)
+        })
     }
 
     /// A zone that belongs to no segment.

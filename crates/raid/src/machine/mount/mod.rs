@@ -4,8 +4,10 @@
 //! superblocks.rs  who the members are, and which of them can be believed
 //! headers.rs      which zones make which segments
 //! zones.rs        what each block of a segment is: from footers, or from the blocks themselves
+//! salvage.rs      a slot of which not all can be read
 //! assemble.rs     stripes
 //! versions.rs     the newest version of each block, and which of its copies counts
+//! losses.rs       acknowledged blocks that are lost
 //! torn.rs         blocks of stripes that were not complete are rewritten
 //! room.rs         free segments are reclaimed before hosts come
 //! ```
@@ -18,7 +20,9 @@
 
 mod assemble;
 mod headers;
+mod losses;
 mod room;
+mod salvage;
 mod superblocks;
 mod torn;
 mod versions;
@@ -37,6 +41,7 @@ use crate::tables::{Physical, SegmentIndex, SegmentState};
 use crate::{MemberIndex, VolumeError};
 
 use headers::FoundSegment;
+use losses::Losses;
 use superblocks::Probe;
 use versions::Standing;
 use zones::Reading;
@@ -67,6 +72,10 @@ pub(super) struct Mount {
     unsound: BTreeSet<Physical>,
     /// Those of them whose stripes may never have been complete.
     torn: BTreeSet<Physical>,
+    /// Blocks that cannot be read, and of which it is known which they are: reads of them fail.
+    lost: BTreeSet<Physical>,
+    /// Those of which it is not known.
+    losses: Losses,
     /// For each segment with torn blocks the segments that hold what these replace; they stay until the blocks are rewritten.
     shadowed: BTreeMap<SegmentIndex, BTreeSet<SegmentIndex>>,
     /// Torn blocks that are being moved.
@@ -184,8 +193,12 @@ impl Volume {
                 self.found().standing = next.as_ref().map(|(standing, _)| *standing);
                 let Some((_, places)) = next else {
                     self.found().stamps = Vec::new();
+                    let accepts = match self.accept_losses() {
+                        Ok(accepts) => accepts,
+                        Err(error) => return self.fail(error),
+                    };
                     let is_behind = self.found().is_behind;
-                    if is_behind || self.members.iter().any(Member::has_unrecorded_state) {
+                    if is_behind || accepts || self.members.iter().any(Member::has_unrecorded_state) {
                         self.members.begin_epoch(&self.spec);
                     }
                     return self.enter(Step::WriteSuperblocks);

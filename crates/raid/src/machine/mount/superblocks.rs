@@ -2,6 +2,7 @@
 
 use zonda_zoned::{BlockBuffer, ZoneDescriptor, ZoneState};
 
+use super::losses::accepted_segment;
 use super::{Volume, block_of};
 use crate::bug::SeededBug;
 use crate::config::{Level, Scheme, VolumeConfig};
@@ -181,6 +182,7 @@ impl Volume {
         let members = self.members.iter().map(Member::again).collect();
         let mut volume = Volume::new(config, best.array, members, Some(best.is_in_band))?;
         volume.members.resume(best.epoch, best.sequence, &mut self.members);
+        volume.members.set_accepted_segment(accepted_segment(best));
         std::mem::swap(&mut volume.phase, &mut self.phase);
         std::mem::swap(&mut volume.spec.engine, &mut self.spec.engine);
         volume.spec.bug = self.spec.bug;

@@ -30,6 +30,7 @@ impl Volume {
         });
         self.found().torn = torn;
         self.found().unsound.clear();
+        self.found().lost.clear();
         let without: Vec<SegmentIndex> = self.found().shadowed.keys().copied().collect();
         for segment in without {
             if self.torn_in(segment).next().is_none() {
@@ -123,8 +124,7 @@ impl Volume {
                 self.found().has_failed = true;
                 return;
             }
-            self.counters.lost_blocks += 1;
-            return;
+            return self.lose_tombstones(place);
         };
         if !is_moving {
             self.apply_tombstones(place, &data);

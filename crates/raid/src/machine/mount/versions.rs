@@ -49,12 +49,22 @@ impl Volume {
         self.segments[index].lost & bits(active.map(crate::MemberIndex::as_usize)) != 0
     }
 
-    pub(super) fn take_block(&mut self, place: Physical, record: Record, stripe: &FoundStripe, standing: Standing) {
+    /// A version of a block, at one of its places; `is_lost` if it cannot be read there.
+    pub(super) fn take_block(
+        &mut self,
+        place: Physical,
+        record: Record,
+        stripe: &FoundStripe,
+        standing: Standing,
+        is_lost: bool,
+    ) {
         if record.lba == PADDING_LBA {
             return;
         }
         self.map.saw_timestamp(&self.spec, record.timestamp);
-        if stripe.is_torn {
+        if is_lost {
+            self.found().lost.insert(place);
+        } else if stripe.is_torn {
             self.found().torn.insert(place);
         }
         if !stripe.is_whole {
@@ -84,6 +94,12 @@ impl Volume {
     /// Whether a copy counts in the place of one that was found before.
     fn is_better(&mut self, known: Location, place: Physical, standing: Standing) -> bool {
         let Location::Media(known) = known else { return true };
+        // Of two copies one that can be read counts.
+        let lost = &self.found().lost;
+        let (is_known_lost, is_lost) = (lost.contains(&known), lost.contains(&place));
+        if is_known_lost != is_lost {
+            return is_known_lost;
+        }
         let is_sound = !self.lacks_zones(known.segment) && !self.found().unsound.contains(&known);
         match standing {
             Standing::Cut => false,
@@ -140,8 +156,7 @@ impl Volume {
         let is_torn = self.found().torn.contains(&place);
         let standing = self.found().standing.expect("tombstones are read by what they lack");
         let Some(tombstones) = read_tombstones(data) else {
-            self.counters.lost_blocks += 1;
-            return;
+            return self.lose_tombstones(place);
         };
         let mut is_needed = matches!(standing, Standing::Whole | Standing::Frail);
         for range in &tombstones {

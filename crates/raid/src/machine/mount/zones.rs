@@ -7,6 +7,7 @@ use std::ops::Range;
 use zonda_zoned::{BlockBuffer, ZoneState};
 
 use super::headers::FoundSegment;
+use super::salvage::Salvage;
 use super::superblocks::written_blocks;
 use super::{Volume, block_of};
 use crate::format::{
@@ -39,7 +40,7 @@ pub(super) struct ZoneReading {
     phase: ReadPhase,
     /// Entries of the footer so far.
     entries: Vec<BlockMeta>,
-    /// Slots that were written, or may have been, and do not say with what.
+    /// Damaged slots: they were written, or may have been, and do not say with what.
     noise: BTreeSet<u32>,
     /// Slots in a row that hold nothing.
     blank: u32,
@@ -47,6 +48,8 @@ pub(super) struct ZoneReading {
     single_until: u32,
     /// Times that the slot that is being read could not be.
     failures: u8,
+    /// That slot, where it is read block by block.
+    salvage: Option<Salvage>,
 }
 
 /// A chunk that was found.
@@ -83,13 +86,43 @@ impl ZoneReading {
         self.entries.len() == layout.entries() as usize
     }
 
-    /// Whether a slot of a group may hold any chunk.
-    pub(super) fn has_noise(&self, group: &Range<u32>) -> bool {
-        let says_another = |slot: u32| {
-            let read = self.slots[slot as usize].as_ref();
+    /// Damaged slots of a group: each may hold the chunk of any of its stripes.
+    pub(super) fn noise_in(&self, group: &Range<u32>) -> u32 {
+        let says_another = |slot: &u32| {
+            let read = self.slots[*slot as usize].as_ref();
             read.is_some_and(|read| !group.contains(&read.stripe))
         };
-        self.noise.range(group.clone()).next().is_some() || group.clone().any(says_another)
+        (self.noise.range(group.clone()).count() + group.clone().filter(says_another).count()) as u32
+    }
+
+    /// Whether something that was written cannot be read.
+    pub(super) fn is_damaged(&self) -> bool {
+        let is_bad = |read: &SlotRead| read.blocks.iter().any(|block| !block.is_good && !block.is_blank);
+        !self.noise.is_empty() || self.slots.iter().flatten().any(is_bad)
+    }
+
+    /// The slot behind the last one that was written.
+    pub(super) fn end(&self) -> u32 {
+        let known = self.slots.iter().rposition(Option::is_some).map(|slot| slot as u32);
+        known.max(self.noise.last().copied()).map_or(0, |slot| slot + 1)
+    }
+
+    /// Drives write whole blocks, one behind the other: what is blank in front of something that is not has lost its contents.
+    pub(super) fn find_holes(&mut self) {
+        let end = self.end();
+        for slot in 0..end {
+            match &mut self.slots[slot as usize] {
+                Some(read) => {
+                    let blocks = read.blocks.len();
+                    let last = read.blocks.iter().rposition(|block| !block.is_blank).unwrap_or(0);
+                    let written = if slot + 1 < end { blocks } else { last };
+                    read.blocks[..written].iter_mut().for_each(|block| block.is_blank = false);
+                }
+                None => {
+                    self.noise.insert(slot);
+                }
+            }
+        }
     }
 }
 
@@ -140,6 +173,7 @@ impl Volume {
                 blank: 0,
                 single_until: 0,
                 failures: 0,
+                salvage: None,
             }));
         }
         self.found().current = Some(Reading { sequence, found, layout, stream, zones });
@@ -168,6 +202,10 @@ impl Volume {
                 if next >= end || zone.blank > layout.group_stripes.max(transfer / layout.unit_blocks) {
                     zone.phase = ReadPhase::Done;
                     return;
+                }
+                if let Some(salvage) = &zone.salvage {
+                    let offset = offset + salvage.next();
+                    return self.read_at_start(member, StartStep::Blocks { offset }, number, offset, 1);
                 }
                 let at_once = if next < zone.single_until { 1 } else { (transfer / layout.unit_blocks).max(1) };
                 (offset, at_once.min(end - next) * layout.unit_blocks)
@@ -203,14 +241,25 @@ impl Volume {
                 }
             }
             ReadPhase::Slots(next) => {
-                debug_assert_eq!(offset, layout.slot_offset(next));
+                let salvaged = zone.salvage.as_ref().map_or(0, Salvage::next);
+                debug_assert_eq!(offset, layout.slot_offset(next) + salvaged);
+                let buffer = match zone.salvage.take() {
+                    None => buffer,
+                    Some(mut salvage) => {
+                        salvage.add(buffer, block_bytes, metadata_bytes);
+                        if salvage.next() < layout.unit_blocks {
+                            zone.salvage = Some(salvage);
+                            return self.read_on(member);
+                        }
+                        Some(salvage.into_buffer())
+                    }
+                };
                 match buffer {
                     None if next < zone.single_until || layout.unit_blocks >= transfer => {
                         zone.failures += 1;
                         if zone.failures == READ_ATTEMPTS_MAX {
                             zone.failures = 0;
-                            zone.noise.insert(next);
-                            zone.phase = ReadPhase::Slots(next + 1);
+                            zone.salvage = Some(Salvage::default());
                         }
                     }
                     None => zone.single_until = next + (transfer / layout.unit_blocks).max(1),
@@ -335,8 +384,11 @@ fn slot_in_band(place: &Place, buffer: &BlockBuffer, at: u32, layout: &Layout, b
     let read = |(block, (record, block_crc)): (usize, ([u8; RECORD_BYTES], u32))| {
         let data = block_of(buffer, first + 1 + block, block_bytes);
         let meta = BlockMeta { record, block_crc, stripe: chunk.stripe };
-        let is_good = data.map(crc) == Some(block_crc);
-        BlockRead { meta: Some(meta), is_good, is_blank: !is_good && is_zeros(data) }
+        let sum = data.map(crc);
+        let is_good = sum == Some(block_crc);
+        // A rebuild that could not compute a block wrote zeros and a wrong checksum.
+        let is_lost = sum.map(|sum| !sum) == Some(block_crc);
+        BlockRead { meta: Some(meta), is_good, is_blank: !is_good && !is_lost && is_zeros(data) }
     };
     let blocks = chunk.entries.into_iter().enumerate().map(read).collect();
     Some(SlotRead { stripe: chunk.stripe, blocks })

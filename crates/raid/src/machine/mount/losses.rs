@@ -1,0 +1,70 @@
+//! Acknowledged blocks that are lost.
+//!
+//! Where a block cannot be read, and its record is known, it is the newest version of its logical block all the same: reads of that
+//! fail. Where the record is lost as well, any logical block may have an older version than the one that was acknowledged, and
+//! nothing says which: the mount is refused, unless its caller accepts that. What was accepted is written to the superblocks, as the
+//! newest segment that there was: a later mount does not refuse for segments up to that one.
+
+use super::Volume;
+use super::zones::Reading;
+use crate::format::Superblock;
+use crate::tables::Physical;
+use crate::{MemberIndex, VolumeError};
+
+/// Blocks that may have been acknowledged, and of which it is not known which they are.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    /// A member that holds some of them, and their segment.
+    first: Option<(MemberIndex, u64)>,
+    /// How many there are, at most.
+    blocks: u64,
+}
+
+/// What a superblock says of the losses that were accepted.
+pub(super) fn accepted_segment(_superblock: &Superblock) -> u64 {
+    0
+}
+
+impl Volume {
+    /// Blocks of a segment are lost, and it is not known which they are.
+    pub(super) fn lose_unidentified(&mut self, member: MemberIndex, sequence: u64, blocks: u64) {
+        self.counters.lost_blocks += blocks;
+        if sequence <= self.members.accepted_segment() {
+            return;
+        }
+        let losses = &mut self.found().losses;
+        losses.first.get_or_insert((member, sequence));
+        losses.blocks += blocks;
+    }
+
+    /// The contents of a block of tombstones are lost: what it says is trimmed may be what it was before.
+    pub(super) fn lose_tombstones(&mut self, place: Physical) {
+        self.lose_unidentified(place.member, self.segments[place.segment].sequence, 1);
+        self.segments.drop_tombstones(place);
+        self.found().torn.remove(&place);
+    }
+
+    /// All is read: if there are losses of which it is not known what they are, the mount goes on only where they are accepted. Says
+    /// whether that is to be written to the superblocks.
+    pub(super) fn accept_losses(&mut self) -> Result<bool, VolumeError> {
+        let Losses { first, blocks } = self.found().losses;
+        let Some((member, segment)) = first else { return Ok(false) };
+        if !self.found().options.accepts_losses {
+            return Err(VolumeError::UnidentifiedLosses { member, segment, blocks });
+        }
+        let newest = self.segments.next_sequence() - 1;
+        self.members.set_accepted_segment(newest);
+        Ok(true)
+    }
+}
+
+impl Reading {
+    /// A member whose zone is damaged; the first that took part if what is lost was on others.
+    pub(super) fn damaged_member(&self) -> MemberIndex {
+        let zones = || (0..).map(MemberIndex).zip(&self.zones);
+        let with_zone = zones().filter_map(|(member, zone)| Some((member, zone.as_ref()?)));
+        let damaged = with_zone.filter(|(_, zone)| zone.is_damaged()).map(|(member, _)| member);
+        let first = zones().find(|(_, zone)| zone.is_some()).map(|(member, _)| member);
+        damaged.chain(first).next().unwrap_or(MemberIndex(self.found.header.member))
+    }
+}

@@ -1,0 +1,112 @@
+//! A member that is being rebuilt does not stand in for one that is missing.
+
+use super::basics::config;
+use super::bench::Bench;
+use crate::{Event, Level, MemberIndex, MemberState, Scheme, VolumeError};
+
+const RAID5: Scheme = Scheme { level: Level::Raid5, data: 2, parity: 1 };
+const RAID6: Scheme = Scheme { level: Level::Raid6, data: 2, parity: 2 };
+const RAID1: Scheme = Scheme { level: Level::Raid1, data: 1, parity: 1 };
+const MIRRORED_STRIPE: Scheme = Scheme { level: Level::Raid01, data: 2, parity: 2 };
+
+/// A volume whose members `replaced` have failed and were replaced, and are being rebuilt slowly.
+fn rebuilding(scheme: Scheme, replaced: &[u8]) -> Bench {
+    let mut config = config(scheme);
+    config.tuning.rebuild_blocks_per_second = Some(10_000);
+    let mut bench = Bench::new(config, 64, 31);
+    bench.fill();
+    bench.churn(300);
+    bench.run_out();
+    for &member in replaced {
+        bench.fail(member);
+        bench.churn(100);
+        bench.run_out();
+    }
+    replaced.iter().for_each(|&member| bench.replace(member));
+    while bench.volume.volume().status().rebuild.is_none_or(|(done, _)| done < 3) {
+        assert!(bench.step());
+    }
+    for &member in replaced {
+        assert_eq!(bench.state(member), MemberState::Rebuilding);
+    }
+    bench
+}
+
+fn indices(members: &[u8]) -> Vec<MemberIndex> {
+    members.iter().copied().map(MemberIndex).collect()
+}
+
+/// Mounts what is there, and says why that failed, if it did.
+fn remount(bench: &mut Bench) -> Option<VolumeError> {
+    bench.events.clear();
+    bench.begin_remount();
+    loop {
+        match bench.events.iter().find(|event| matches!(event, Event::Ready | Event::Failed(_))) {
+            Some(Event::Failed(error)) => return Some(error.clone()),
+            Some(_) => return None,
+            None => assert!(bench.step(), "a mount ends: {:?}", bench.events),
+        }
+    }
+}
+
+/// Without the members `away` the volume is not mounted; with them everything is there, and stays there when the rebuild is done.
+fn expect_refused_without(scheme: Scheme, replaced: &[u8], away: &[u8]) {
+    let mut bench = rebuilding(scheme, replaced);
+    let tolerates = bench.volume.volume().code_tolerates();
+    let pulled: Vec<_> = away.iter().map(|&at| bench.volume.replace(MemberIndex(at), None)).collect();
+    for _ in 0..3 {
+        let (missing, rebuilding) = (indices(away), indices(replaced));
+        let error = VolumeError::TooManyMissing { tolerates, missing, rebuilding };
+        assert_eq!(remount(&mut bench), Some(error), "{scheme:?} without {away:?}");
+    }
+    for (&at, device) in away.iter().zip(pulled) {
+        bench.volume.replace(MemberIndex(at), device);
+    }
+    assert_eq!(remount(&mut bench), None, "{scheme:?}: all of them are back");
+    bench.read_all();
+    while replaced.iter().any(|&at| bench.state(at) == MemberState::Rebuilding) {
+        assert!(bench.step());
+    }
+    bench.survives(away[0]);
+}
+
+#[test]
+fn a_mount_without_a_member_that_a_rebuild_needs_is_refused_until_it_is_back() {
+    expect_refused_without(RAID5, &[1], &[2]);
+    expect_refused_without(Scheme::raid5(3), &[1], &[3]);
+    expect_refused_without(RAID1, &[0], &[1]);
+    expect_refused_without(MIRRORED_STRIPE, &[0], &[2]);
+}
+
+#[test]
+fn a_mount_of_raid_6_counts_members_that_are_missing_and_those_that_are_rebuilt() {
+    expect_refused_without(RAID6, &[1], &[2, 3]);
+    expect_refused_without(RAID6, &[0, 1], &[2]);
+    // One of each is what it can do without.
+    let mut bench = rebuilding(RAID6, &[1]);
+    bench.volume.replace(MemberIndex(2), None);
+    assert_eq!(remount(&mut bench), None);
+    bench.read_all();
+}
+
+#[test]
+fn a_member_that_goes_away_for_a_moment_during_a_rebuild_costs_no_block() {
+    for scheme in [RAID5, RAID1, Scheme::raid5(3)] {
+        let mut bench = rebuilding(scheme, &[1]);
+        bench.events.clear();
+        bench.device(0).is_silent = true;
+        for _ in 0..10_000 {
+            if bench.events.iter().any(|event| matches!(event, Event::Failed(_))) || !bench.step() {
+                break;
+            }
+        }
+        assert_eq!(bench.volume.volume().counters().lost_blocks, 0, "nothing is written off");
+        bench.device(0).is_silent = false;
+        assert_eq!(remount(&mut bench), None, "{scheme:?}");
+        bench.read_all();
+        while bench.state(1) == MemberState::Rebuilding {
+            assert!(bench.step());
+        }
+        bench.survives(0);
+    }
+}
