@@ -109,7 +109,7 @@ impl Volume {
 
     /// Blocks that are repaired are written before more are found.
     fn may_scrub(&self) -> bool {
-        self.stripes.ready(Stream::Relocation).len() < SCRUBBED_STRIPES_MAX
+        self.stripes.ready(Stream::Relocation).len() < SCRUBBED_STRIPES_MAX && self.losses.has_room()
     }
 
     /// When the next run may begin, if that is what a scrub waits for.
@@ -179,17 +179,18 @@ impl Volume {
             self.compare(&piece, stripe, &mut found);
         }
         let is_redundant = self.spec.code.parity() > 0;
-        if is_redundant && found.wrong + found.lost > 0 {
+        if is_redundant && (found.wrong > 0 || !found.unreadable.is_empty()) {
             self.segments.set_damaged(piece.segment);
         }
-        self.counters.lost_blocks += found.lost;
+        let lost = found.unreadable.len() as u64;
+        found.unreadable.into_iter().for_each(|place| self.found_unreadable(place, None));
         for (place, record, data) in found.repairs {
             self.move_block(place, record, data, Mover::Repair);
         }
         let scrub = self.scrub.as_mut().expect("a piece that nobody wants is abandoned");
         scrub.blocks += found.blocks;
         scrub.mended += if is_redundant { found.wrong } else { 0 };
-        scrub.lost += found.lost;
+        scrub.lost += lost;
         scrub.current.as_mut().expect("a segment is being read").piece = None;
     }
 
@@ -231,7 +232,7 @@ impl Volume {
                         found.wrong += 1;
                         found.repairs.push((place, record, data.freeze()));
                     }
-                    None => found.lost += 1,
+                    None => found.unreadable.push(place),
                 }
             }
         }
@@ -281,6 +282,6 @@ struct Found {
     blocks: u64,
     /// Blocks that are wrong, and are or need not be known.
     wrong: u64,
-    lost: u64,
+    unreadable: Vec<Physical>,
     repairs: Vec<(Physical, Record, Bytes)>,
 }

@@ -5,6 +5,7 @@ mod bounds;
 mod caches;
 mod crashes;
 mod failures;
+mod losses;
 mod moves;
 mod rebuild;
 mod refusals;
