@@ -121,7 +121,13 @@ impl Volume {
     }
 
     pub(super) fn on_moved_tombstones(&mut self, place: Physical, block: Result<Bytes, Status>) {
-        let found = block.ok().and_then(|data| read_tombstones(&data));
+        let mut found = block.ok().and_then(|data| read_tombstones(&data));
+        if found.is_none() && self.spec.has_contents() && self.is_ready() {
+            // The map knows all that its tombstones say; once for a segment will do.
+            let is_first = self.collector.tombstones_lost();
+            let known = is_first.then(|| self.map.tombstones_in(&self.stripes, place.segment));
+            found = Some(known.unwrap_or_default());
+        }
         if let Some(tombstones) = self.collector.tombstones_read(&self.segments, place, found) {
             self.move_tombstones(place.segment, &tombstones, Mover::Collector);
         }

@@ -32,6 +32,7 @@ impl Volume {
                     map.publish_moved(spec, stripes, segments, lba, (from, sequence), place);
                     if let (Mover::Repair, Location::Media(source)) = (mover, from.location()) {
                         segments.reader_left(source.segment);
+                        self.scrub_repaired(source);
                     }
                     self.move_ended(mover);
                 }

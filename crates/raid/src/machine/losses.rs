@@ -59,6 +59,11 @@ impl Losses {
         self.found.len() < UNREADABLE_BLOCKS_MAX / 2
     }
 
+    /// Whether nothing is being looked at, or recorded.
+    pub(super) fn is_idle(&self) -> bool {
+        self.found.is_empty() && self.confirming.is_empty() && self.confirmed.is_empty() && self.recording.is_empty()
+    }
+
     /// Whether a marker for a place is in flight.
     pub(super) fn is_being_recorded(&self, place: Physical) -> bool {
         !self.recording.is_empty() && self.recording.contains(&place)
@@ -190,6 +195,7 @@ impl Volume {
                 continue;
             }
             segments.forget_lost(place.segment);
+            self.scrub_lost(place);
             match told.last_mut() {
                 Some((start, blocks)) if *start + *blocks == lba => *blocks += 1,
                 _ => told.push((lba, 1)),

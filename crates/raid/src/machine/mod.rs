@@ -306,6 +306,9 @@ impl Volume {
             }
             Work::Start(step) => self.on_start(member, step, status, outcome),
             Work::Slots { piece, slot, count } => self.on_slots(member, piece, slot, count, status, outcome),
+            Work::Described { sequence, is_footer } => {
+                self.on_described(member, (sequence, is_footer), status, &outcome);
+            }
             Work::Rebuild(step) => self.on_rebuild(member, step, status, outcome),
         }
     }

@@ -300,3 +300,22 @@ fn a_copy_that_proves_good_after_a_mount_counts_over_the_marker_of_its_own_versi
         assert_eq!(bench.volume.volume().status().lost_blocks, 0);
     }
 }
+
+#[test]
+fn tombstones_that_a_rebuild_cannot_compute_are_written_once_more() {
+    for member in 0..4 {
+        let mut script = written_twice();
+        // One stripe, with a tombstone on one of the members.
+        let trim = script.trim(0, 2);
+        assert!(script.has_ended(trim));
+        script.write(6, 3, 1);
+        hurt(&mut script, &[(member + 1) % 4], 1, 3);
+        script.replace(member);
+        assert!(script.events.contains(&Event::Rebuilt { member: crate::MemberIndex(member as u8) }));
+        for _ in 0..2 {
+            script.crash(&[]);
+            script.mount(&[]);
+            assert_eq!(read_three(&mut script), [Ok(0), Ok(0), Ok(2)], "without member {member}");
+        }
+    }
+}

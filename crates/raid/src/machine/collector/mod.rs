@@ -62,6 +62,8 @@ struct Current {
     has_lost: bool,
     /// The same of tombstones.
     has_lost_tombstones: bool,
+    /// Tombstones that could not be read were taken from the map.
+    has_tombstones_of_map: bool,
 }
 
 impl Collector {
@@ -127,6 +129,7 @@ impl Collector {
             is_urgent,
             has_lost: false,
             has_lost_tombstones: false,
+            has_tombstones_of_map: false,
         });
     }
 
@@ -194,6 +197,11 @@ impl Collector {
         }
         let is_last = current.fetching_tombstones == 0 && current.tombstone == segments[place.segment].tombstones.len();
         is_last.then(|| std::mem::take(&mut current.tombstones))
+    }
+
+    /// A block of tombstones could not be read: the map knows those of the segment. Says whether it was the first.
+    pub(super) fn tombstones_lost(&mut self) -> bool {
+        self.current.as_mut().is_some_and(|current| !std::mem::replace(&mut current.has_tombstones_of_map, true))
     }
 
     /// A block of the segment could not be read: the segment stays as it is, until that is recorded.

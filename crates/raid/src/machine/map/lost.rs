@@ -10,6 +10,8 @@ use zonda_zoned::{Blocks, Lba, LbaRange};
 use super::super::segments::Segments;
 use super::super::stripes::Stripes;
 use super::Map;
+use crate::format::Tombstone;
+use crate::limits::TOMBSTONE_BLOCKS_MAX;
 use crate::tables::{Address, Location, Physical, SegmentIndex};
 
 impl Map {
@@ -35,15 +37,49 @@ impl Map {
     /// A timestamp for the version of a block at a place, where its own cannot be read: no less than that, and less than those of all
     /// versions that are newer. `None` if the place holds no version that is needed.
     pub(in crate::machine) fn timestamp_bound(&mut self, stripes: &Stripes, lba: u64, place: Physical) -> Option<u64> {
-        let mut entry = *self.entries.get(lba as usize)?;
+        if lba >= self.blocks() {
+            return None;
+        }
+        let (oldest, newer) = self.oldest_version(stripes, lba);
+        (oldest == Address::media(place)).then(|| newer.map_or_else(|| self.take_timestamp(), |newer| newer - 1))
+    }
+
+    /// The tombstones and markers of a segment, as the map has them: in place of some that cannot be read. Their timestamps are no
+    /// earlier than theirs, and earlier than those of newer versions. Takes a look at every block of the volume.
+    pub(in crate::machine) fn tombstones_in(&mut self, stripes: &Stripes, segment: SegmentIndex) -> Vec<Tombstone> {
+        let newest = self.take_timestamp();
+        let mut found: Vec<Tombstone> = Vec::new();
+        for lba in 0..self.blocks() {
+            let (oldest, newer) = self.oldest_version(stripes, lba);
+            let is_lost = oldest == Address::lost(segment);
+            if !is_lost && oldest != Address::trimmed(segment) {
+                continue;
+            }
+            let timestamp = newer.map_or(newest, |newer| newer - 1);
+            match found.last_mut() {
+                Some(last)
+                    if last.lbas().end == lba
+                        && (last.timestamp, last.is_lost) == (timestamp, is_lost)
+                        && u64::from(last.blocks) < TOMBSTONE_BLOCKS_MAX =>
+                {
+                    last.blocks += 1;
+                }
+                _ => found.push(Tombstone { lba, blocks: 1, timestamp, is_lost }),
+            }
+        }
+        found
+    }
+
+    /// The oldest version of a block that is known, the durable one, and the timestamp of the next newer one: it was given after that
+    /// of the oldest, and none is given twice.
+    fn oldest_version(&self, stripes: &Stripes, lba: u64) -> (Address, Option<u64>) {
+        let mut entry = self.entries[lba as usize];
         let mut newer = None;
-        while entry != Address::media(place) {
-            let Location::Buffered { stripe, block } = entry.location() else { return None };
+        while let Location::Buffered { stripe, block } = entry.location() {
             newer = Some(stripes.timestamp_of(lba, (stripe, block)));
             entry = stripes.replaced_by(lba, (stripe, block));
         }
-        // Timestamps are given once: that of the next newer version was given after this one's.
-        Some(newer.map_or_else(|| self.take_timestamp(), |newer| newer - 1))
+        (entry, newer)
     }
 
     /// Which logical blocks have a version at these places. Takes a look at every block of the volume: for what is rare.
@@ -53,12 +89,8 @@ impl Map {
         places: &BTreeSet<Physical>,
     ) -> BTreeMap<Physical, u64> {
         let mut found = BTreeMap::new();
-        for (lba, &entry) in (0..).zip(&self.entries) {
-            let mut entry = entry;
-            while let Location::Buffered { stripe, block } = entry.location() {
-                entry = stripes.replaced_by(lba, (stripe, block));
-            }
-            if let Location::Media(place) = entry.location()
+        for lba in 0..self.blocks() {
+            if let Location::Media(place) = self.oldest_version(stripes, lba).0.location()
                 && places.contains(&place)
             {
                 found.insert(place, lba);

@@ -9,7 +9,7 @@ use super::super::Volume;
 use super::super::pieces::{Chunk, Piece};
 use super::job::{Part, Ready};
 use crate::MemberIndex;
-use crate::format::{BlockMeta, PADDING_LBA, Place, RECORD_BYTES, Record, crc, write_chunk_meta};
+use crate::format::{BlockMeta, PADDING_LBA, Place, RECORD_BYTES, Record, TOMBSTONE_LBA, crc, write_chunk_meta};
 use crate::shape::bits;
 use crate::tables::{Physical, SegmentIndex};
 
@@ -121,9 +121,9 @@ impl Volume {
                     let record = Record { lba: PADDING_LBA, timestamp: 0, data_crc: !crc(bytes) };
                     *meta = BlockMeta { record: record.to_bytes(), block_crc: record.data_crc, stripe };
                     let offset = layout.offset_of(slot, block as u32);
-                    if segment.is_live(target, offset) {
-                        unreadable
-                            .push((Physical { segment: piece.segment, member: target, offset }, at * payload + block));
+                    let place = Physical { segment: piece.segment, member: target, offset };
+                    if segment.is_live(target, offset) || segment.tombstones.contains(&place) {
+                        unreadable.push((place, at * payload + block));
                     }
                 }
             }
@@ -145,7 +145,13 @@ impl Volume {
                 let seed = segment.seeds[target.as_usize()];
                 metas[entry].write_oob(seed, &mut metadata[from..from + metadata_bytes]);
             }
-            self.found_unreadable(place, None);
+            // Tombstones collection writes once more: the map knows what they say.
+            if !segment.tombstones.contains(&place) {
+                self.found_unreadable(place, None);
+            }
+        }
+        if !unreadable.is_empty() || piece.is_damaged() {
+            self.segments.set_damaged(piece.segment);
         }
         if !is_whole {
             // Footers are believed: what is not as it was has none.
@@ -155,13 +161,18 @@ impl Volume {
     }
 
     /// Blocks that are needed and cannot be computed say all the same which they are, and that they are no older than they were: a
-    /// mount must not take an older version for the newest one. Their checksums stay wrong.
+    /// mount must not take an older version for the newest one. Nor must it miss tombstones. Their checksums stay wrong.
     fn name_unreadable(&mut self, unreadable: &[(Physical, usize)], metas: &mut [BlockMeta]) {
         if unreadable.is_empty() {
             return;
         }
         let lbas = self.map.blocks_at(&self.stripes, &unreadable.iter().map(|(place, _)| *place).collect());
         for (place, entry) in unreadable {
+            if self.segments[place.segment].tombstones.contains(place) {
+                let padding = Record::from_bytes(&metas[*entry].record);
+                metas[*entry].record = Record { lba: TOMBSTONE_LBA, ..padding }.to_bytes();
+                continue;
+            }
             let Some(&lba) = lbas.get(place) else { continue };
             let Some(timestamp) = self.map.timestamp_bound(&self.stripes, lba, *place) else { continue };
             let meta = &mut metas[*entry];
