@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 use zonda_layers::Memory;
-use zonda_raid::{MemberIndex, Scheme, Tuning, Volume, VolumeConfig, VolumeOn};
+use zonda_raid::{MemberIndex, MountOptions, Scheme, Tuning, Volume, VolumeConfig, VolumeOn};
 use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, Operation, Prng, QueueFull, ZonedDevice};
 
 use crate::host::{cpu_ns, median};
@@ -112,7 +112,8 @@ fn measure(contents_mib: u64, open: u8) -> Figure {
         written_blocks += written;
         members.iter_mut().flatten().for_each(|member| member.read_blocks = 0);
         let before = cpu_ns();
-        let volume = Volume::mount(vec![Some(geometry.clone()); MEMBERS], tuning.clone(), None).expect("they suit");
+        let volume = Volume::mount(vec![Some(geometry.clone()); MEMBERS], tuning.clone(), MountOptions::default())
+            .expect("they suit");
         let volume = started(volume, members);
         times.push((cpu_ns() - before) as f64 / 1e6);
         let members = (0..MEMBERS as u8).map(MemberIndex);

@@ -15,6 +15,7 @@ pub(crate) fn errno_of(status: Status) -> Option<Errno> {
         Status::TooManyActiveZones => Errno::OVERFLOW,
         Status::InvalidField | Status::InvalidNamespace => Errno::OPNOTSUPP,
         Status::LbaOutOfRange | Status::NamespaceNotReady => Errno::REMOTEIO,
+        Status::CapacityExceeded => Errno::NOSPC,
         Status::WriteFault | Status::UnrecoveredReadError => Errno::NODATA,
         _ => Errno::IO,
     })
@@ -32,6 +33,7 @@ pub(crate) fn text_of(status: u16) -> &'static CStr {
         0x007 => c"abort requested",
         0x00b => c"invalid namespace",
         0x080 => c"LBA out of range",
+        0x081 => c"capacity exceeded",
         0x082 => c"namespace not ready",
         0x1b6 => c"invalid zone operation",
         0x1b7 => c"ZRWA resources unavailable",
@@ -56,6 +58,7 @@ pub(crate) fn remedy_of(status: u16) -> &'static str {
         0x002 => "name a zone by its first block, and see the limits in the geometry",
         0x005 | 0x007 | 0x082 => "see whether the server still runs, and open the namespace again",
         0x080 => "stay within the namespace",
+        0x081 => "free space where the namespace keeps its blocks, then write again",
         0x1b8 => "end where the zone's capacity ends",
         0x1b9 => "reset the zone, or write to another",
         0x1bb => "the zone is lost: use another",

@@ -245,4 +245,23 @@ mod tests {
              the server does not allow this host: add its NQN there, or use another host NQN"
         );
     }
+
+    #[test]
+    fn each_field_that_a_connect_is_refused_for_has_a_remedy_of_its_own() {
+        use zonda_nvme::fabrics::connect_offsets as at;
+        const IN_DATA: u64 = 1 << 16;
+        for (field, words) in [
+            (IN_DATA | u64::from(at::SUBSYSTEM_NQN), "the server has no such subsystem: check its NQN"),
+            (IN_DATA | u64::from(at::HOST_NQN), "the server does not take this host NQN: check it"),
+            (IN_DATA | u64::from(at::HOST_ID), "the server does not take this host identifier: check it"),
+            (IN_DATA | u64::from(at::CONTROLLER_ID), "the controller is gone: connect anew"),
+            (at::QUEUE_ID.into(), "ask for fewer I/O queues"),
+            (at::QUEUE_SIZE.into(), "ask for a smaller queue depth"),
+            (at::KEEP_ALIVE_TIMEOUT.into(), "choose another keep alive timeout"),
+            (at::ATTRIBUTES.into(), "look into the server's log"),
+            (IN_DATA | u64::from(at::QUEUE_ID), "look into the server's log"),
+        ] {
+            assert_eq!(refused(StatusCode::CONNECT_INVALID_PARAMETERS, field).remedy(), words, "field {field:x}h");
+        }
+    }
 }

@@ -403,3 +403,31 @@ pub(crate) fn host_id_of(config: &InitiatorConfig, random: &mut Random) -> HostI
         HostId(id)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use zonda_nvme::Nqn;
+
+    use super::*;
+
+    #[test]
+    fn a_host_without_an_identifier_gets_a_random_uuid_of_version_4() {
+        let name = |end: &str| Nqn::new(&format!("nqn.2014-08.org.example:{end}")).unwrap();
+        let id_of = |seed: u8| {
+            let config = InitiatorConfig::new(name("host"), name("drive"), [seed; 32]);
+            let id = host_id_of(&config, &mut Random::new(config.random_seed));
+            let given = InitiatorConfig { host_id: Some(id), ..config };
+            assert_eq!(host_id_of(&given, &mut Random::new([0; 32])), id, "a configured one is taken");
+            id.0
+        };
+        let ids: Vec<[u8; 16]> = (0..200).map(id_of).collect();
+        for id in &ids {
+            assert_eq!((id[6] >> 4, id[8] >> 6), (4, 0b10), "version and variant of {id:02x?}");
+        }
+        // Of the two bytes that have fixed bits the others are random.
+        let values = |byte: usize| ids.iter().map(|id| id[byte]).collect::<BTreeSet<u8>>().len();
+        assert!(values(6) == 16 && values(8) > 50, "{} and {} values", values(6), values(8));
+    }
+}

@@ -107,4 +107,14 @@ mod tests {
             assert_eq!(limits.fault().map(|(field, _)| field), Some(field));
         }
     }
+
+    #[test]
+    fn the_longest_reply_is_a_read_whose_every_chunk_is_an_error_with_its_message() {
+        // Section "Structured replies": a chunk has 20 bytes before its payload; an error at an offset has its code (4),
+        // the length of its message (2) and the offset (8); an extent is 8 bytes, behind the context's number (4).
+        let errors = 128 * (20 + 4 + 2 + 8 + 128);
+        let extents = 20 + 4 + 1024 * 8;
+        assert_eq!((REPLY_BYTES_MAX, errors), (20_736, 20_736));
+        assert!(REPLY_BYTES_MAX >= extents);
+    }
 }

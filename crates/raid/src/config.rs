@@ -3,6 +3,7 @@
 use zonda_zoned::Duration;
 
 use crate::VolumeError;
+use crate::format::ArrayId;
 use crate::limits::{GROUP_STRIPES_MAX, MEMBERS_MAX, OPEN_SEGMENTS_MAX, TRIM_BLOCKS_MAX, UNIT_BLOCKS_MAX};
 
 /// How blocks are made redundant. `k` members' worth of data, `m` of parity.
@@ -99,6 +100,26 @@ pub struct Tuning {
     pub is_cache_volatile: bool,
     /// Whether contents matter. Without them nothing can be verified, mounted or repaired; for studies of time.
     pub has_contents: bool,
+}
+
+/// What the caller of a mount knows of the volume, and what it accepts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Members of any other volume are refused.
+    pub expected: Option<ArrayId>,
+    /// The newest epoch of the volume that is known to have been written: members that are all older are refused.
+    pub newest_epoch: Option<u64>,
+    /// Mounts although acknowledged blocks are lost of which it is not known which ones they are: any block may then have an
+    /// older version than the one that was acknowledged. Later mounts do not refuse for those losses again.
+    pub accepts_losses: bool,
+}
+
+impl MountOptions {
+    /// The members of one volume; nothing else is known, and nothing accepted.
+    #[must_use]
+    pub fn of(array: ArrayId) -> MountOptions {
+        MountOptions { expected: Some(array), ..MountOptions::default() }
+    }
 }
 
 impl Default for Tuning {

@@ -9,12 +9,38 @@ use crate::MemberIndex;
 pub enum VolumeError {
     /// What was asked for cannot be, and what to change.
     Config(String),
-    /// Too few members are there: how many of the missing could be done without, and which are missing.
+    /// Too few active members are present.
     TooManyMissing {
         /// How many may be missing.
         tolerates: usize,
         /// Which are missing.
         missing: Vec<MemberIndex>,
+        /// Which are present, but not rebuilt yet.
+        rebuilding: Vec<MemberIndex>,
+    },
+    /// Blocks that may have been acknowledged are lost, and it cannot be known which logical blocks they are: any block of
+    /// the volume may have an older version than the one that was acknowledged.
+    UnidentifiedLosses {
+        /// A member that holds some of them, damaged.
+        member: MemberIndex,
+        /// The sequence of the segment that they are in.
+        segment: u64,
+        /// How many there are, at most.
+        blocks: u64,
+    },
+    /// The newest superblock of these members is older than the caller knows the volume to be.
+    OlderThanKnown {
+        /// The epoch of the newest superblock found.
+        found: u64,
+        /// The epoch that the caller knows.
+        known: u64,
+    },
+    /// Members were written to apart from each other: each side counts the other one as failed.
+    SplitBrain {
+        /// Members that know the newest epoch.
+        newest: Vec<MemberIndex>,
+        /// Members that were active on their own after these had counted them as failed.
+        other: Vec<MemberIndex>,
     },
     /// A member belongs to another volume.
     Foreign {
@@ -48,14 +74,37 @@ impl fmt::Display for VolumeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             VolumeError::Config(remedy) => f.write_str(remedy),
-            VolumeError::TooManyMissing { tolerates, missing } => {
-                let names: Vec<String> = missing.iter().map(|member| member.0.to_string()).collect();
-                write!(
-                    f,
-                    "members {} are missing or out of date, and the volume can do without {tolerates}: bring one back",
-                    names.join(", ")
-                )
+            VolumeError::TooManyMissing { tolerates, missing, rebuilding } => {
+                if !missing.is_empty() {
+                    write!(f, "members {} are missing or out of date, ", list(missing))?;
+                }
+                if !rebuilding.is_empty() {
+                    write!(f, "members {} are not rebuilt yet, ", list(rebuilding))?;
+                }
+                if !missing.is_empty() && !rebuilding.is_empty() {
+                    write!(f, "which is {} in all, ", missing.len() + rebuilding.len())?;
+                }
+                write!(f, "and the volume can do without {tolerates}: bring one of those that are missing back")
             }
+            VolumeError::UnidentifiedLosses { member, segment, blocks } => write!(
+                f,
+                "up to {blocks} blocks written last are lost, and it is not known which: segment {segment} is damaged on member \
+                 {}; bring back the members that are missing, or accept the losses: any block may then be older than when it \
+                 was last written, so check the file system and compare with a backup",
+                member.0
+            ),
+            VolumeError::OlderThanKnown { found, known } => write!(
+                f,
+                "the members are out of date: their newest superblock is of epoch {found}, and the volume has reached epoch \
+                 {known}: bring back the members that were active since"
+            ),
+            VolumeError::SplitBrain { newest, other } => write!(
+                f,
+                "split brain: members {} and members {} were each written to without the others; keep one side, and replace \
+                 the members of the other",
+                list(newest),
+                list(other)
+            ),
             VolumeError::Foreign { member, volume } => write!(
                 f,
                 "member {} belongs to the volume \"{volume}\": name its own members, or wipe it to use it here",
@@ -73,6 +122,12 @@ impl fmt::Display for VolumeError {
             VolumeError::Member { member, what } => write!(f, "member {}: {what}", member.0),
         }
     }
+}
+
+/// Members for a message.
+fn list(members: &[MemberIndex]) -> String {
+    let names: Vec<String> = members.iter().map(|member| member.0.to_string()).collect();
+    names.join(", ")
 }
 
 impl std::error::Error for VolumeError {}

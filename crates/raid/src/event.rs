@@ -18,6 +18,25 @@ pub enum Event {
         /// Why.
         reason: FailReason,
     },
+    /// I/O waits for a member that the volume cannot do without.
+    Suspended {
+        /// Which one.
+        member: MemberIndex,
+        /// Why.
+        reason: FailReason,
+    },
+    /// A member that I/O waited for answers again.
+    Resumed {
+        /// Which one.
+        member: MemberIndex,
+    },
+    /// A member has no room for what was to be written (Capacity Exceeded): writes end with that status until there is some.
+    OutOfRoom {
+        /// Which one.
+        member: MemberIndex,
+    },
+    /// Writes are taken again.
+    RoomFound,
     /// A member holds its part again.
     Rebuilt {
         /// Which one.

@@ -30,7 +30,7 @@ mod trial;
 
 #[doc(hidden)]
 pub use bug::SeededBug;
-pub use config::{Level, Scheme, StreamShape, Tuning, Victim, VolumeConfig};
+pub use config::{Level, MountOptions, Scheme, StreamShape, Tuning, Victim, VolumeConfig};
 pub use error::VolumeError;
 pub use event::{Event, FailReason};
 pub use format::{ArrayId, METADATA_BYTES, MemberState, VERSION};

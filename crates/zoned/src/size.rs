@@ -96,3 +96,17 @@ impl Sub for Blocks {
         Blocks(self.0 - other.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_counts_add_and_subtract_block_by_block() {
+        assert_eq!((Lba(100) + Blocks(7), Lba(100) - Lba(93)), (Lba(107), Blocks(7)));
+        let mut sum = Blocks(5) + Blocks(3);
+        assert_eq!((sum, sum - Blocks(6)), (Blocks(8), Blocks(2)));
+        sum += Blocks(4);
+        assert_eq!((sum, Blocks::ZERO + sum, sum.bytes(512)), (Blocks(12), Blocks(12), 6144));
+    }
+}

@@ -23,6 +23,8 @@ pub enum Status {
     InvalidNamespace = 0x00b,
     /// 0/80h: a block beyond the end of the namespace.
     LbaOutOfRange = 0x080,
+    /// 0/81h: there is no room left for what was to be written, below the namespace's size: Linux says ENOSPC.
+    CapacityExceeded = 0x081,
     /// 0/82h: the namespace can't serve the command now; try again.
     NamespaceNotReady = 0x082,
     /// 1/B6h: the zone operation is not valid here (ZRWA asked for in a zone that is not empty, append to a ZRWA zone, ...).
@@ -53,7 +55,7 @@ pub enum Status {
 
 impl Status {
     /// Every status but success, in the order of the codes.
-    pub const ERRORS: [Status; 20] = [
+    pub const ERRORS: [Status; 21] = [
         Status::InvalidField,
         Status::DataTransferError,
         Status::AbortedPowerLoss,
@@ -61,6 +63,7 @@ impl Status {
         Status::AbortRequested,
         Status::InvalidNamespace,
         Status::LbaOutOfRange,
+        Status::CapacityExceeded,
         Status::NamespaceNotReady,
         Status::InvalidZoneOperation,
         Status::ZrwaResourcesUnavailable,
@@ -106,6 +109,7 @@ impl fmt::Display for Status {
             Status::AbortRequested => "abort requested",
             Status::InvalidNamespace => "invalid namespace",
             Status::LbaOutOfRange => "LBA out of range",
+            Status::CapacityExceeded => "capacity exceeded",
             Status::NamespaceNotReady => "namespace not ready",
             Status::InvalidZoneOperation => "invalid zone operation",
             Status::ZrwaResourcesUnavailable => "ZRWA resources unavailable",
@@ -146,10 +150,10 @@ mod tests {
     #[test]
     fn every_error_has_the_code_of_the_specification() {
         let codes = Status::ERRORS.map(|status| (status.code_type(), status.code()));
-        let generic = [0x02, 0x04, 0x05, 0x06, 0x07, 0x0b, 0x80, 0x82].map(|code| (0, code));
-        assert_eq!(codes[..8], generic);
-        assert_eq!(codes[8..18].to_vec(), (0xb6..=0xbf).map(|code| (1, code)).collect::<Vec<_>>());
-        assert_eq!(codes[18..], [(2, 0x80), (2, 0x81)]);
+        let generic = [0x02, 0x04, 0x05, 0x06, 0x07, 0x0b, 0x80, 0x81, 0x82].map(|code| (0, code));
+        assert_eq!(codes[..9], generic);
+        assert_eq!(codes[9..19].to_vec(), (0xb6..=0xbf).map(|code| (1, code)).collect::<Vec<_>>());
+        assert_eq!(codes[19..], [(2, 0x80), (2, 0x81)]);
         assert_eq!((Status::Success.code_type(), Status::Success.code()), (0, 0));
     }
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use zonda_nvme::tcp::crc32c;
-use zonda_raid::{Volume, VolumeOn};
+use zonda_raid::{MountOptions, Volume, VolumeOn};
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{
     Blocks, Command, CommandId, Geometry, Lba, NamespaceId, Operation, Outcome, Payload, ZoneState, ZonedDevice,
@@ -62,7 +62,7 @@ pub(crate) fn run(input: &[u8]) {
 fn mounted(members: Vec<Option<ReferenceDevice>>) -> Option<Host> {
     let geometry = |member: &ReferenceDevice| member.geometry(NamespaceId::FIRST).clone();
     let geometries = members.iter().map(|member| member.as_ref().map(geometry)).collect();
-    match Volume::mount(geometries, bases::tuning(), None) {
+    match Volume::mount(geometries, bases::tuning(), MountOptions::default()) {
         Ok(volume) => Host::until_ready(VolumeOn::new(volume, members)),
         Err(error) => {
             assert!(!error.to_string().is_empty());

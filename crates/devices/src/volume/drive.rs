@@ -197,6 +197,27 @@ impl VolumeDrive {
                 Event::Ready => {}
                 Event::Failed(error) => self.tell(true, format!("the volume is lost: {error}")),
                 Event::MemberFailed { member, reason } => self.on_failure(now, member, reason),
+                Event::Suspended { member, reason } => {
+                    let shown = self.shown(member);
+                    let why = match reason {
+                        FailReason::Silence => "does not answer",
+                        _ => "fails its commands",
+                    };
+                    let text = format!("I/O is suspended: {shown} {why}, and the volume cannot do without it");
+                    self.tell(true, text);
+                }
+                Event::Resumed { member } => {
+                    let text = format!("I/O is resumed: {} answers again", self.shown(member));
+                    self.tell(false, text);
+                }
+                Event::OutOfRoom { member } => {
+                    let text = format!(
+                        "writes end with an error: there is no room for {}: free space where it is kept",
+                        self.shown(member)
+                    );
+                    self.tell(true, text);
+                }
+                Event::RoomFound => self.tell(false, "there is room again: writes are taken".to_owned()),
                 Event::Rebuilt { member } => {
                     let text = format!("{} is rebuilt", self.shown(member));
                     self.tell(false, text);

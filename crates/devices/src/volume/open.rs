@@ -4,7 +4,7 @@ use std::path::Path;
 
 use zonda_config::{ByteSize, Rate};
 use zonda_isal::Isal;
-use zonda_raid::{MemberIndex, Scheme, Tuning, Volume, VolumeConfig, VolumeError, VolumeOn};
+use zonda_raid::{MemberIndex, MountOptions, Scheme, Tuning, Volume, VolumeConfig, VolumeError, VolumeOn};
 use zonda_ring::Ring;
 use zonda_zoned::{CompletionQueue, ZonedDevice};
 
@@ -103,7 +103,8 @@ impl VolumeDrive {
             seats.iter().flatten().map(|seat| seat.own_geometry().block_size_bytes).next().unwrap_or(4096);
         let tuning = tuning(directory.file.reserve_percent, directory.file.rates, block_bytes);
         let geometries = seats.iter().map(|seat| seat.as_ref().map(|seat| seat.own_geometry().clone())).collect();
-        let volume = Volume::mount(geometries, tuning, Some(array)).map_err(|error| names.in_words(&error))?;
+        let volume =
+            Volume::mount(geometries, tuning, MountOptions::of(array)).map_err(|error| names.in_words(&error))?;
         let on = started(volume, seats, &names, ring)?;
         let mut drive = VolumeDrive::new(on, directory, spares);
         absent.into_iter().for_each(|text| drive.tell(true, text));
@@ -225,15 +226,42 @@ impl Names<'_> {
             VolumeError::Version { member, .. } | VolumeError::Member { member, .. } => {
                 DriveError::new(format!("{}: {error}", at(member)), "see volume.toml, and docs/guide/volumes.md")
             }
-            VolumeError::TooManyMissing { tolerates, missing } => {
-                let missing: Vec<String> = missing.iter().map(at).collect();
+            VolumeError::TooManyMissing { tolerates, missing, rebuilding } => {
+                let they = |members: &[MemberIndex], what: &str| {
+                    let names: Vec<String> = members.iter().map(at).collect();
+                    let verb = if names.len() == 1 { "is" } else { "are" };
+                    (!names.is_empty()).then(|| format!("{} {verb} {what}", names.join(", ")))
+                };
+                let causes = [they(missing, "missing or out of date"), they(rebuilding, "not rebuilt yet")];
+                let causes: Vec<String> = causes.into_iter().flatten().collect();
+                DriveError::new(
+                    format!("{}, and the volume can do without {tolerates}", causes.join(", ")),
+                    "bring one of those that are missing back: what it holds is needed",
+                )
+            }
+            VolumeError::UnidentifiedLosses { member, segment, blocks } => DriveError::new(
+                format!(
+                    "up to {blocks} blocks written last are lost, and it is not known which: segment {segment} is damaged on {}",
+                    at(member)
+                ),
+                "bring back the drives that are missing, or accept the losses: any block may then be older than when it was \
+                 last written, so check the file system and compare with a backup",
+            ),
+            VolumeError::OlderThanKnown { found, known } => DriveError::new(
+                format!(
+                    "the drives are out of date: they know epoch {found}, and the volume has reached epoch {known}"
+                ),
+                "bring back the drives that were active since",
+            ),
+            VolumeError::SplitBrain { newest, other } => {
+                let side = |members: &[MemberIndex]| members.iter().map(at).collect::<Vec<String>>().join(", ");
                 DriveError::new(
                     format!(
-                        "{} {} missing or out of date, and the volume can do without {tolerates}",
-                        missing.join(", "),
-                        if missing.len() == 1 { "is" } else { "are" }
+                        "split brain: {} and {} were each written to without the others",
+                        side(newest),
+                        side(other)
                     ),
-                    "bring one of them back: what it holds is needed",
+                    "keep one side, and replace the drives of the other",
                 )
             }
             VolumeError::Config(remedy) => DriveError::new("there is no such volume to be had", remedy.clone()),

@@ -1,7 +1,11 @@
 //! What is there after a mount. Dropping a store with everything at rest is a crash too: what was not synced was not promised.
 
-use zonda_zoned::{Geometry, Prng, ZoneAction};
+use zonda_zoned::reference::{ReferenceDevice, ZoneImage};
+use zonda_zoned::{
+    Blocks, Completion, Geometry, Instant, Outcome, PayloadKind, Prng, Status, ZoneAction, ZoneIndex, ZoneState,
+};
 
+use crate::limits::REPORT_ZONES_MAX;
 use crate::testing::{Desk, pattern, small, units_of_two_blocks};
 use crate::{FileError, FilesConfig, Lifetime, Migration};
 
@@ -185,6 +189,41 @@ fn a_format_forgets_what_was_there() {
     desk.write_file("new", NotSet, 4000);
     let mut desk = desk.remount(units_of_two_blocks()).unwrap();
     assert_eq!(desk.store().names().count(), 1);
+}
+
+#[test]
+fn format_and_mount_reset_a_full_zone_that_only_the_second_report_lists() {
+    // A snapshot has a few bytes for each zone, and half a metadata zone holds it.
+    let zone_blocks = Blocks(64);
+    let geometry = Geometry {
+        block_size_bytes: 4096,
+        zone_size_blocks: zone_blocks,
+        zone_capacity_blocks: zone_blocks,
+        ..small(REPORT_ZONES_MAX + 6, 5)
+    };
+    let last = ZoneIndex(REPORT_ZONES_MAX + 5);
+    let full = ZoneImage { state: ZoneState::Full, write_pointer_blocks: zone_blocks, zrwa: false, extension: None };
+    let mut drive = ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes);
+    drive.set_zone(last, full.clone());
+    let desk = Desk::format(&geometry, FilesConfig::default(), drive);
+    assert_eq!(desk.failed, None);
+    let mut drive = desk.into_drive();
+    assert_eq!(drive.image(last).state, ZoneState::Empty, "after the format");
+    drive.set_zone(last, full);
+    let desk = Desk::on(crate::FileStore::mount(&geometry, FilesConfig::default()).unwrap(), drive);
+    assert_eq!(desk.failed, None);
+    assert_eq!(desk.into_drive().image(last).state, ZoneState::Empty, "after the mount");
+}
+
+#[test]
+fn a_format_fails_when_a_report_is_empty_before_the_last_zone() {
+    let mut store = crate::FileStore::format(&small(12, 5), units_of_two_blocks(), [0; 16]).unwrap();
+    let report = store.poll_command(Instant::ZERO).unwrap();
+    let outcome = Outcome::Report(Box::default());
+    store.on_completion(Instant::ZERO, Completion { outcome, ..Completion::of(report.id, Status::Success) });
+    let what = "reporting zones";
+    let failed = crate::Event::Failed(FileError::Media { status: Status::InternalError, what });
+    assert_eq!((store.poll_event(), store.poll_command(Instant::ZERO)), (Some(failed), None));
 }
 
 #[test]

@@ -125,6 +125,30 @@ fn at_the_active_limit_no_zone_is_finished_below_the_threshold() {
 }
 
 #[test]
+fn a_file_waits_for_the_zone_that_is_being_finished_and_neither_finishes_nor_shares_another() {
+    for threshold in [20, 50] {
+        let config = FilesConfig { finish_threshold_percent: threshold, ..units_of_two_blocks() };
+        let mut world = World::format(small(12, 3), config, Prng::new(1));
+        world.refuses = false;
+        for (name, blocks) in [("a", 4), ("b", 9)] {
+            let file = world.store.create(name, Long).unwrap();
+            world.store.append(RequestId(0), file, FileData::Bytes(pattern(0, blocks * 512).into()));
+            world.store.close(RequestId(1), file);
+            world.run_to_rest();
+        }
+        let file = world.store.create("c", Long).unwrap();
+        world.store.append(RequestId(2), file, FileData::Bytes(pattern(1, 1024).into()));
+        while world.hand_out() {}
+        // The zone of b is being finished. The store looks for a zone again, and would find that of a.
+        world.store.append(RequestId(3), file, FileData::Bytes(pattern(2, 1024).into()));
+        world.run_to_rest();
+        assert_eq!(world.store.len_bytes(file), Some(2048));
+        let usage = world.store.usage();
+        assert_eq!((usage.zone_finishes, usage.relaxed_matches), (1, 0), "from {threshold}% on zones are finished");
+    }
+}
+
+#[test]
 fn a_relaxed_match_is_one_of_equal_life_and_else_the_nearest() {
     let mut desk = Desk::new(small(12, 3), never_finishing());
     desk.write_file("short", Short, 600);

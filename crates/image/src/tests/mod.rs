@@ -1,5 +1,6 @@
 //! The promises of the format, each held against simulated disks.
 
+mod checkpoints;
 mod crashes;
 mod damage;
 mod faults;

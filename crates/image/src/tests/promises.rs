@@ -423,6 +423,25 @@ fn a_checkpoint_that_fails_stops_management_until_one_succeeds() {
 }
 
 #[test]
+fn a_flush_whose_record_has_no_place_behind_a_failed_checkpoint_begins_another_checkpoint() {
+    for geometry in [mixed(), plain()] {
+        let mut drive = drive(geometry);
+        drive.write(48, 1, 10);
+        drive.disk.fault = Some(Fault::Write(ImageFile::State, 0));
+        drive.image.checkpoint();
+        drive.collect();
+        drive.settle();
+        drive.write(49, 2, 11);
+        assert_eq!(drive.run(Operation::Flush).status, Status::Success);
+        // Neither journal nor checkpoint would say that the block was flushed: it would count as never written.
+        drive.disk.bytes(ImageFile::Data)[50 * 512] ^= 1;
+        let mut drive = killed(drive);
+        assert_eq!((pointer(&drive, 3), drive.report.found_blocks), (3, 0));
+        assert_eq!(drive.marks(48, 3), [Ok(10), Ok(11), Err(Status::UnrecoveredReadError)]);
+    }
+}
+
+#[test]
 fn a_journal_that_fills_up_is_begun_anew() {
     let mut drive = drive(mixed());
     for round in 0..1000 {

@@ -192,6 +192,24 @@ fn data_from_the_controller_comes_in_order_within_its_room_and_for_a_command_tha
 }
 
 #[test]
+fn a_queue_refuses_data_and_requests_with_the_header_that_it_received() {
+    let faulty: [(CommandData, Write); 2] = [
+        (CommandData::ToHost(4096), |writer, id| writer.controller_data(id, 0x0102_0304, &[bytes(8)], true, false)),
+        (from_host(2000), |writer, id| writer.ready_to_transfer(id, 0x0506, 0x0102_0304, 0x0708_090a)),
+    ];
+    for (wanted, write) in faulty {
+        let mut pair = pair(Digests::NONE, true);
+        let id = pair.command(1, wanted);
+        write(&mut pair.writer, id);
+        let sent = pair.writer.take().concat();
+        match pair.queue.receive(sent.clone().into(), &mut Vec::new()) {
+            Err(Failure::Pdu(error)) => assert_eq!(error.header[..], sent[..24]),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn data_can_stand_for_the_response() {
     let mut pair = pair(Digests::BOTH, true);
     let id = pair.command(1, CommandData::ToHost(100));

@@ -78,4 +78,15 @@ mod tests {
         assert_eq!(crc32c(&ascending), 0x46dd_794e);
         assert_eq!(crc32c_of_pieces(ascending.chunks(5)), 0x46dd_794e);
     }
+
+    #[test]
+    fn the_header_digest_is_bit_0_the_data_digest_bit_1_and_the_rest_is_reserved() {
+        for (code, header, data) in [(0, false, false), (1, true, false), (2, false, true), (3, true, true)] {
+            let digests = Digests { header, data };
+            assert_eq!(digests.code(), code);
+            for reserved in [0, 0x04, 0x80, 0xfc] {
+                assert_eq!(Digests::from_code(code | reserved), digests, "{code:x}h, reserved bits {reserved:x}h");
+            }
+        }
+    }
 }

@@ -108,6 +108,18 @@ mod tests {
     }
 
     #[test]
+    fn an_output_is_empty_until_it_has_bytes_and_again_once_they_are_taken() {
+        let mut output = Output::new();
+        assert!(output.is_empty());
+        for data in [Bytes::from_static(b"a"), Bytes::from(vec![7; ZERO_COPY_BYTES_MIN])] {
+            output.data(&data);
+            assert!(!output.is_empty(), "{} bytes wait", data.len());
+            assert_eq!(output.take(), [data]);
+            assert!(output.is_empty());
+        }
+    }
+
+    #[test]
     fn zeros_have_the_length_asked_for() {
         for length in [0, 1, 65_536, 200_000] {
             let pieces: Vec<Bytes> = zeros(length).collect();

@@ -1,12 +1,18 @@
 //! Members that fail, and who hears of it; and what members make durable.
 
-use zonda_zoned::{Command, Instant};
+use zonda_zoned::{Command, Duration, Instant};
 
 use super::members::{Verdict, Waiter};
 use super::{Phase, Volume};
 use crate::event::{Event, FailReason};
 use crate::tables::SegmentIndex;
 use crate::{MemberIndex, VolumeError};
+
+/// A timeout that comes so much later than it was due means that the program did not run: what members have answered since was not
+/// looked at.
+const LATE_MAX: Duration = Duration::from_millis(100);
+/// While a command is in flight the volume looks at the time so often: otherwise it would not know of the program being stopped.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Volume {
     /// The next command for a member; to be submitted before the next one is asked for.
@@ -58,9 +64,40 @@ impl Volume {
         self.judge(member, verdict);
     }
 
+    /// A member has no room for what it was to write: hosts are told so, until there is room.
+    pub(super) fn suspend_for_room(&mut self, member: MemberIndex) {
+        self.wake();
+        if self.members.suspend_for_room(self.now) {
+            self.events.push_back(Event::OutOfRoom { member });
+        }
+    }
+
+    /// I/O that was suspended goes on; members that are not needed any more are failed.
+    pub(super) fn look_at_suspended(&mut self) {
+        if self.members.is_suspended() {
+            for (member, reason) in self.members.suspended() {
+                if self.members.can_spare(&self.spec, member) {
+                    self.evict(member, reason);
+                }
+            }
+        }
+        if self.segments.has_retries() && self.members.may_write(self.now) {
+            self.segments.retry(&mut self.members);
+        }
+    }
+
     /// A member cannot be used any more.
+    ///
+    /// Members that the volume cannot do without are not failed, unless by command: I/O waits for them.
     pub(super) fn evict(&mut self, member: MemberIndex, reason: FailReason) {
         self.wake();
+        let is_needed = self.members[member].is_present() && !self.members.can_spare(&self.spec, member);
+        if is_needed && reason != FailReason::Command && self.is_ready() {
+            if self.members.suspend(self.now, member, reason) {
+                self.events.push_back(Event::Suspended { member, reason });
+            }
+            return;
+        }
         if !self.members.fail(member) {
             return;
         }
@@ -69,8 +106,8 @@ impl Volume {
         if !self.knows_its_scheme() {
             // A mount that has not read who belongs to it decides later.
         } else if !self.members.are_enough(&self.spec) {
-            let missing = self.members.missing();
-            self.fail(VolumeError::TooManyMissing { tolerates: self.spec.code.tolerates(), missing });
+            let (missing, rebuilding) = (self.members.missing(), self.members.rebuilding());
+            self.fail(VolumeError::TooManyMissing { tolerates: self.spec.code.tolerates(), missing, rebuilding });
         } else if self.writes_epochs() {
             self.members.begin_epoch(&self.spec);
         }
@@ -93,9 +130,26 @@ impl Volume {
         }
     }
 
-    pub(super) fn fail_silent_members(&mut self) {
+    /// When commands in flight are looked at.
+    pub(super) fn silence_due(&self) -> Option<Instant> {
+        let due = self.members.answer_due(self.spec.config.tuning.member_timeout)?;
+        Some(due.min(self.now + LOOK_EVERY))
+    }
+
+    /// The time that was asked for, `due`, has come, or passed a while ago.
+    pub(super) fn look_for_silence(&mut self, due: Option<Instant>) {
+        match due.filter(|&due| self.now > due + LATE_MAX) {
+            Some(due) => self.members.excuse_silence(self.now - due),
+            None => self.fail_silent_members(),
+        }
+    }
+
+    fn fail_silent_members(&mut self) {
         let timeout = self.spec.config.tuning.member_timeout;
         for member in self.members.present() {
+            if self.members.suspension_of(member).is_some() {
+                continue;
+            }
             if self.members[member].answer_due(timeout).is_some_and(|due| due <= self.now) {
                 self.evict(member, FailReason::Silence);
             }
@@ -105,7 +159,9 @@ impl Volume {
 
     /// Writes superblocks of an epoch that is not written; stripes that waited for one count, or are written again.
     pub(super) fn pump_superblocks(&mut self) {
-        self.members.write_superblocks(&self.spec);
+        if self.members.may_write(self.now) {
+            self.members.write_superblocks(&self.spec);
+        }
         for stripe in self.members.decided(&self.spec) {
             // A member may have failed since: what the stripe has is checked again.
             self.stripe_ended(stripe);

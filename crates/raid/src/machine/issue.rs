@@ -5,7 +5,7 @@ use zonda_zoned::{Outcome, Status};
 use super::Volume;
 use crate::MemberIndex;
 use crate::bug::SeededBug;
-use crate::event::FailReason;
+use crate::event::{Event, FailReason};
 use crate::limits::WRITE_ATTEMPTS_MAX;
 use crate::shape::Stream;
 
@@ -13,7 +13,7 @@ impl Volume {
     /// Issues what can be issued.
     pub(super) fn pump_stream(&mut self, stream: Stream) {
         self.segments.tidy(&self.spec, &mut self.members, stream);
-        while self.stripes.has_ready(stream) && self.may_write(stream) {
+        while self.stripes.has_ready(stream) && self.may_write(stream) && self.members.may_write(self.now) {
             let (is_ready, now) = (self.is_ready(), self.now);
             let Volume { spec, members, segments, stripes, map, .. } = self;
             segments.open_wanted(spec, members, is_ready, stream, map.next_timestamp());
@@ -37,7 +37,7 @@ impl Volume {
         self.stripes.chunk_ended(index, member, slot);
         if slot.is_some() {
             self.members[member].forgive_failures();
-        } else if self.members[member].is_present() {
+        } else if self.members[member].is_present() && status != Status::CapacityExceeded {
             self.suspect(member, segment);
         }
         if self.spec.has(SeededBug::HastyAcknowledgement) && self.stripes[index].present.is_power_of_two() {
@@ -65,13 +65,16 @@ impl Volume {
             self.members.wait_for_epoch(index);
             return;
         }
+        if self.members.found_room(self.now) {
+            self.events.push_back(Event::RoomFound);
+        }
         self.commit(index, segment);
     }
 
     fn write_again(&mut self, index: u32) {
         let (segment, is_often) = self.stripes.take_back(index);
         self.segments.stripe_failed(&self.spec, &mut self.members, segment);
-        if is_often {
+        if is_often && !self.members.is_full(self.now) {
             // One member at a time, that with the most errors: another may have failed this once.
             let failed = self.stripes[index].failed;
             let errors = |member: &MemberIndex| (self.members[*member].errors(), std::cmp::Reverse(member.0));

@@ -66,7 +66,7 @@ mod stripes;
 use std::collections::VecDeque;
 
 use zonda_erasure::Engine;
-use zonda_zoned::{Blocks, Completion, Geometry, Instant, Lba, Slab};
+use zonda_zoned::{Blocks, Completion, Geometry, Instant, Lba, Slab, Status};
 
 use crate::bug::SeededBug;
 use crate::event::Event;
@@ -227,6 +227,15 @@ impl Volume {
             return;
         }
         let Some(work) = self.members.ended(member, &completion) else { return };
+        let is_write =
+            !matches!(work, Work::Fetch { .. } | Work::Source { .. } | Work::Slots { .. } | Work::Inspect { .. });
+        if completion.status == Status::CapacityExceeded && self.members[member].is_present() {
+            self.suspend_for_room(member);
+        }
+        if self.members.answered(member, is_write && completion.status.is_success()) {
+            self.events.push_back(Event::Resumed { member });
+            self.wake();
+        }
         // Of chunks and reads only some change anything for others: their handlers say so.
         self.has_progress |= !matches!(work, Work::Chunk { .. } | Work::Fetch { .. } | Work::Source { .. });
         self.dispatch(member, work, completion);
@@ -235,12 +244,13 @@ impl Volume {
 
     /// The time that [`next_timeout`](Volume::next_timeout) named has come.
     pub fn on_timeout(&mut self, now: Instant) {
+        let due = self.next_timeout();
         self.now = now;
         if self.is_lost() {
             return;
         }
         self.stripes.pad_late(&self.spec, self.now);
-        self.fail_silent_members();
+        self.look_for_silence(due);
         self.make_progress();
     }
 
@@ -251,13 +261,13 @@ impl Volume {
             return None;
         }
         let stripes = Stream::ALL.iter().filter_map(|&stream| self.stripes.padding_due(&self.spec, stream));
-        let members = self.members.answer_due(self.spec.config.tuning.member_timeout);
         stripes
-            .chain(members)
+            .chain(self.silence_due())
             .chain(self.rebuild_due())
             .chain(self.scrub_due())
             .chain(self.collection_due())
             .chain(self.map.trims_due(&self.spec))
+            .chain(self.members.retry_due(self.now))
             .min()
     }
 
@@ -266,7 +276,8 @@ impl Volume {
         match work {
             Work::Chunk { stripe } => self.on_chunk(member, stripe, status, &outcome),
             Work::Header { segment } => {
-                if self.segments.header_failed(&self.members, member, segment, status) {
+                let has_failed = self.segments.header_failed(&self.members, member, segment, status);
+                if has_failed && status != Status::CapacityExceeded {
                     self.suspect(member, segment);
                 }
                 self.segments.on_header(&self.spec, &mut self.members, segment);
@@ -275,7 +286,7 @@ impl Volume {
                 self.segments.on_footer(&self.spec, &mut self.members, member, segment, blocks, status);
             }
             Work::FinishZone { segment } => {
-                let verdict = self.segments.on_finish(&mut self.members, member, segment, status);
+                let verdict = self.segments.on_finish(&self.spec, &mut self.members, member, segment, status);
                 self.judge(member, verdict);
             }
             Work::ResetZone { segment } => {
@@ -289,7 +300,7 @@ impl Volume {
             Work::Fetch { fetch } => self.on_fetch(fetch, status, outcome),
             Work::Source { repair, source } => self.on_source(repair, source, status, &outcome),
             Work::Flush => {
-                let verdict = self.members.on_flush(member, status);
+                let verdict = self.members.on_flush(&self.spec, member, status);
                 self.judge(member, verdict);
             }
             Work::Superblock => {
@@ -297,7 +308,7 @@ impl Volume {
                 self.judge(member, verdict);
             }
             Work::SuperblockFlush => {
-                let verdict = self.members.on_superblock_flush(member, status);
+                let verdict = self.members.on_superblock_flush(&self.spec, member, status);
                 self.judge(member, verdict);
             }
             Work::MetadataReset => {
@@ -334,6 +345,7 @@ impl Volume {
         loop {
             self.end_aborted();
             self.end_flushes();
+            self.look_at_suspended();
             let mut has_changed = false;
             match self.phase {
                 Phase::Starting(_) => {
@@ -354,7 +366,9 @@ impl Volume {
                         self.pump_stream(stream);
                     }
                     // Whatever that left without contents goes now: the next event may be one that nobody waits for.
-                    self.segments.reset_empty(&self.spec, &mut self.members);
+                    if self.members.may_write(self.now) {
+                        self.segments.reset_empty(&self.spec, &mut self.members);
+                    }
                     has_changed = self.end_if_out_of_space();
                 }
                 Phase::Failed(_) => {
@@ -362,7 +376,9 @@ impl Volume {
                     return self.end_all_requests();
                 }
             }
-            self.members.begin_flushes();
+            if self.members.may_write(self.now) {
+                self.members.begin_flushes();
+            }
             // What was just done may have cost a member.
             if !has_changed && !self.members.has_aborted() && !self.is_lost() {
                 return;

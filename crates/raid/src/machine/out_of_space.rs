@@ -16,11 +16,14 @@ use crate::shape::Stream;
 use crate::tables::{SegmentIndex, SegmentState};
 
 /// How a write or a trim ends for which there is no space.
-const NO_SPACE: Status = Status::ZoneIsFull;
+const NO_SPACE: Status = Status::CapacityExceeded;
 
 impl Volume {
     /// Ends what waits for a segment that will never open. Says whether that changes what others can do.
     pub(super) fn end_if_out_of_space(&mut self) -> bool {
+        if !self.members.may_write(self.now) {
+            return self.end_if_full();
+        }
         for stream in [Stream::Small, Stream::Large] {
             if self.is_without_segment(stream) && !self.may_get_space(stream) {
                 if let Some(narrowest) = self.narrowest_member() {
@@ -39,6 +42,20 @@ impl Volume {
             self.end_trims_in_relocation();
         }
         is_out
+    }
+
+    /// A member has no room: what hosts write ends with that, until it is tried again.
+    fn end_if_full(&mut self) -> bool {
+        let mut has_changed = false;
+        if self.members.is_full(self.now) {
+            for stream in [Stream::Small, Stream::Large] {
+                if self.stripes.has_ready(stream) {
+                    self.end_ready(stream);
+                    has_changed = true;
+                }
+            }
+        }
+        has_changed
     }
 
     /// Whether stripes wait, no segment is open for them, and none can be opened now.

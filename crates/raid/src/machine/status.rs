@@ -1,6 +1,7 @@
 //! What a volume says of itself.
 
 use super::Volume;
+use crate::MemberIndex;
 use crate::event::FailReason;
 use crate::format::MemberState;
 use crate::tables::SegmentState;
@@ -13,7 +14,7 @@ pub struct VolumeStatus {
     /// Blocks that hosts see.
     pub volume_blocks: u64,
     /// Blocks that the members have room for: fewer than `volume_blocks` once too many zones are out of use. Then writes may end with
-    /// Zone Is Full when so many blocks hold contents.
+    /// Capacity Exceeded when so many blocks hold contents.
     pub room_blocks: u64,
     /// Blocks that hold contents.
     pub live_blocks: u64,
@@ -53,20 +54,23 @@ pub struct MemberReport {
     pub free_zones: u32,
     /// Zones that cannot be used any more.
     pub retired_zones: u32,
+    /// Why I/O is suspended until it answers, if it is.
+    pub suspended: Option<FailReason>,
 }
 
 impl Volume {
     /// How the volume is. Takes a look at every segment.
     #[must_use]
     pub fn status(&self) -> VolumeStatus {
-        let member = |member: &super::members::Member| MemberReport {
+        let member = |(at, member): (MemberIndex, &super::members::Member)| MemberReport {
             state: member.state(),
             errors: member.errors(),
             free_zones: member.free_zones(),
             retired_zones: member.retired_zones(),
+            suspended: self.members.suspension_of(at),
         };
         let mut status = VolumeStatus {
-            members: self.members.iter().map(member).collect(),
+            members: (0..).map(MemberIndex).zip(self.members.iter()).map(member).collect(),
             volume_blocks: self.map.blocks(),
             room_blocks: self.space().room_blocks(),
             live_blocks: 0,

@@ -74,6 +74,10 @@ pub enum Presence {
     Silent,
     /// It fails every command.
     Failing,
+    /// It takes commands, and goes on with them when it is there again.
+    Paused,
+    /// It has no room: writes end with Capacity Exceeded, and so does what needs room inside of it.
+    Full,
 }
 
 impl Drive {
@@ -149,7 +153,7 @@ impl Drive {
     /// Whether anything will come of what it has.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        !self.waiting.is_empty() || !self.ended.is_empty()
+        self.presence != Presence::Paused && (!self.waiting.is_empty() || !self.ended.is_empty())
     }
 
     /// Takes a command.
@@ -172,7 +176,7 @@ impl Drive {
     /// Moves one command a step; says how one has ended if that was its last.
     pub fn step(&mut self) -> Option<Completion> {
         let (waiting, ended) = (self.waiting.len() as u64, self.ended.len() as u64);
-        if waiting + ended == 0 {
+        if waiting + ended == 0 || self.presence == Presence::Paused {
             return None;
         }
         let at = self.prng.below(waiting + ended);
@@ -190,6 +194,10 @@ impl Drive {
     pub(super) fn execute(&mut self, command: &Command) -> Completion {
         if self.presence == Presence::Failing {
             return Completion::of(command.id, Status::InternalError);
+        }
+        let needs_room = !matches!(command.operation, Operation::Read { .. } | Operation::ReportZones { .. });
+        if self.presence == Presence::Full && needs_room {
+            return Completion::of(command.id, Status::CapacityExceeded);
         }
         let is_superblock = self.zone_of(&command.operation).is_some_and(|zone| zone < METADATA_ZONES);
         let (faults, status) = match &command.operation {

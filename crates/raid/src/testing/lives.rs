@@ -3,7 +3,7 @@
 use zonda_zoned::{Completion, Instant};
 
 use super::{Drive, Presence, Promise, Violation, World};
-use crate::{MemberIndex, MemberReport, MemberState, Volume};
+use crate::{MemberIndex, MemberReport, MemberState, MountOptions, Volume};
 
 /// Steps of a mount that is to be cut short, at most.
 const STEPS_OF_MOUNT_MAX: u64 = 20_000;
@@ -140,7 +140,7 @@ impl World {
         let geometries: Vec<_> = geometries.collect();
         self.before = self.time();
         self.now = Instant::ZERO;
-        let mounted = Volume::mount(geometries, self.config.tuning.clone(), None);
+        let mounted = Volume::mount(geometries, self.config.tuning.clone(), MountOptions::default());
         self.volume =
             mounted.map_err(|error| Violation::new(Promise::Mounts, format!("no mount is begun: {error}")))?;
         if let Some(bug) = self.bug {

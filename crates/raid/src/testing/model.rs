@@ -151,7 +151,7 @@ impl Model {
             if self.is_lost {
                 return Ok(());
             }
-            if let (true, Status::ZoneIsFull, Pending::Change { version, ranges, .. }) =
+            if let (true, Status::CapacityExceeded, Pending::Change { version, ranges, .. }) =
                 (self.may_be_full, completion.status, &pending)
             {
                 self.refused += 1;
@@ -533,7 +533,7 @@ mod tests {
     #[test]
     fn a_request_without_room_leaves_each_block_as_it_was_or_as_it_was_to_be() {
         let mut model = Model::new(8, 512);
-        let full = |command: &Command| Completion::of(command.id, Status::ZoneIsFull);
+        let full = |command: &Command| Completion::of(command.id, Status::CapacityExceeded);
         let write = ask(&mut model, &WRITE);
         assert_eq!(model.clone().hear(&full(&write)).unwrap_err().promise, Promise::Answers, "nothing is worn out");
         model.may_be_full = true;

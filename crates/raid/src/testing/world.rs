@@ -203,6 +203,33 @@ impl World {
         }
     }
 
+    /// Nothing happens for so long, but what the volume does by itself.
+    ///
+    /// # Errors
+    /// What is wrong with what came of it.
+    pub fn wait(&mut self, span: Duration) -> Result<(), Violation> {
+        let end = self.now + span;
+        loop {
+            for at in 0..self.drives.len() {
+                while self.hand_out(at) {}
+            }
+            if self.move_drive()? {
+                continue;
+            }
+            self.hear()?;
+            let Some(due) = self.volume.next_timeout().filter(|&due| due <= end) else { break };
+            self.now = self.now.max(due);
+            self.volume.on_timeout(self.now);
+        }
+        self.now = end;
+        Ok(())
+    }
+
+    /// It is no earlier than this.
+    pub fn wait_until(&mut self, at: Instant) {
+        self.now = self.now.max(at);
+    }
+
     fn let_time_pass(&mut self) -> Result<(), Violation> {
         self.now += Duration::from_micros(self.prng.below(100));
         if self.volume.next_timeout().is_some_and(|due| due <= self.now) {

@@ -7,7 +7,7 @@ use zonda_zoned::{
     Outcome, Payload, Prng, Status, ZonedDevice,
 };
 
-use crate::{Event, Level, Scheme, StreamShape, Volume, VolumeConfig, VolumeOn};
+use crate::{Event, Level, MountOptions, Scheme, StreamShape, Volume, VolumeConfig, VolumeOn};
 
 pub(super) fn geometry(metadata_bytes: u16) -> Geometry {
     Geometry {
@@ -169,7 +169,7 @@ fn remounted(volume: VolumeOn<Memory>, without: &[usize]) -> VolumeOn<Memory> {
     }
     members.iter_mut().flatten().for_each(Memory::power_cycle);
     let geometries = members.iter().map(|member| Some(member.as_ref()?.geometry(NamespaceId::FIRST).clone())).collect();
-    let volume = Volume::mount(geometries, tuning, Some([9; 16])).expect("it was one");
+    let volume = Volume::mount(geometries, tuning, MountOptions::of([9; 16])).expect("it was one");
     let mut volume = VolumeOn::new(volume, members);
     volume.turn(Instant::ZERO);
     let events: Vec<Event> = std::iter::from_fn(|| volume.volume_mut().poll_event()).collect();

@@ -11,7 +11,7 @@ use zonda_zoned::{
 };
 
 use super::basics::{contents, geometry};
-use crate::{Event, MemberIndex, MemberState, Volume, VolumeConfig, VolumeOn};
+use crate::{Event, MemberIndex, MemberState, MountOptions, Volume, VolumeConfig, VolumeOn};
 
 /// Memory that takes its time, and whose medium can be hurt.
 #[derive(Debug)]
@@ -408,7 +408,8 @@ impl Bench {
     pub(super) fn begin_remount(&mut self) {
         // In the meantime there is one that nobody asks anything.
         let geometries = vec![Some(self.geometry.clone())];
-        let nobody = Volume::mount(geometries, crate::Tuning::default(), None).expect("a mount begins");
+        let nobody =
+            Volume::mount(geometries, crate::Tuning::default(), MountOptions::default()).expect("a mount begins");
         let (volume, mut members) = std::mem::replace(&mut self.volume, VolumeOn::new(nobody, vec![None])).into_parts();
         let tuning = volume.tuning().clone();
         drop(volume);
@@ -419,7 +420,7 @@ impl Bench {
         }
         let geometries =
             members.iter().map(|member| Some(member.as_ref()?.geometry(NamespaceId::FIRST).clone())).collect();
-        let volume = Volume::mount(geometries, tuning, Some([9; 16])).expect("it was one");
+        let volume = Volume::mount(geometries, tuning, MountOptions::of([9; 16])).expect("it was one");
         self.volume = VolumeOn::new(volume, members);
         self.expected.clear();
         self.under_way = 0;

@@ -9,7 +9,7 @@ use crate::{Event, FailReason, Level, MemberIndex, Scheme};
 
 const RAID5: Scheme = Scheme { level: Level::Raid5, data: 3, parity: 1 };
 
-fn volatile_world(scheme: Scheme, metadata_bytes: u16, seed: u64) -> World {
+pub(super) fn volatile_world(scheme: Scheme, metadata_bytes: u16, seed: u64) -> World {
     let prng = Prng::new(seed);
     let drive = |at| Drive::new(geometry(metadata_bytes), prng.fork(&format!("drive/{at}"))).with_volatile_cache();
     let mut config = config(scheme);

@@ -1,6 +1,6 @@
 //! Members that fail, one way at a time.
 
-use zonda_zoned::{Blocks, Geometry, Operation, Payload, Prng, Status, ZoneAction, ZoneState, ZoneTarget};
+use zonda_zoned::{Blocks, Duration, Geometry, Operation, Payload, Prng, Status, ZoneAction, ZoneState, ZoneTarget};
 
 use crate::limits::METADATA_ZONES;
 use crate::testing::{Drive, IsMeant, Presence, Request, World};
@@ -122,7 +122,7 @@ fn as_many_members_as_there_are_parities_can_go_one_after_the_other_or_at_once()
 }
 
 #[test]
-fn with_more_members_gone_than_it_can_do_without_every_request_ends_with_an_error() {
+fn with_more_members_gone_than_it_can_do_without_requests_wait_until_one_is_failed_by_command() {
     let presences = [Presence::Silent, Presence::Failing];
     for (first, second) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         for pause in [0, 7, 1000] {
@@ -132,6 +132,12 @@ fn with_more_members_gone_than_it_can_do_without_every_request_ends_with_an_erro
             go_on(&mut world, pause);
             world.drives[1].set_presence(presences[second]);
             go_on(&mut world, 500);
+            world.wait(Duration::from_secs(100)).unwrap();
+            assert!(world.events.iter().any(|event| matches!(event, Event::Suspended { .. })), "{:?}", world.events);
+            for member in [0, 1] {
+                world.volume.fail_member(world.now(), MemberIndex(member));
+            }
+            world.hear().unwrap();
             world.rest().unwrap_or_else(|violation| panic!("{violation}"));
             assert!(world.events.iter().any(|event| matches!(event, Event::Failed(_))), "{:?}", world.events);
             assert!(world.ask(&Request::Write { start: 0, blocks: 1 }).unwrap());
@@ -141,7 +147,7 @@ fn with_more_members_gone_than_it_can_do_without_every_request_ends_with_an_erro
 }
 
 #[test]
-fn a_volume_without_redundancy_fails_with_its_member_and_returns_nothing_wrong() {
+fn a_volume_without_redundancy_returns_nothing_wrong_and_fails_with_a_member_that_is_failed_by_command() {
     let mut world = written(Scheme { level: Level::Raid0, data: 2, parity: 0 }, 64);
     world.rest().unwrap();
     world.model.is_lost = true;
@@ -154,6 +160,8 @@ fn a_volume_without_redundancy_fails_with_its_member_and_returns_nothing_wrong()
     world.suspects = 0b01;
     world.drives[0].set_presence(Presence::Silent);
     go_on(&mut world, 100);
+    world.volume.fail_member(world.now(), MemberIndex(0));
+    world.hear().unwrap();
     world.rest().expect("every request ends");
 }
 

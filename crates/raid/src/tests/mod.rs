@@ -11,6 +11,7 @@ mod rebuild;
 mod refusals;
 mod script;
 mod scrub;
+mod suspended;
 mod swarm;
 mod torn;
 mod trims;

@@ -407,6 +407,6 @@ fn a_mount_tells_all_members_who_has_failed_before_anybody_writes_without_it() {
         assert!(bench.step(), "a mount ends");
     }
     let missing = vec![MemberIndex(0), MemberIndex(1)];
-    let error = VolumeError::TooManyMissing { tolerates: 1, missing };
+    let error = VolumeError::TooManyMissing { tolerates: 1, missing, rebuilding: Vec::new() };
     assert!(bench.events.contains(&Event::Failed(error)), "{:?}", bench.events);
 }

@@ -14,7 +14,7 @@ use super::basics::contents;
 use super::failures::geometry;
 use crate::format::SegmentHeader;
 use crate::limits::METADATA_ZONES;
-use crate::{Event, MemberIndex, Scheme, StreamShape, Volume, VolumeConfig};
+use crate::{Event, MemberIndex, MountOptions, Scheme, StreamShape, Volume, VolumeConfig};
 
 /// What a member is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -363,7 +363,8 @@ impl Script {
     pub(super) fn mount(&mut self, without: &[usize]) {
         let there = |at| (!without.contains(&at)).then(|| self.geometry.clone());
         let geometries = (0..self.devices.len()).map(there).collect();
-        self.volume = Volume::mount(geometries, self.config.tuning.clone(), None).expect("a mount begins");
+        self.volume =
+            Volume::mount(geometries, self.config.tuning.clone(), MountOptions::default()).expect("a mount begins");
         self.now = Instant::ZERO;
         self.sent.clear();
         self.events.clear();

@@ -340,6 +340,40 @@ fn a_finish_that_power_loss_takes_back_keeps_its_elements_and_one_that_it_keeps_
 }
 
 #[test]
+fn what_a_command_in_flight_did_to_a_zone_stays_once_a_later_one_that_finds_it_so_is_acknowledged() {
+    type Submit = fn(&mut Rig) -> u64;
+    let cases: [(&str, u64, Submit, Submit, ZoneState); 3] = [
+        ("finish", 20, |rig| rig.finish(0), |rig| rig.finish(0), ZoneState::Full),
+        ("reset", 20, |rig| rig.reset(0), |rig| rig.reset(0), ZoneState::Empty),
+        (
+            "write to the capacity",
+            CAPACITY - 32,
+            |rig| rig.write_of(0, CAPACITY - 32, 32, prints(1, 32)),
+            |rig| rig.finish(0),
+            ZoneState::Full,
+        ),
+    ];
+    let profile = drive_of_constants();
+    for (name, blocks, first, second, expected) in cases {
+        for seed in 0..10 {
+            let mut rig = Rig::with(&profile, PayloadKind::Fingerprints, 1);
+            rig.prefill(0, blocks);
+            let first = first(&mut rig);
+            let second = second(&mut rig);
+            while !rig.has_ended(second) {
+                assert!(rig.step());
+            }
+            assert!(rig.completion(second).status.is_success());
+            assert!(!rig.has_ended(first), "{name}: power goes while the first command is in flight");
+            let media = rig.drive.power_loss(&mut Prng::new(seed));
+            let rig = Rig::of(Ssd::power_on(&profile, media, &Prng::new(seed)));
+            rig.drive.check_invariants();
+            assert_eq!(rig.drive.zone(ZoneIndex(0)).state, expected, "{name}, seed {seed}");
+        }
+    }
+}
+
+#[test]
 fn blocks_of_a_random_write_area_stay_wherever_power_goes() {
     for profile in with_every_element(&drive_of_constants()) {
         cut_random_write_areas(&profile);

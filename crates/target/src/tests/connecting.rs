@@ -144,6 +144,25 @@ fn each_fault_in_a_connect_names_its_field() {
 }
 
 #[test]
+fn an_io_queue_has_as_many_entries_as_the_capabilities_allow_and_no_more() {
+    let mut world = World::with_limits(|limits| limits.queue_entries = 40);
+    let (admin, controller) = world.admin();
+    let most = Capabilities::from_value(world.get(admin, Property::Capabilities)).queue_entries_max;
+    assert_eq!(most, 39, "MQES counts from zero");
+    for (queue, size, is_taken) in [(1, most, true), (2, most + 1, false)] {
+        let id = world.open();
+        world.initialize(id, Digests::NONE, 0);
+        let mut connect = ConnectCommand::new(queue, 32, 0, 0);
+        connect.queue_size = size.into();
+        let data = ConnectData::new(HostId([7; 16]), controller, &nqn(SUBSYSTEM), &nqn(HOST));
+        let answer = world.execute_in_capsule(id, connect.into(), Bytes::copy_from_slice(data.bytes()));
+        assert_eq!(answer.status.is_success(), is_taken, "SQSIZE {size}: {:?}", answer.status);
+        let refusal = ConnectResult::InvalidCommandField(at::QUEUE_SIZE).value();
+        assert!(is_taken || answer.result == refusal, "SQSIZE {size}");
+    }
+}
+
+#[test]
 fn an_io_queue_belongs_to_the_host_that_made_its_controller() {
     let mut world = World::new();
     let (_, controller) = world.admin();

@@ -47,6 +47,18 @@ fn a_handshake_that_takes_too_long_ends() {
 }
 
 #[test]
+fn every_handshake_that_takes_too_long_is_counted_and_no_other() {
+    let mut world = World::new();
+    world.admin();
+    world.open();
+    let started = world.open();
+    world.initialize(started, Digests::NONE, 0);
+    assert_eq!(world.target.statistics().handshake_timeouts, 0);
+    world.pass(Limits::default().handshake);
+    assert_eq!(world.target.statistics().handshake_timeouts, 2);
+}
+
+#[test]
 fn a_host_that_never_reads_stops_being_read() {
     let mut world = World::with_limits(|limits| {
         limits.transfer_bytes = 16 << 10;

@@ -385,7 +385,7 @@ fn contents(outcome: Outcome, bytes: u64) -> Result<Option<Bytes>, NbdError> {
 /// What a client is told of a command's failure.
 fn error_of(status: Status) -> NbdError {
     match status {
-        Status::ZoneIsFull => NbdError::NoSpace,
+        Status::ZoneIsFull | Status::CapacityExceeded => NbdError::NoSpace,
         Status::ZoneIsReadOnly => NbdError::NotPermitted,
         Status::InvalidField | Status::LbaOutOfRange => NbdError::Invalid,
         _ => NbdError::Io,

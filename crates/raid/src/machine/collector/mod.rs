@@ -358,7 +358,7 @@ mod tests {
                 match end_next(&mut members, member, Status::Success) {
                     Some((Work::Header { segment }, _)) => segments.on_header(&spec, &mut members, segment),
                     Some((Work::FinishZone { segment }, completion)) => {
-                        let _ = segments.on_finish(&mut members, member, segment, completion.status);
+                        let _ = segments.on_finish(&spec, &mut members, member, segment, completion.status);
                     }
                     _ => {}
                 }

@@ -18,6 +18,8 @@ pub(super) struct Caches {
     /// Members that have not answered.
     pending: u32,
     served: Vec<Waiter>,
+    /// A member that the volume cannot do without has failed its flush: the round is repeated.
+    has_failed: bool,
     waiting: Vec<Waiter>,
 }
 
@@ -61,13 +63,24 @@ impl Caches {
         self.pending -= 1;
     }
 
+    /// The round makes nothing durable: those who wait for it wait for the next one.
+    pub(super) fn fail_round(&mut self) {
+        self.has_failed = true;
+    }
+
     /// Ends a round that all members have answered, and hands out whom it serves.
     pub(super) fn end_round(&mut self) -> Vec<Waiter> {
         if !self.is_in_flight || self.pending > 0 {
             return Vec::new();
         }
         self.is_in_flight = false;
-        std::mem::take(&mut self.served)
+        let mut served = std::mem::take(&mut self.served);
+        if std::mem::take(&mut self.has_failed) {
+            served.append(&mut self.waiting);
+            self.waiting = served;
+            return Vec::new();
+        }
+        served
     }
 
     /// What holds between events.
@@ -100,5 +113,19 @@ mod tests {
         caches.check_invariants();
         assert!(caches.begin_round());
         assert_eq!(caches.end_round(), [Waiter::Request(2)], "no member is left to be flushed");
+    }
+
+    #[test]
+    fn those_whom_a_round_that_failed_would_have_served_wait_for_the_next_one() {
+        let mut caches = Caches::default();
+        caches.wait(Waiter::Request(1));
+        assert!(caches.begin_round());
+        caches.sent();
+        caches.wait(Waiter::Request(2));
+        caches.fail_round();
+        caches.answered();
+        assert_eq!(caches.end_round(), []);
+        assert!(caches.begin_round());
+        assert_eq!(caches.end_round(), [Waiter::Request(1), Waiter::Request(2)]);
     }
 }

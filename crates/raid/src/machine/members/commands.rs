@@ -135,6 +135,11 @@ impl Commands {
         unanswered.into_iter().chain(self.refused_since).min().map(|since| since + timeout)
     }
 
+    /// Nobody has looked at completions for a while: commands have had so much less time.
+    pub(super) fn excuse_silence(&mut self, by: Duration) {
+        self.clock.iter_mut().map(|(since, _)| since).chain(&mut self.refused_since).for_each(|since| *since += by);
+    }
+
     fn is_in_flight(&self, id: u64) -> bool {
         let slot = self.slots.get(id as u32 as usize).and_then(Option::as_ref);
         slot.is_some_and(|slot| slot.use_number == (id >> 32) as u32)

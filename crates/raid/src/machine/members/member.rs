@@ -203,6 +203,12 @@ impl Member {
         if self.failures >= MEMBER_FAILURES_MAX { Verdict::Failed } else { Verdict::Usable }
     }
 
+    /// The volume cannot do without it: its next failure is one too many again.
+    pub(super) fn expect_failure(&mut self) {
+        self.failures = self.failures.min(MEMBER_FAILURES_MAX - 1);
+        self.failed_finishes = 0;
+    }
+
     /// A zone was the reason, not the member.
     pub(in crate::machine) fn excuse_failure(&mut self) {
         self.failures = self.failures.saturating_sub(1);
@@ -223,6 +229,10 @@ impl Member {
         self.errors += 1;
         self.failed_finishes += 1;
         if self.failed_finishes == WRITE_ATTEMPTS_MAX { Verdict::Failed } else { Verdict::Usable }
+    }
+
+    pub(super) fn excuse_silence(&mut self, by: Duration) {
+        self.commands.excuse_silence(by);
     }
 
     pub(in crate::machine) fn geometry(&self) -> &Geometry {

@@ -6,12 +6,14 @@
 //! zones.rs        its zones that no segment holds
 //! superblocks.rs  the log of superblocks, and epochs
 //! caches.rs       members that may lose what they have acknowledged
+//! suspension.rs   members that the volume cannot do without do not answer, fail, or have no room
 //! ```
 
 mod caches;
 mod commands;
 mod member;
 mod superblocks;
+mod suspension;
 mod zones;
 
 use std::collections::VecDeque;
@@ -27,6 +29,7 @@ use super::spec::Spec;
 use super::start::StartStep;
 use crate::MemberIndex;
 use crate::bug::SeededBug;
+use crate::event::FailReason;
 use crate::format::MemberState;
 use crate::shape::bits;
 use crate::tables::{Segment, SegmentIndex};
@@ -36,18 +39,21 @@ pub(super) use caches::Waiter;
 pub(super) use member::{Member, is_dead};
 use superblocks::Epochs;
 pub(super) use superblocks::MetadataLog;
+use suspension::Suspensions;
 
 /// Owns the members: their states, zones and commands, the epochs of their superblocks, and the flushes of their caches.
 ///
 /// Verbs: [`send`](Members::send) and [`write`](Members::write), [`poll_command`](Members::poll_command),
 /// [`ended`](Members::ended); [`when_durable`](Members::when_durable), [`begin_flushes`](Members::begin_flushes),
 /// [`end_flushes`](Members::end_flushes); [`fail`](Members::fail), then [`next_aborted`](Members::next_aborted) until there is none.
-/// What a handler finds out about a member is a [`Verdict`]: the volume evicts a member that has failed.
+/// What a handler finds out about a member is a [`Verdict`]: the volume evicts a member that has failed, or
+/// [suspends](Members::suspend) I/O if it cannot do without it.
 #[derive(Debug)]
 pub(super) struct Members {
     members: Vec<Member>,
     epochs: Epochs,
     caches: Caches,
+    suspensions: Suspensions,
     /// What was in flight on members that have failed.
     aborted: VecDeque<(MemberIndex, Work)>,
     /// Blocks written since the mount, superblocks not counted.
@@ -119,6 +125,7 @@ impl Members {
             members,
             epochs: Epochs::new(1, 0),
             caches: Caches::default(),
+            suspensions: Suspensions::default(),
             aborted: VecDeque::new(),
             written_blocks: 0,
         }
@@ -196,9 +203,20 @@ impl Members {
     }
 
     /// A member that cannot make durable what it acknowledged has lost it, for all that one can know.
-    pub(super) fn on_flush(&mut self, member: MemberIndex, status: Status) -> Verdict {
+    pub(super) fn on_flush(&mut self, spec: &Spec, member: MemberIndex, status: Status) -> Verdict {
         self.caches.answered();
-        if !status.is_success() && self[member].is_present() { Verdict::Failed } else { Verdict::Usable }
+        if status.is_success() || !self[member].is_present() {
+            return Verdict::Usable;
+        }
+        if status == Status::CapacityExceeded || !self.can_spare(spec, member) {
+            self.caches.fail_round();
+        }
+        self.verdict_of(status)
+    }
+
+    /// What a command that has failed says of its member. Of room it has as much as others leave it.
+    pub(super) fn verdict_of(&self, status: Status) -> Verdict {
+        if status == Status::CapacityExceeded { Verdict::Usable } else { Verdict::Failed }
     }
 
     /// Whom a round serves that all members have answered; one in which a member failed, once the others know of it.
@@ -209,6 +227,7 @@ impl Members {
     /// A member cannot be used any more. Says whether that is news.
     pub(super) fn fail(&mut self, member: MemberIndex) -> bool {
         let Some(abandoned) = self[member].fail() else { return false };
+        self.suspensions.forget(member);
         // Their handlers run when the one that found the failure has run to its end.
         self.aborted.extend(abandoned.into_iter().map(|work| (member, work)));
         true
@@ -274,6 +293,11 @@ impl Members {
         (0..self.members.len()).filter(is_missing).map(|at| MemberIndex(at as u8)).collect()
     }
 
+    /// Members that are present and not rebuilt yet.
+    pub(super) fn rebuilding(&self) -> Vec<MemberIndex> {
+        self.present().filter(|&at| self[at].state() == MemberState::Rebuilding).collect()
+    }
+
     /// The first member that is being rebuilt.
     pub(super) fn first_rebuilding(&self) -> Option<MemberIndex> {
         let is_rebuilding = |member: &Member| member.state() == MemberState::Rebuilding;
@@ -291,14 +315,75 @@ impl Members {
         spec.are_enough(self.present_bits())
     }
 
-    /// Whether the volume can do without one of those that are left.
+    /// Whether the volume can do without one of those that are left. One that is being rebuilt lacks what only others have.
     pub(super) fn can_spare(&self, spec: &Spec, member: MemberIndex) -> bool {
-        spec.are_enough(self.present_bits() & !(1 << member.0))
+        let is_left = |at: &usize| *at != member.as_usize() && self.members[*at].state() == MemberState::Active;
+        spec.are_enough(bits((0..self.members.len()).filter(is_left)))
     }
 
-    /// When the oldest command of all members counts as unanswered.
+    /// When the oldest command of all members counts as unanswered; those that are waited for anyway do not count.
     pub(super) fn answer_due(&self, timeout: Duration) -> Option<Instant> {
-        self.members.iter().filter_map(|member| member.answer_due(timeout)).min()
+        let awaited =
+            (0..).map(MemberIndex).zip(&self.members).filter(|(at, _)| self.suspensions.reason(*at).is_none());
+        awaited.filter_map(|(_, member)| member.answer_due(timeout)).min()
+    }
+
+    /// Nobody has looked at completions for a while: no member is to blame for it.
+    pub(super) fn excuse_silence(&mut self, by: Duration) {
+        self.members.iter_mut().for_each(|member| member.excuse_silence(by));
+    }
+
+    /// I/O is suspended for a member that the volume cannot do without. Says whether that is news.
+    pub(super) fn suspend(&mut self, now: Instant, member: MemberIndex, reason: FailReason) -> bool {
+        self[member].expect_failure();
+        self.suspensions.suspend(now, member, reason)
+    }
+
+    /// Writes are suspended, since a member has no room for them. Says whether that is news.
+    pub(super) fn suspend_for_room(&mut self, now: Instant) -> bool {
+        self.suspensions.suspend_for_room(now)
+    }
+
+    /// A command has ended; with `is_write`, one that changed something, and well. Says whether I/O to the member is resumed.
+    #[inline]
+    pub(super) fn answered(&mut self, member: MemberIndex, is_write: bool) -> bool {
+        self.suspensions.answered(member, is_write)
+    }
+
+    /// A stripe was written. Says whether writes are resumed.
+    #[inline]
+    pub(super) fn found_room(&mut self, now: Instant) -> bool {
+        self.suspensions.found_room(now)
+    }
+
+    /// Members that I/O is suspended for, and why.
+    pub(super) fn suspended(&self) -> Vec<(MemberIndex, FailReason)> {
+        self.suspensions.iter().collect()
+    }
+
+    pub(super) fn is_suspended(&self) -> bool {
+        !self.suspensions.is_empty()
+    }
+
+    /// Why I/O waits for a member, if it does.
+    pub(super) fn suspension_of(&self, member: MemberIndex) -> Option<FailReason> {
+        self.suspensions.reason(member)
+    }
+
+    /// Whether writes end for want of room.
+    pub(super) fn is_full(&self, now: Instant) -> bool {
+        self.suspensions.is_full(now)
+    }
+
+    /// Whether members may be asked to write.
+    #[inline]
+    pub(super) fn may_write(&self, now: Instant) -> bool {
+        self.suspensions.may_write(now)
+    }
+
+    /// When members may be asked to write again, if that is to come.
+    pub(super) fn retry_due(&self, now: Instant) -> Option<Instant> {
+        self.suspensions.retry_due(now)
     }
 
     /// What holds between events.
@@ -308,6 +393,7 @@ impl Members {
     pub(super) fn check_invariants(&self) {
         self.members.iter().for_each(Member::check_invariants);
         self.caches.check_invariants();
+        self.suspensions.check_invariants();
     }
 }
 

@@ -115,12 +115,12 @@ impl Members {
             self.write_superblock(spec, member);
             return Verdict::Usable;
         }
-        self.superblock_failed(member)
+        self.superblock_failed(spec, member, status)
     }
 
     pub(in crate::machine) fn on_superblock(&mut self, spec: &Spec, member: MemberIndex, status: Status) -> Verdict {
         if !status.is_success() {
-            return self.superblock_failed(member);
+            return self.superblock_failed(spec, member, status);
         }
         if spec.is_cache_volatile() {
             self.send(member, Work::SuperblockFlush, Operation::Flush);
@@ -130,12 +130,17 @@ impl Members {
         Verdict::Usable
     }
 
-    pub(in crate::machine) fn on_superblock_flush(&mut self, member: MemberIndex, status: Status) -> Verdict {
+    pub(in crate::machine) fn on_superblock_flush(
+        &mut self,
+        spec: &Spec,
+        member: MemberIndex,
+        status: Status,
+    ) -> Verdict {
         if status.is_success() {
             self.epochs.pending -= 1;
             return Verdict::Usable;
         }
-        self.superblock_failed(member)
+        self.superblock_failed(spec, member, status)
     }
 
     /// Whether all members that are left know who they are.
@@ -147,10 +152,19 @@ impl Members {
         self.epochs.current
     }
 
-    /// A member that cannot record who belongs to the volume does not belong to it any more.
-    fn superblock_failed(&mut self, member: MemberIndex) -> Verdict {
+    /// A member that cannot record who belongs to the volume does not belong to it any more. One that the volume cannot do without, or
+    /// that has no room, is asked again, in the other zone, since what was written of this one is not known.
+    fn superblock_failed(&mut self, spec: &Spec, member: MemberIndex, status: Status) -> Verdict {
         self.epochs.pending -= 1;
-        if self[member].is_present() { Verdict::Failed } else { Verdict::Usable }
+        if !self[member].is_present() {
+            return Verdict::Usable;
+        }
+        let verdict = self.verdict_of(status);
+        if verdict == Verdict::Usable || !self.can_spare(spec, member) {
+            self.epochs.is_wanted = true;
+            self[member].log.next = u32::MAX;
+        }
+        verdict
     }
 
     fn write_superblock(&mut self, spec: &Spec, index: MemberIndex) {

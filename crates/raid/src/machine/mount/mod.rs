@@ -31,8 +31,7 @@ use zonda_zoned::{BlockBuffer, Geometry, Outcome, Payload, Status};
 use super::members::Member;
 use super::start::{Kind, Start, StartStep, Step};
 use super::{Phase, Volume};
-use crate::config::{Level, Scheme, StreamShape, Tuning, VolumeConfig};
-use crate::format::ArrayId;
+use crate::config::{Level, MountOptions, Scheme, StreamShape, Tuning, VolumeConfig};
 use crate::limits::MOUNT_ATTEMPTS_MAX;
 use crate::tables::{Physical, SegmentIndex, SegmentState};
 use crate::{MemberIndex, VolumeError};
@@ -45,7 +44,7 @@ use zones::Reading;
 /// What a mount has found out.
 #[derive(Debug, Default)]
 pub(super) struct Mount {
-    expected: Option<ArrayId>,
+    options: MountOptions,
     /// Members that are believed do not all know the newest epoch.
     is_behind: bool,
     /// For each member, its two logs.
@@ -99,26 +98,24 @@ impl Volume {
     /// The volume that is on these members, in their order; `None` for those that are absent. [`Event::Ready`](crate::Event::Ready)
     /// says when it takes commands, [`Event::Failed`](crate::Event::Failed) why it cannot.
     ///
-    /// With `expected` members of any other volume are refused.
-    ///
     /// # Errors
     /// When these members cannot make a volume at all, and what to change.
     pub fn mount(
         geometries: Vec<Option<Geometry>>,
         tuning: Tuning,
-        expected: Option<ArrayId>,
+        options: MountOptions,
     ) -> Result<Volume, VolumeError> {
         if !tuning.has_contents {
             return Err(VolumeError::Config("without contents there is nothing to mount: create a volume".to_owned()));
         }
         let members = geometries.into_iter().map(|geometry| Some(Member::new([0; 16], geometry?))).collect();
-        Volume::begin_mount(members, tuning, expected, 0)
+        Volume::begin_mount(members, tuning, options, 0)
     }
 
     fn begin_mount(
         members: Vec<Option<Member>>,
         tuning: Tuning,
-        expected: Option<ArrayId>,
+        options: MountOptions,
         attempts: u32,
     ) -> Result<Volume, VolumeError> {
         // Until a superblock is read, this is all that is known.
@@ -137,7 +134,7 @@ impl Volume {
             }
         }
         let members = volume.spec.members();
-        let mount = Mount { expected, attempts, owners: vec![BTreeMap::new(); members], ..Mount::default() };
+        let mount = Mount { options, attempts, owners: vec![BTreeMap::new(); members], ..Mount::default() };
         volume.phase = Phase::Starting(Box::new(Start::new(Kind::Mount(Box::new(mount)), members)));
         volume.flush_at_start();
         volume.report_zones();
@@ -255,8 +252,9 @@ impl Volume {
     fn mount_again(&mut self, why: &str) {
         let attempts = self.found().attempts + 1;
         let members: Vec<Option<Member>> = self.members.iter().map(Member::again).collect();
+        let options = MountOptions { expected: Some(self.spec.array), ..self.found().options };
         let begun = if attempts < MOUNT_ATTEMPTS_MAX {
-            Volume::begin_mount(members, self.spec.config.tuning.clone(), Some(self.spec.array), attempts)
+            Volume::begin_mount(members, self.spec.config.tuning.clone(), options, attempts)
         } else {
             Err(VolumeError::Config(format!("{why}, after {attempts} attempts")))
         };

@@ -94,7 +94,7 @@ impl Volume {
             own.push(newest);
         }
         let present: Vec<MemberIndex> = self.members.present().collect();
-        let array = match self.found().expected {
+        let array = match self.found().options.expected {
             Some(array) => array,
             None => match own.iter().flatten().next() {
                 Some((superblock, _)) => superblock.array,
@@ -147,6 +147,7 @@ impl Volume {
             return Err(VolumeError::TooManyMissing {
                 tolerates: self.spec.code.tolerates(),
                 missing: self.members.missing(),
+                rebuilding: self.members.rebuilding(),
             });
         }
         Ok(())

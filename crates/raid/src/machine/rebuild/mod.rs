@@ -96,7 +96,7 @@ impl Volume {
                     return;
                 }
             }
-            if !self.is_ready() || !self.members.is_epoch_durable() {
+            if !self.is_ready() || !self.members.is_epoch_durable() || !self.members.may_write(self.now) {
                 return;
             }
             if !self.begin_segment(member) && !self.end_if_rebuilt(member) {

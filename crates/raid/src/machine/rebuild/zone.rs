@@ -121,7 +121,7 @@ impl Volume {
     /// The zone cannot be written: it is emptied, and another one is taken.
     fn zone_failed(&mut self, member: MemberIndex) {
         self.members[member].count_error();
-        self.rebuild.failures += 1;
+        self.rebuild.failures += u32::from(!self.members.is_full(self.now));
         if self.rebuild.failures >= REBUILD_FAILURES_MAX {
             return self.evict(member, FailReason::Errors);
         }
@@ -143,6 +143,8 @@ impl Volume {
         if !status.is_success() {
             entry.count_error();
         }
+        // A zone for whose reset there was no room is not worn out: the first write to it fails, and it is reset again.
+        let status = if status == Status::CapacityExceeded { Status::Success } else { status };
         entry.zone_reset_ended(zone, true, status);
         self.drop_job();
     }

@@ -5,7 +5,7 @@ use zonda_zoned::{Status, ZoneAction};
 
 use super::super::members::{Members, Verdict, Work};
 use super::super::spec::Spec;
-use super::{Segments, describe};
+use super::{Retry, Segments, describe};
 use crate::MemberIndex;
 use crate::tables::{SegmentIndex, SegmentState};
 
@@ -81,25 +81,28 @@ impl Segments {
 
     pub(in crate::machine) fn on_finish(
         &mut self,
+        spec: &Spec,
         members: &mut Members,
         member: MemberIndex,
         index: SegmentIndex,
         status: Status,
     ) -> Verdict {
         let mut verdict = Verdict::Usable;
-        let entry = &mut members[member];
-        if !entry.is_present() {
+        if !members[member].is_present() {
             self.closed_one(index);
             return verdict;
         }
         if status.is_success() {
-            entry.forgive_finishes();
+            members[member].forgive_finishes();
         } else if is_dead_zone(status) {
             // Such zones are not active.
             verdict = self.suspect(members, member, index);
+        } else if keeps_zones(spec, members, member, status) {
+            self.retries.push((member, index, Retry::Finish));
+            return members.verdict_of(status);
         } else {
             // The zone may still be active: what is open elsewhere would be one too many.
-            verdict = entry.count_failed_finish();
+            verdict = members[member].count_failed_finish();
             if verdict == Verdict::Failed {
                 self.closed_one(index);
             } else {
@@ -138,7 +141,7 @@ impl Segments {
         self.finish_zone(members, member, index);
     }
 
-    fn finish_zone(&mut self, members: &mut Members, member: MemberIndex, index: SegmentIndex) {
+    pub(super) fn finish_zone(&mut self, members: &mut Members, member: MemberIndex, index: SegmentIndex) {
         let Some(zone) = self.table[index].zones[member.as_usize()] else { return self.closed_one(index) };
         let finish = members[member].manage(zone, ZoneAction::Finish);
         members.send(member, Work::FinishZone { segment: index }, finish);
@@ -154,7 +157,7 @@ impl Segments {
     }
 
     /// A member has done its part of closing a segment.
-    fn closed_one(&mut self, index: SegmentIndex) {
+    pub(super) fn closed_one(&mut self, index: SegmentIndex) {
         let segment = &mut self.table[index];
         segment.pending -= 1;
         if segment.pending == 0 {
@@ -163,6 +166,11 @@ impl Segments {
             self.look_at(index);
         }
     }
+}
+
+/// Whether a zone stays in use although a finish or a reset of it has failed: the volume cannot do without its member, or room was missing.
+pub(super) fn keeps_zones(spec: &Spec, members: &Members, member: MemberIndex, status: Status) -> bool {
+    status == Status::CapacityExceeded || !members.can_spare(spec, member)
 }
 
 /// Whether it is the zone that has failed.

@@ -46,6 +46,8 @@ pub(super) struct Segments {
     next_sequence: u64,
     /// Segments that may have become empty.
     candidates: BTreeSet<SegmentIndex>,
+    /// Commands that have failed on members that keep their zones, to be sent again.
+    retries: Vec<(MemberIndex, SegmentIndex, Retry)>,
     /// Garbage collection has found no victim although it needs one: it looks again when a reader leaves.
     is_awaited: bool,
     /// Something has changed that others may wait for.
@@ -62,6 +64,13 @@ struct Open {
     turn: usize,
 }
 
+/// What is sent to a zone again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Retry {
+    Finish,
+    Reset,
+}
+
 impl Segments {
     pub(super) fn new() -> Segments {
         Segments {
@@ -69,6 +78,7 @@ impl Segments {
             open: std::array::from_fn(|_| Open::default()),
             next_sequence: 1,
             candidates: BTreeSet::new(),
+            retries: Vec::new(),
             is_awaited: false,
             has_progress: false,
             reset_count: 0,

@@ -5,8 +5,8 @@ use zonda_zoned::{Status, ZoneAction};
 use super::super::members::{Members, Verdict, Waiter, Work};
 use super::super::space::Space;
 use super::super::spec::Spec;
-use super::Segments;
-use super::close::is_dead_zone;
+use super::close::{is_dead_zone, keeps_zones};
+use super::{Retry, Segments};
 use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::tables::{SegmentIndex, SegmentState};
@@ -51,6 +51,29 @@ impl Segments {
         self.reset_one(index);
     }
 
+    /// Sends again what has failed on members that keep their zones.
+    pub(in crate::machine) fn retry(&mut self, members: &mut Members) {
+        for (member, index, retry) in std::mem::take(&mut self.retries) {
+            match retry {
+                _ if !members[member].is_present() && retry == Retry::Finish => self.closed_one(index),
+                _ if !members[member].is_present() => self.reset_one(index),
+                Retry::Finish => self.finish_zone(members, member, index),
+                Retry::Reset => match self.table[index].zones[member.as_usize()] {
+                    Some(zone) => {
+                        let reset = members[member].manage(zone, ZoneAction::Reset);
+                        members.send(member, Work::ResetZone { segment: index }, reset);
+                    }
+                    None => self.reset_one(index),
+                },
+            }
+        }
+    }
+
+    /// Whether something is to be sent again.
+    pub(in crate::machine) fn has_retries(&self) -> bool {
+        !self.retries.is_empty()
+    }
+
     pub(in crate::machine) fn on_reset(
         &mut self,
         spec: &Spec,
@@ -59,6 +82,15 @@ impl Segments {
         index: SegmentIndex,
         status: Status,
     ) -> Verdict {
+        if members[member].is_present()
+            && !status.is_success()
+            && !is_dead_zone(status)
+            && keeps_zones(spec, members, member, status)
+        {
+            members[member].count_error();
+            self.retries.push((member, index, Retry::Reset));
+            return members.verdict_of(status);
+        }
         let segment = &mut self.table[index];
         // Others may take longer: until then the segment holds this zone no more.
         let zone = segment.zones[member.as_usize()].take();

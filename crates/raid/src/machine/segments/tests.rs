@@ -21,7 +21,7 @@ fn end_all(spec: &Spec, members: &mut Members, segments: &mut Segments, bad: Opt
             match work {
                 Work::Header { segment } => segments.on_header(spec, members, segment),
                 Work::Footer { segment, blocks } => segments.on_footer(spec, members, member, segment, blocks, status),
-                Work::FinishZone { segment } => verdict = segments.on_finish(members, member, segment, status),
+                Work::FinishZone { segment } => verdict = segments.on_finish(spec, members, member, segment, status),
                 Work::ResetZone { segment } => verdict = segments.on_reset(spec, members, member, segment, status),
                 other => panic!("segments send no {other:?}"),
             }
@@ -105,7 +105,7 @@ fn the_next_group_waits_until_the_one_before_it_is_durable() {
         members.begin_flushes();
         for member in spec.member_indices() {
             let (_, completion) = end_next(members, member, Status::Success).expect("a flush");
-            assert_eq!(members.on_flush(member, completion.status), Verdict::Usable);
+            assert_eq!(members.on_flush(&spec, member, completion.status), Verdict::Usable);
         }
         for waiter in members.end_flushes() {
             let Waiter::Barrier(index, sequence) = waiter else { panic!("{waiter:?}") };

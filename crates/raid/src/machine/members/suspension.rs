@@ -1,0 +1,159 @@
+//! I/O that is suspended: members that the volume cannot do without are never failed.
+//!
+//! A member that does not answer is waited for. One whose commands fail is asked again every [`RETRY_AFTER`]; until then nothing is
+//! written to any member, since a stripe counts only if all that take part have their chunks. The same holds after a write for which a
+//! member has no room left (Capacity Exceeded), whether the volume needs the member or not: room is not the member's own.
+//!
+//! Verbs, in their order: [`suspend`](Suspensions::suspend) or [`suspend_for_room`](Suspensions::suspend_for_room), then
+//! [`may_write`](Suspensions::may_write) and [`retry_due`](Suspensions::retry_due), at last [`answered`](Suspensions::answered).
+
+use zonda_zoned::{Duration, Instant};
+
+use crate::MemberIndex;
+use crate::event::FailReason;
+
+/// How long nothing is written after a member that is needed has failed, or has had no room.
+pub(in crate::machine) const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Owns what I/O is suspended for.
+#[derive(Debug, Default)]
+pub(super) struct Suspensions {
+    /// At most one a member.
+    members: Vec<Suspension>,
+    /// Until then writes end for want of room without being tried.
+    full_until: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Suspension {
+    member: MemberIndex,
+    reason: FailReason,
+    /// When its commands are tried again; `None` of a member that is waited for.
+    retry_at: Option<Instant>,
+}
+
+impl Suspensions {
+    /// A member that is needed is silent, or fails. Says whether that is news.
+    pub(super) fn suspend(&mut self, now: Instant, member: MemberIndex, reason: FailReason) -> bool {
+        let retry_at = (reason != FailReason::Silence).then(|| now + RETRY_AFTER);
+        match self.members.iter_mut().find(|suspension| suspension.member == member) {
+            Some(known) => {
+                known.retry_at = retry_at.or(known.retry_at);
+                false
+            }
+            None => {
+                self.members.push(Suspension { member, reason, retry_at });
+                true
+            }
+        }
+    }
+
+    /// A member has no room for what is written. Says whether that is news.
+    pub(super) fn suspend_for_room(&mut self, now: Instant) -> bool {
+        self.full_until.replace(now + RETRY_AFTER).is_none()
+    }
+
+    /// A command of a member has ended; with `is_write`, one that changed something, and well. Says whether the member is suspended
+    /// no longer.
+    #[inline]
+    pub(super) fn answered(&mut self, member: MemberIndex, is_write: bool) -> bool {
+        if self.members.is_empty() {
+            return false;
+        }
+        let before = self.members.len();
+        self.members.retain(|known| known.member != member || !is_write && known.reason != FailReason::Silence);
+        self.members.len() < before
+    }
+
+    /// A stripe was written: there is room. Says whether that is news.
+    #[inline]
+    pub(super) fn found_room(&mut self, now: Instant) -> bool {
+        self.full_until.take_if(|until| *until <= now).is_some()
+    }
+
+    /// A member is failed after all, or another one takes its place.
+    pub(super) fn forget(&mut self, member: MemberIndex) {
+        self.members.retain(|known| known.member != member);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (MemberIndex, FailReason)> + '_ {
+        self.members.iter().map(|known| (known.member, known.reason))
+    }
+
+    pub(super) fn reason(&self, member: MemberIndex) -> Option<FailReason> {
+        self.iter().find(|&(known, _)| known == member).map(|(_, reason)| reason)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Whether writes end for want of room.
+    pub(super) fn is_full(&self, now: Instant) -> bool {
+        self.full_until.is_some_and(|until| until > now)
+    }
+
+    /// Whether members may be asked to write.
+    #[inline]
+    pub(super) fn may_write(&self, now: Instant) -> bool {
+        !self.is_full(now) && self.members.iter().all(|known| known.retry_at.is_none_or(|at| at <= now))
+    }
+
+    /// When members may be asked to write again, if that is to come.
+    pub(super) fn retry_due(&self, now: Instant) -> Option<Instant> {
+        let members = self.members.iter().filter_map(|known| known.retry_at);
+        members.chain(self.full_until).filter(|&at| at > now).min()
+    }
+
+    /// What holds between events.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub(super) fn check_invariants(&self) {
+        for (at, known) in self.members.iter().enumerate() {
+            let is_again = self.members[..at].iter().any(|other| other.member == known.member);
+            assert!(!is_again, "a member is suspended once");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: MemberIndex = MemberIndex(0);
+    const B: MemberIndex = MemberIndex(1);
+
+    #[test]
+    fn a_member_that_is_silent_stops_no_writes_and_any_answer_ends_it() {
+        let mut suspensions = Suspensions::default();
+        assert!(suspensions.suspend(Instant(5), A, FailReason::Silence));
+        assert!(!suspensions.suspend(Instant(6), A, FailReason::Silence), "no news");
+        assert!(suspensions.may_write(Instant(6)) && suspensions.retry_due(Instant(6)).is_none());
+        assert!(!suspensions.answered(B, true));
+        assert_eq!(suspensions.reason(A), Some(FailReason::Silence));
+        assert!(suspensions.answered(A, false) && suspensions.is_empty());
+    }
+
+    #[test]
+    fn a_member_that_fails_is_tried_again_after_a_while_until_it_writes() {
+        let mut suspensions = Suspensions::default();
+        assert!(suspensions.suspend(Instant(5), A, FailReason::Errors));
+        let due = Instant(5) + RETRY_AFTER;
+        assert_eq!((suspensions.may_write(Instant(5)), suspensions.retry_due(Instant(5))), (false, Some(due)));
+        assert!(suspensions.may_write(due) && !suspensions.answered(A, false), "a read says nothing of writes");
+        assert!(!suspensions.suspend(due, A, FailReason::Errors) && !suspensions.may_write(due));
+        suspensions.check_invariants();
+        assert!(suspensions.answered(A, true) && suspensions.may_write(due));
+    }
+
+    #[test]
+    fn room_is_looked_for_after_a_while_and_found_when_something_was_written() {
+        let mut suspensions = Suspensions::default();
+        assert!(suspensions.suspend_for_room(Instant(5)) && !suspensions.suspend_for_room(Instant(6)));
+        assert!(suspensions.is_full(Instant(6)) && !suspensions.may_write(Instant(6)));
+        assert!(!suspensions.found_room(Instant(7)), "what was under way before says nothing");
+        let later = Instant(6) + RETRY_AFTER;
+        assert!(!suspensions.is_full(later) && suspensions.found_room(later) && !suspensions.found_room(later));
+    }
+}
