@@ -1,5 +1,7 @@
 //! What a volume has to tell beside completions.
 
+use zonda_zoned::{Blocks, Lba};
+
 use crate::{MemberIndex, VolumeError};
 
 /// Something happened to the volume.
@@ -39,6 +41,13 @@ pub enum Event {
     Rebuilt {
         /// Which one.
         member: MemberIndex,
+    },
+    /// Blocks were found that can never be read again: reads of them fail until they are written or trimmed.
+    Lost {
+        /// The first of them.
+        lba: Lba,
+        /// How many.
+        blocks: Blocks,
     },
     /// All segments have been read and compared.
     Scrubbed {

@@ -35,6 +35,10 @@ pub const MEMBER_FAILURES_MAX: u32 = 16;
 pub const SCRUBBED_STRIPES_MAX: usize = 4;
 /// Stripes of moved blocks that may wait while damaged blocks are rewritten one by one.
 pub const REPAIRED_STRIPES_MAX: usize = 64;
+/// Blocks that could not be read and wait to be read once more; more of them are found again.
+pub const UNREADABLE_BLOCKS_MAX: usize = 16_384;
+/// Blocks that are read once more at a time, to find out whether they are lost.
+pub const CONFIRMED_BLOCKS_MAX: usize = 256;
 /// Blocks that garbage collection holds in memory at once, or as many as three stripes have.
 pub const RELOCATED_BLOCKS_MAX: usize = 512;
 /// Stripes of moved blocks by which hosts may be ahead of garbage collection before they wait for it.

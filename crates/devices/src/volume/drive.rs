@@ -222,6 +222,11 @@ impl VolumeDrive {
                     let text = format!("{} is rebuilt", self.shown(member));
                     self.tell(false, text);
                 }
+                Event::Lost { lba, blocks } => {
+                    let end = lba.0 + blocks.0;
+                    let text = format!("blocks {}..{end} are lost: reads of them fail until they are written", lba.0);
+                    self.tell(true, text);
+                }
                 Event::Scrubbed { blocks, mended, lost } => {
                     self.last_scrub = Some(ScrubSummary { blocks, mended, lost });
                     let text = format!("scrubbed: {blocks} blocks were read, {mended} mended, {lost} are lost");
@@ -348,10 +353,10 @@ impl Drive for VolumeDrive {
         self.on.volume().extent(start, most)
     }
 
-    /// Blocks that are lost, and failures inside the members.
+    /// Blocks of reads that failed, and failures inside the members.
     fn media_errors(&self) -> u64 {
         let inside: u64 = self.seats().map(|seat| seat.drive.media_errors()).sum();
-        inside + self.on.volume().counters().lost_blocks
+        inside + self.on.volume().counters().unreadable_blocks
     }
 
     fn take_trouble(&mut self) -> Option<String> {

@@ -48,7 +48,7 @@ fn blocks() -> Vec<[u8; 512]> {
     superblock.write(&mut blocks[1]);
     write_chunk_meta(&PLACE, 1, &[([3; RECORD_BYTES], 4); 3], &mut blocks[2]);
     write_footer_block(&PLACE, 0, &[meta; 3], &mut blocks[3]);
-    write_tombstones(&[Tombstone { lba: 1, blocks: 2, timestamp: 3 }; 3], &mut blocks[4]);
+    write_tombstones(&[Tombstone { lba: 1, blocks: 2, timestamp: 3, is_lost: false }; 3], &mut blocks[4]);
     blocks
 }
 

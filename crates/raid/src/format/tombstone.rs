@@ -1,30 +1,45 @@
-//! The contents of a block of tombstones: ranges that read as zeros.
+//! The contents of a block of tombstones: ranges that read as zeros, and ranges that are lost.
 //!
 //! ```text
 //! byte 0..4   magic "ZVTB"                        10..12  tombstones
 //!      4..8   CRC-32C over byte 8 to the end       12..16  0
-//!      8..10  version, 1                           16..    tombstones, then zeros
+//!      8..10  version, 1 or 2                      16..    tombstones, then zeros
 //!
-//! a tombstone: 0..8  LBA    8..12  blocks    12..20  timestamp of the trim
+//! a tombstone: 0..8  LBA    8..12  blocks; bit 31: lost    12..20  timestamp of the trim, or of what is lost
+//! ```
+//!
+//! A range that is lost holds a version that can never be read again: reads of it fail until it is written or trimmed. Version 2 says
+//! that a block has such ranges: a reader that knows only version 1 must not take them for trims.
+//!
+//! ```text
+//! version 1: all ranges are trimmed        version 2: bit 31 of `blocks` tells the lost ones
 //! ```
 
-use super::block;
+use super::block::{self, HeaderError};
 use super::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 
 const MAGIC: [u8; 4] = *b"ZVTB";
+const VERSION_AT: usize = 8;
+const VERSION_WITH_LOST: u16 = 2;
 const COUNT_AT: usize = block::FIELDS_AT;
 const ENTRIES_AT: usize = 16;
 
 const BLOCKS_AT: usize = 8;
 const TIMESTAMP_AT: usize = 12;
 const ENTRY_BYTES: usize = 20;
+/// In the number of blocks: the range is lost.
+const LOST: u32 = 1 << 31;
+const _: () = assert!(crate::limits::TOMBSTONE_BLOCKS_MAX < LOST as u64);
 
-/// A range that reads as zeros since its trim.
+/// A range that reads as zeros since its trim, or that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tombstone {
     pub(crate) lba: u64,
     pub(crate) blocks: u32,
+    /// Of the trim. Of a lost range: no less than that of the version that is lost, and less than that of any newer one.
     pub(crate) timestamp: u64,
+    /// The range cannot be read, instead of reading as zeros.
+    pub(crate) is_lost: bool,
 }
 
 impl Tombstone {
@@ -43,10 +58,13 @@ pub(crate) fn tombstones_per_block(block_size_bytes: u32) -> usize {
 pub(crate) fn write_tombstones(tombstones: &[Tombstone], out: &mut [u8]) {
     assert!(tombstones.len() <= tombstones_per_block(out.len() as u32), "tombstones fit their block");
     block::begin(out, MAGIC);
+    if tombstones.iter().any(|tombstone| tombstone.is_lost) {
+        put_u16(out, VERSION_AT, VERSION_WITH_LOST);
+    }
     put_u16(out, COUNT_AT, tombstones.len() as u16);
     for (bytes, tombstone) in out[ENTRIES_AT..].chunks_exact_mut(ENTRY_BYTES).zip(tombstones) {
         put_u64(bytes, 0, tombstone.lba);
-        put_u32(bytes, BLOCKS_AT, tombstone.blocks);
+        put_u32(bytes, BLOCKS_AT, tombstone.blocks | if tombstone.is_lost { LOST } else { 0 });
         put_u64(bytes, TIMESTAMP_AT, tombstone.timestamp);
     }
     block::seal(out);
@@ -54,16 +72,25 @@ pub(crate) fn write_tombstones(tombstones: &[Tombstone], out: &mut [u8]) {
 
 /// The tombstones of a block; `None` if it is not whole.
 pub(crate) fn read_tombstones(block: &[u8]) -> Option<Vec<Tombstone>> {
-    block::check(block, MAGIC).ok()?;
+    let has_lost = match block::check(block, MAGIC) {
+        Ok(()) => false,
+        Err(HeaderError::OtherVersion { found: VERSION_WITH_LOST }) => true,
+        Err(_) => return None,
+    };
     let count = usize::from(u16_at(block, COUNT_AT));
     if count > tombstones_per_block(block.len() as u32) {
         return None;
     }
     let entries = block[ENTRIES_AT..].chunks_exact(ENTRY_BYTES).take(count);
-    let read = |bytes: &[u8]| Tombstone {
-        lba: u64_at(bytes, 0),
-        blocks: u32_at(bytes, BLOCKS_AT),
-        timestamp: u64_at(bytes, TIMESTAMP_AT),
+    let read = |bytes: &[u8]| {
+        let blocks = u32_at(bytes, BLOCKS_AT);
+        let is_lost = has_lost && blocks & LOST != 0;
+        Tombstone {
+            lba: u64_at(bytes, 0),
+            blocks: if has_lost { blocks & !LOST } else { blocks },
+            timestamp: u64_at(bytes, TIMESTAMP_AT),
+            is_lost,
+        }
     };
     Some(entries.map(read).collect())
 }
@@ -74,7 +101,7 @@ mod tests {
     use crate::format::block::tests::{every_flipped_bit_is_noticed, hex};
 
     const TOMBSTONE: Tombstone =
-        Tombstone { lba: 0x0102_0304_0506_0708, blocks: 0x1112_1314, timestamp: 0x2122_2324_2526_2728 };
+        Tombstone { lba: 0x0102_0304_0506_0708, blocks: 0x1112_1314, timestamp: 0x2122_2324_2526_2728, is_lost: false };
 
     #[test]
     fn tombstones_read_back() {
@@ -103,7 +130,7 @@ mod tests {
     #[test]
     fn the_bytes_of_tombstones_are_golden() {
         let mut block = [0; 512];
-        write_tombstones(&[TOMBSTONE, Tombstone { lba: 1, blocks: 2, timestamp: 3 }], &mut block);
+        write_tombstones(&[TOMBSTONE, Tombstone { lba: 1, blocks: 2, timestamp: 3, is_lost: false }], &mut block);
         assert_eq!(
             hex(&block),
             concat!(
@@ -113,5 +140,23 @@ mod tests {
                 "03",
             )
         );
+    }
+
+    #[test]
+    fn a_block_with_a_lost_range_is_of_version_2_and_tells_it_from_a_trimmed_one() {
+        let mut block = [0; 512];
+        let lost = Tombstone { lba: 1, blocks: 2, timestamp: 3, is_lost: true };
+        write_tombstones(&[lost, TOMBSTONE], &mut block);
+        assert_eq!(
+            hex(&block),
+            concat!(
+                "5a5654420e488c990200020000000000\n",
+                "01000000000000000200008003000000\n",
+                "00000000080706050403020114131211\n",
+                "2827262524232221",
+            )
+        );
+        assert_eq!(read_tombstones(&block), Some(vec![lost, TOMBSTONE]));
+        every_flipped_bit_is_noticed(&block, |block| read_tombstones(block).is_none());
     }
 }

@@ -91,7 +91,7 @@ impl Volume {
             }
             let is_moved = block.is_ok_and(|(data, record)| self.move_block(from, record, data, Mover::Collector));
             if !is_moved {
-                self.counters.lost_blocks += 1;
+                self.found_unreadable(from, None);
                 self.collector.block_lost();
             }
         }
@@ -102,6 +102,8 @@ impl Volume {
         let address = Address::media(from);
         if !self.segments[from.segment].is_live(from.member, from.offset)
             || !self.map.refers_to(&mut self.stripes, record.lba, address)
+            // A mount would find both, and the marker may have the later timestamp.
+            || self.losses.is_being_recorded(from)
         {
             return false;
         }
@@ -119,8 +121,13 @@ impl Volume {
     }
 
     pub(super) fn on_moved_tombstones(&mut self, place: Physical, block: Result<Bytes, Status>) {
-        let found = block.ok().and_then(|data| read_tombstones(&data));
-        self.counters.lost_blocks += u64::from(found.is_none() && !self.collector.wants_victim());
+        let mut found = block.ok().and_then(|data| read_tombstones(&data));
+        if found.is_none() && self.spec.has_contents() && self.is_ready() {
+            // The map knows all that its tombstones say; once for a segment will do.
+            let is_first = self.collector.tombstones_lost();
+            let known = is_first.then(|| self.map.tombstones_in(&self.stripes, place.segment));
+            found = Some(known.unwrap_or_default());
+        }
         if let Some(tombstones) = self.collector.tombstones_read(&self.segments, place, found) {
             self.move_tombstones(place.segment, &tombstones, Mover::Collector);
         }
@@ -133,7 +140,8 @@ impl Volume {
         for range in found {
             for lba in range.lbas() {
                 let is_needed = match self.map.location_if_any(lba) {
-                    Some(Location::Trimmed { segment }) => segment == from,
+                    Some(Location::Trimmed { segment }) => !range.is_lost && segment == from,
+                    Some(Location::Lost { segment }) => range.is_lost && segment == from,
                     // A newer version is on its way: until it is durable a crash needs the tombstone.
                     Some(Location::Buffered { .. }) => true,
                     _ => false,
@@ -142,10 +150,14 @@ impl Volume {
                     continue;
                 }
                 match kept.last_mut() {
-                    Some(last) if last.lbas().end == lba && last.timestamp == range.timestamp => {
+                    Some(last)
+                        if last.lbas().end == lba
+                            && last.timestamp == range.timestamp
+                            && last.is_lost == range.is_lost =>
+                    {
                         last.blocks += 1;
                     }
-                    _ => kept.push(Tombstone { lba, blocks: 1, timestamp: range.timestamp }),
+                    _ => kept.push(Tombstone { lba, blocks: 1, ..*range }),
                 }
             }
         }

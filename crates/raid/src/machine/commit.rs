@@ -32,6 +32,7 @@ impl Volume {
                     map.publish_moved(spec, stripes, segments, lba, (from, sequence), place);
                     if let (Mover::Repair, Location::Media(source)) = (mover, from.location()) {
                         segments.reader_left(source.segment);
+                        self.scrub_repaired(source);
                     }
                     self.move_ended(mover);
                 }
@@ -47,10 +48,16 @@ impl Volume {
                 }
                 Source::MovedTombstones { from, tombstones, mover } => {
                     segments.add_tombstones(place, tombstones.len() as u32);
-                    for lba in tombstones.iter().flat_map(Tombstone::lbas) {
-                        map.publish_moved_tombstone(stripes, lba, from, segment);
+                    for range in &tombstones {
+                        for lba in range.lbas() {
+                            map.publish_moved_tombstone(stripes, (lba, range.is_lost), from, segment);
+                        }
                     }
                     self.move_ended(mover);
+                }
+                Source::Lost { tombstones, from } => {
+                    segments.add_tombstones(place, tombstones.len() as u32);
+                    self.losses_recorded(&tombstones, &from, segment);
                 }
             }
         }

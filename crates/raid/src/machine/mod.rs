@@ -24,6 +24,7 @@
 //! collecting.rs    what garbage collection reads, and where that is written
 //! commit.rs        a stripe counts: the map, requests
 //! failures.rs      members that fail; what becomes durable
+//! losses.rs        blocks that cannot be read: are they lost? markers that say so
 //! out_of_space.rs  no space left, and none to be reclaimed
 //! status.rs, invariants.rs
 //! ```
@@ -44,6 +45,7 @@ mod fixtures;
 mod host;
 mod invariants;
 mod issue;
+mod losses;
 mod map;
 mod members;
 mod mount;
@@ -73,6 +75,7 @@ use crate::shape::Stream;
 use crate::{MemberIndex, VolumeError};
 
 use collector::Collector;
+use losses::Losses;
 pub use map::Extent;
 use map::Map;
 use members::{Members, Work};
@@ -106,6 +109,7 @@ pub struct Volume {
     pieces: Slab<Piece>,
     rebuild: Rebuild,
     scrub: Option<Scrub>,
+    losses: Losses,
     events: VecDeque<Event>,
     counters: Counters,
     now: Instant,
@@ -138,8 +142,10 @@ pub struct Counters {
     pub reconstructed_blocks: u64,
     /// Blocks that could not be read, or were not what had been written, and were rewritten.
     pub mended_blocks: u64,
-    /// Blocks that are lost: more members failed than the volume tolerates.
+    /// Blocks that are lost: too much of their stripes is damaged. The same after a mount; fewer when they are written or trimmed.
     pub lost_blocks: u64,
+    /// Blocks of reads that ended with an error, counted each time: they are lost, or members that hold them are away.
+    pub unreadable_blocks: u64,
 }
 
 impl Volume {
@@ -207,7 +213,8 @@ impl Volume {
             collected_segments: self.segments.reset_count(),
             relocated_blocks: self.collector.relocated_blocks(),
             reconstructed_blocks: self.reads.reconstructed_blocks(),
-            lost_blocks: self.counters.lost_blocks + self.reads.lost_blocks(),
+            lost_blocks: self.counters.lost_blocks + self.lost_blocks(),
+            unreadable_blocks: self.reads.unreadable_blocks(),
             ..self.counters
         }
     }
@@ -310,6 +317,9 @@ impl Volume {
             }
             Work::Start(step) => self.on_start(member, step, status, outcome),
             Work::Slots { piece, slot, count } => self.on_slots(member, piece, slot, count, status, outcome),
+            Work::Described { sequence, is_footer } => {
+                self.on_described(member, (sequence, is_footer), status, &outcome);
+            }
             Work::Rebuild(step) => self.on_rebuild(member, step, status, outcome),
         }
     }
@@ -350,6 +360,7 @@ impl Volume {
                     self.pump_collector();
                     self.pump_rebuild();
                     self.pump_scrub();
+                    self.pump_losses();
                     self.pump_trims();
                     for stream in Stream::ALL {
                         self.pump_stream(stream);

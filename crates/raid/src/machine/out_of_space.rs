@@ -164,7 +164,7 @@ impl Volume {
                         self.stripes.unbuffer_one();
                         ended.push((request, NO_SPACE));
                     }
-                    Source::Moved { .. } | Source::MovedTombstones { .. } => {
+                    Source::Moved { .. } | Source::MovedTombstones { .. } | Source::Lost { .. } => {
                         unreachable!("what is moved has a stream of its own")
                     }
                 }

@@ -40,6 +40,7 @@ impl Volume {
                         self.requests.give(request, at as u32, data);
                     }
                 }
+                Location::Lost { .. } => self.requests.worsen(request, Status::UnrecoveredReadError),
                 _ => {}
             }
             at += count;
@@ -96,9 +97,15 @@ impl Volume {
     }
 
     fn fetch_ended(&mut self, ended: Option<Ended>) {
-        let Some(Ended { place, blocks, purpose, found }) = ended else { return };
+        let Some(Ended { place, blocks, purpose, found, unreadable }) = ended else { return };
         match purpose {
-            Purpose::Host { request, .. } => self.end_part(request, 1, Status::Success),
+            Purpose::Host { request, lba, .. } => {
+                // Nothing was found where all blocks were as they should be.
+                for at in (0..).zip(&found).filter(|(_, block)| block.is_err()).map(|(at, _)| at) {
+                    self.found_unreadable(Physical { offset: place.offset + at, ..place }, Some(lba + u64::from(at)));
+                }
+                self.end_part(request, 1, Status::Success);
+            }
             Purpose::Move => {
                 let in_memory = |at| record_in_memory(&self.segments, Physical { offset: place.offset + at, ..place });
                 let found = if self.spec.has_contents() {
@@ -111,6 +118,10 @@ impl Volume {
             Purpose::MoveTombstones => {
                 let data = found.into_iter().next().unwrap_or(Err(Status::InternalError)).map(|(data, _)| data);
                 self.on_moved_tombstones(place, data);
+            }
+            Purpose::Confirm => {
+                let block = found.into_iter().next().unwrap_or(Err(Status::InternalError));
+                self.on_confirmed(place, block, unreadable.unwrap_or_default());
             }
             Purpose::Mount => self.on_start_read(place, found),
         }

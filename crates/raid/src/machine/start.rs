@@ -133,6 +133,7 @@ impl Volume {
             pieces: Slab::new(),
             rebuild: super::rebuild::Rebuild::default(),
             scrub: None,
+            losses: super::losses::Losses::default(),
             events: VecDeque::new(),
             counters: Counters::default(),
             now: Instant::ZERO,

@@ -18,6 +18,8 @@ pub struct VolumeStatus {
     pub room_blocks: u64,
     /// Blocks that hold contents.
     pub live_blocks: u64,
+    /// Blocks that are lost: reads of them fail until they are written or trimmed.
+    pub lost_blocks: u64,
     /// Segments that could be opened.
     pub free_segments: u32,
     /// Free segments below which garbage collection begins.
@@ -72,6 +74,7 @@ impl Volume {
             volume_blocks: self.map.blocks(),
             room_blocks: self.space().room_blocks(),
             live_blocks: 0,
+            lost_blocks: self.lost_blocks(),
             free_segments: self.space().free_segments(),
             low_segments: self.space().low_segments(),
             segments: self.segments.len() as u32,

@@ -4,7 +4,7 @@
 //! bits 62..64  0 nowhere: the block was never written   1 on media   2 in memory, on its way   3 trimmed
 //! on media     bits 0..32 block from the start of the zone, 32..36 member, 36..60 segment
 //! in memory    bits 0..28 block of the stripe, 28..60 stripe
-//! trimmed      bits 36..60 segment that holds the tombstone
+//! trimmed      bits 36..60 segment that holds the tombstone, bits 60..62 0; 1 for a block that is lost
 //! ```
 
 use crate::MemberIndex;
@@ -25,6 +25,10 @@ pub(crate) enum Location {
     },
     /// Reads as zeros; the tombstone that says so is in this segment.
     Trimmed {
+        segment: SegmentIndex,
+    },
+    /// Cannot be read; the tombstone that says so is in this segment.
+    Lost {
         segment: SegmentIndex,
     },
 }
@@ -73,6 +77,10 @@ impl Address {
         Address(3 << 62 | u64::from(segment.0) << 36)
     }
 
+    pub(crate) fn lost(segment: SegmentIndex) -> Address {
+        Address(3 << 62 | 1 << 60 | u64::from(segment.0) << 36)
+    }
+
     pub(crate) fn location(self) -> Location {
         let segment = SegmentIndex((self.0 >> 36) as u32 & ((1 << SEGMENT_BITS) - 1));
         match self.0 >> 62 {
@@ -86,6 +94,7 @@ impl Address {
                 stripe: (self.0 >> BLOCK_BITS) as u32,
                 block: self.0 as u32 & ((1 << BLOCK_BITS) - 1),
             },
+            _ if self.0 >> 60 & 3 == 1 => Location::Lost { segment },
             _ => Location::Trimmed { segment },
         }
     }
@@ -103,6 +112,9 @@ mod tests {
         assert_eq!(Address::buffered(u32::MAX, (1 << 28) - 1).location(), buffered);
         let trimmed = Location::Trimmed { segment: SegmentIndex(7) };
         assert_eq!(Address::trimmed(SegmentIndex(7)).location(), trimmed);
+        let lost = Location::Lost { segment: SegmentIndex((1 << 24) - 1) };
+        assert_eq!(Address::lost(SegmentIndex((1 << 24) - 1)).location(), lost);
+        assert!(!matches!(Address::SUPERSEDED.location(), Location::Lost { .. }), "what is superseded is not lost");
         assert_eq!(Address::default().location(), Location::Nowhere);
     }
 }

@@ -96,6 +96,11 @@ impl Slots {
         self.open_group(self.open.len());
     }
 
+    /// Stripes of the groups that are complete.
+    pub(crate) fn complete_stripes(&self) -> u32 {
+        self.packed_until
+    }
+
     /// Whether all groups were complete.
     pub(crate) fn are_all_packed(&self) -> bool {
         self.packed_until == self.layout.stripes

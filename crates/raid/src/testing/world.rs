@@ -357,6 +357,9 @@ impl World {
                 let what = format!("member {} did nothing wrong, and is given up: {event:?}", member.0);
                 return Err(Violation::new(Promise::Members, what));
             }
+            if let (Event::Lost { lba, .. }, false) = (&event, self.model.is_lost) {
+                return Err(Violation::of_block(Promise::Contents, lba.0, "it is said to be lost".to_owned()));
+            }
             if let Event::Failed(error) = &event
                 && !self.model.is_lost
             {

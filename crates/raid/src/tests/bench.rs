@@ -179,6 +179,10 @@ pub(super) struct Bench {
     pub(super) model: Vec<u64>,
     pub(super) now: Instant,
     pub(super) events: Vec<Event>,
+    /// Reads may fail: what more members have lost than the volume tolerates.
+    pub(super) may_lose: bool,
+    /// Blocks of which reads have failed.
+    pub(super) failed: BTreeSet<u64>,
     geometry: Geometry,
     prng: Prng,
     version: u64,
@@ -205,6 +209,8 @@ impl Bench {
             model: Vec::new(),
             now: Instant::ZERO,
             events: Vec::new(),
+            may_lose: false,
+            failed: BTreeSet::new(),
             geometry,
             prng: Prng::new(seed),
             version: 0,
@@ -229,6 +235,13 @@ impl Bench {
         self.listen();
         while let Some(completion) = completions.pop() {
             self.under_way -= 1;
+            if self.may_lose
+                && completion.status == Status::UnrecoveredReadError
+                && let Some((start, versions)) = self.expected.remove(&completion.id)
+            {
+                self.failed.extend(start..start + versions.len() as u64);
+                continue;
+            }
             assert_eq!(completion.status, Status::Success, "at {}", self.now);
             let Some((start, versions)) = self.expected.remove(&completion.id) else { continue };
             let Outcome::Data(Payload::Bytes(found)) = completion.outcome else { panic!("a read brings data") };

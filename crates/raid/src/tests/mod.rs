@@ -7,6 +7,7 @@ mod crashes;
 mod damage;
 mod enumerate;
 mod failures;
+mod losses;
 mod missing;
 mod moves;
 mod rebuild;

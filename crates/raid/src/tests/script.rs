@@ -258,6 +258,13 @@ impl Script {
         self.sent.iter().filter(|sent| (sent.kind, sent.segment) == (kind, segment)).count()
     }
 
+    /// The first block of a member's zone of a segment.
+    pub(super) fn zone_start(&self, member: usize, segment: u64) -> u64 {
+        let zone = self.segments.iter().find(|((at, _), (sequence, ..))| (*at, *sequence) == (member, segment));
+        let ((_, zone), _) = zone.expect("the segment has a zone on the member");
+        self.geometry.zone_start(ZoneIndex(*zone)).0
+    }
+
     /// The sequence of the newest segment for requests of hosts.
     pub(super) fn host_segment(&self) -> u64 {
         let is_host = |stream: u8| stream != crate::shape::Stream::Relocation as u8;
@@ -326,6 +333,18 @@ impl Script {
     pub(super) fn version(&mut self, lba: u64) -> u64 {
         let id = self.read(lba);
         self.version_of(id, lba)
+    }
+
+    /// A member fails, and an empty device takes its place.
+    pub(super) fn replace(&mut self, member: usize) {
+        self.volume.fail_member(self.now, MemberIndex(member as u8));
+        self.run();
+        self.devices[member] = ReferenceDevice::new(self.geometry.clone(), PayloadKind::Bytes);
+        self.segments.retain(|(at, _), _| *at != member);
+        self.unreadable.retain(|(at, _)| *at != member);
+        let (geometry, id) = (self.geometry.clone(), [100 + member as u8; 16]);
+        self.volume.replace_member(self.now, MemberIndex(member as u8), geometry, id).expect("it suits");
+        self.run();
     }
 
     /// The power goes: what is held back never takes effect, and these members lose what they have not flushed.

@@ -252,3 +252,115 @@ fn a_scrub_and_a_rebuild_both_end() {
     bench.fail(2);
     bench.read_all();
 }
+
+/// A volume of which little is written: all of it is in segments that are open.
+fn with_open_segments(group_stripes: u32, metadata_bytes: u16) -> Bench {
+    let mut config = config(Scheme { level: Level::Raid6, data: 3, parity: 2 });
+    config.small = StreamShape { unit_blocks: 1, group_stripes };
+    config.tuning.scrub_blocks_per_second = None;
+    let mut bench = Bench::new(config, metadata_bytes, 11);
+    bench.write(0, 60);
+    bench.run_out();
+    bench.write(20, 60);
+    bench.run_out();
+    assert!(bench.device(1).full_zones().is_empty(), "no segment is full");
+    bench
+}
+
+#[test]
+fn blocks_in_open_segments_are_repaired() {
+    // A group of 50 stripes is never complete.
+    for (group_stripes, metadata_bytes) in [(1, 64), (4, 64), (4, 0), (50, 64)] {
+        let mut bench = with_open_segments(group_stripes, metadata_bytes);
+        for member in 1..3 {
+            bench.device(member).rotten = (64 * 2..64 * 60).filter(|lba| lba % 64 > 0 && lba % 5 == 0).collect();
+        }
+        let (blocks, mended, lost) = scrub(&mut bench);
+        assert!(blocks > 100 && mended > 10, "{blocks} blocks, {mended} repaired");
+        assert_eq!(lost, 0);
+        // What is rotten is not needed any more, and what was written since is not rotten.
+        (1..3).for_each(|member| bench.device(member).rotten.clear());
+        let before = bench.volume.volume().counters().reconstructed_blocks;
+        bench.read_all();
+        assert_eq!(bench.volume.volume().counters().reconstructed_blocks, before);
+        let (_, mended, lost) = scrub(&mut bench);
+        assert_eq!((mended, lost), (0, 0));
+    }
+}
+
+#[test]
+fn hosts_write_to_open_segments_while_these_are_scrubbed() {
+    for steps in 0..40 {
+        let mut bench = with_open_segments(4, 64);
+        bench.device(1).rotten = (64 * 2..64 * 60).filter(|lba| lba % 64 > 0 && lba % 7 == 0).collect();
+        let now = bench.now;
+        bench.volume.volume_mut().start_scrub(now);
+        bench.steps(steps);
+        bench.churn(200);
+        bench.volume.volume().check_invariants();
+        bench.run_out();
+        assert_eq!(bench.volume.volume().status().scrub, None);
+        bench.device(1).rotten.clear();
+        bench.read_all();
+        bench.remount();
+        bench.read_all();
+    }
+}
+
+#[test]
+fn a_scrub_that_has_repaired_and_lost_blocks_says_how_many_and_a_second_one_finds_none() {
+    for (group_stripes, metadata_bytes) in [(1, 64), (8, 64), (8, 0)] {
+        let mut bench = bench(Scheme::raid5(3), group_stripes, metadata_bytes, 12);
+        for member in 0..4 {
+            let blocks = bench.device(member).full_blocks().into_iter().filter(|lba| lba % 64 > 0);
+            bench.device(member).rotten = blocks.filter(|lba| lba % 64 % 10 < 2 && lba % 3 > 0).collect();
+        }
+        bench.may_lose = true;
+        let (_, mended, lost) = scrub(&mut bench);
+        assert!(mended > 5 && lost > 5, "{mended} repaired, {lost} lost");
+        let volume = bench.volume.volume();
+        assert_eq!(volume.status().lost_blocks, lost);
+        assert_eq!(volume.lost(zonda_zoned::Lba(0)).map(|range| range.blocks.0).sum::<u64>(), lost);
+        for _ in 0..2 {
+            let (_, mended, more) = scrub(&mut bench);
+            assert_eq!((mended, more), (0, 0), "all was repaired, or recorded");
+            bench.failed.clear();
+            bench.read_all();
+            assert_eq!(bench.failed.len() as u64, lost, "what is lost is what was told");
+            bench.remount();
+            assert_eq!(bench.volume.volume().status().lost_blocks, lost);
+        }
+    }
+}
+
+#[test]
+fn segments_with_damaged_headers_and_footers_are_emptied() {
+    for is_footer in [false, true] {
+        let mut bench = bench(Scheme::raid5(3), 8, 64, 13);
+        let zones: Vec<u32> = bench.device(2).full_zones().into_iter().take(3).collect();
+        let blocks = bench.device(2).full_blocks();
+        let last = |zone: u32| blocks.iter().copied().filter(|lba| lba / 64 == u64::from(zone)).max().unwrap();
+        let at = |zone: u32| if is_footer { last(zone) } else { u64::from(zone) * 64 };
+        let hurt: Vec<u64> = zones.iter().map(|&zone| at(zone)).collect();
+        bench.device(2).latent = hurt[..2].iter().copied().collect();
+        bench.device(2).rotten = hurt[2..].iter().copied().collect();
+        bench.device(2).reset.clear();
+        let (_, mended, lost) = scrub(&mut bench);
+        assert_eq!((mended, lost), (3, 0), "footers: {is_footer}");
+        assert!(zones.iter().all(|zone| bench.device(2).reset.contains(zone)), "footers: {is_footer}");
+        assert_eq!(scrub(&mut bench).1, 0);
+        bench.read_all();
+    }
+}
+
+#[test]
+fn a_scrub_ends_with_superblocks_on_all_members() {
+    let mut bench = with_open_segments(1, 64);
+    let before: Vec<u64> = (0..5).map(|member| bench.device(member).written.1).collect();
+    assert_eq!((scrub(&mut bench).1, scrub(&mut bench).2), (0, 0));
+    for (member, before) in (0..5).zip(before) {
+        assert_eq!(bench.device(member).written.1, before + 2, "one for each scrub");
+    }
+    bench.remount();
+    bench.read_all();
+}

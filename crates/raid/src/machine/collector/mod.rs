@@ -58,8 +58,12 @@ struct Current {
     fetching_blocks: u32,
     /// What it lacks is to be made good soon, whatever is free.
     is_urgent: bool,
-    /// Something could not be read: the segment stays as it is.
+    /// A block could not be read: the segment stays as it is until that is recorded.
     has_lost: bool,
+    /// The same of tombstones.
+    has_lost_tombstones: bool,
+    /// Tombstones that could not be read were taken from the map.
+    has_tombstones_of_map: bool,
 }
 
 impl Collector {
@@ -124,6 +128,8 @@ impl Collector {
             fetching_blocks: 0,
             is_urgent,
             has_lost: false,
+            has_lost_tombstones: false,
+            has_tombstones_of_map: false,
         });
     }
 
@@ -187,13 +193,18 @@ impl Collector {
         current.fetching_tombstones -= 1;
         match found {
             Some(found) => current.tombstones.extend(found),
-            None => current.has_lost = true,
+            None => current.has_lost_tombstones = true,
         }
         let is_last = current.fetching_tombstones == 0 && current.tombstone == segments[place.segment].tombstones.len();
         is_last.then(|| std::mem::take(&mut current.tombstones))
     }
 
-    /// A block of the segment is lost: the segment stays as it is.
+    /// A block of tombstones could not be read: the map knows those of the segment. Says whether it was the first.
+    pub(super) fn tombstones_lost(&mut self) -> bool {
+        self.current.as_mut().is_some_and(|current| !std::mem::replace(&mut current.has_tombstones_of_map, true))
+    }
+
+    /// A block of the segment could not be read: the segment stays as it is, until that is recorded.
     pub(super) fn block_lost(&mut self) {
         self.current.as_mut().expect("a segment is being collected").has_lost = true;
     }
@@ -229,8 +240,10 @@ impl Collector {
         if current.fetching > 0 {
             return false;
         }
-        let (index, has_lost) = (current.segment, current.has_lost);
+        let index = current.segment;
         let segment = &segments[index];
+        // Those blocks may be recorded as lost by now.
+        let has_lost = current.has_lost_tombstones || current.has_lost && segment.live_blocks > 0;
         // Tombstones do not tell whether they have arrived. What else is in flight comes with blocks of the next segment.
         let has_to_wait = has_lost || !segment.tombstones.is_empty() || self.emptied.is_some();
         if has_to_wait && self.waiting_blocks > 0 {

@@ -54,7 +54,8 @@ impl Map {
     fn reads_as_zeros(&self, stripes: &Stripes, lba: u64) -> bool {
         match self.location(lba) {
             Location::Nowhere | Location::Trimmed { .. } => true,
-            Location::Media(_) => false,
+            // A lost block held something.
+            Location::Media(_) | Location::Lost { .. } => false,
             // A tombstone is no block of its own.
             Location::Buffered { stripe, block } => stripes[stripe].blocks[block as usize].lba != lba,
         }

@@ -3,12 +3,16 @@
 //! ```text
 //! versions.rs  versions of a block, in stripes and on media: which is the newest, and which is durable
 //! trim/        ranges that read as zeros
+//! lost.rs      blocks that can never be read again
 //! extent.rs    which blocks hold something
 //! ```
 
 mod extent;
+mod lost;
 mod trim;
 mod versions;
+
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use zonda_zoned::Instant;
@@ -33,6 +37,8 @@ use trim::Trims;
 pub(super) struct Map {
     entries: Vec<Address>,
     trims: Trims,
+    /// Blocks whose newest durable version is lost.
+    lost: BTreeSet<u64>,
     next_timestamp: u64,
 }
 
@@ -52,6 +58,7 @@ impl Map {
         Map {
             entries: vec![Address::NOWHERE; spec.volume_blocks() as usize],
             trims: Trims::default(),
+            lost: BTreeSet::new(),
             next_timestamp: 1,
         }
     }
@@ -80,7 +87,7 @@ impl Map {
                 let address = Address::buffered(stripe, first + block as u32);
                 let mut old = std::mem::replace(&mut self.entries[lba as usize], address);
                 if spec.has(SeededBug::EagerRetirement) {
-                    stripes.retire(segments, lba, std::mem::take(&mut old));
+                    let _ = stripes.retire(segments, lba, std::mem::take(&mut old));
                 }
                 let timestamp = self.take_timestamp();
                 stripes.add(stripe, Block::of_host(lba, timestamp, request, old));
@@ -123,12 +130,14 @@ impl Map {
     /// When it does not.
     pub(super) fn check_invariants(&self, stripes: &Stripes, segments: &Segments) -> Vec<u32> {
         let mut live = vec![0u32; segments.iter().map(|(index, _)| index.as_usize() + 1).max().unwrap_or(0)];
+        let mut lost = BTreeSet::new();
         for (lba, &entry) in (0..).zip(&self.entries) {
             let mut entry = entry;
             loop {
                 match entry.location() {
                     Location::Nowhere => break,
-                    Location::Trimmed { segment } => {
+                    Location::Trimmed { segment } | Location::Lost { segment } => {
+                        lost.extend(matches!(entry.location(), Location::Lost { .. }).then_some(lba));
                         let segment = segments.get(segment).expect("a tombstone's segment exists");
                         assert!(!segment.tombstones.is_empty(), "block {lba}: a trimmed block has a tombstone");
                         break;
@@ -144,6 +153,7 @@ impl Map {
                 }
             }
         }
+        assert!(lost == self.lost, "blocks that are lost are listed");
         self.check_trims(stripes);
         live
     }

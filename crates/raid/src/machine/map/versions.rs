@@ -23,7 +23,7 @@ impl Map {
         place: Physical,
     ) {
         let Some(old) = stripes.take_old(stripe, block) else { return };
-        stripes.retire(segments, lba, old);
+        self.retire(stripes, segments, lba, old);
         self.take_over(stripes, lba, Address::buffered(stripe, block), Address::media(place));
         segments.set_live(place);
     }
@@ -38,7 +38,7 @@ impl Map {
         segment: SegmentIndex,
     ) {
         let Some(old) = stripes.take_trimmed(stripe, block, at) else { return };
-        stripes.retire(segments, lba, old);
+        self.retire(stripes, segments, lba, old);
         self.take_over(stripes, lba, Address::buffered(stripe, block), Address::trimmed(segment));
     }
 
@@ -68,7 +68,7 @@ impl Map {
             segments.set_live(place);
         } else if spec.has(SeededBug::StaleRelocation) {
             let newer = std::mem::replace(&mut self.entries[lba as usize], Address::media(place));
-            stripes.retire(segments, lba, newer);
+            self.retire(stripes, segments, lba, newer);
             segments.set_live(place);
         }
     }
@@ -77,11 +77,15 @@ impl Map {
     pub(in crate::machine) fn publish_moved_tombstone(
         &mut self,
         stripes: &mut Stripes,
-        lba: u64,
+        (lba, is_lost): (u64, bool),
         from: SegmentIndex,
         to: SegmentIndex,
     ) {
-        self.replace(stripes, lba, Address::trimmed(from), Address::trimmed(to));
+        if is_lost {
+            self.replace(stripes, lba, Address::lost(from), Address::lost(to));
+        } else {
+            self.replace(stripes, lba, Address::trimmed(from), Address::trimmed(to));
+        }
     }
 
     /// What `me` was for the map, or for the next version in a stripe, `address` is from now on.
@@ -107,6 +111,7 @@ impl Map {
         if let Location::Media(place) = address.location() {
             segments.set_live(place);
         }
+        self.note_lost(lba, address);
     }
 
     /// A mount finds this timestamp of a version: others go on from the highest.
@@ -121,9 +126,17 @@ impl Map {
         self.next_timestamp = self.next_timestamp.max(next_timestamp);
     }
 
+    /// A version is not needed any more: a newer one is durable.
+    #[inline]
+    fn retire(&mut self, stripes: &mut Stripes, segments: &mut Segments, lba: u64, old: Address) {
+        if stripes.retire(segments, lba, old) {
+            self.lost.remove(&lba);
+        }
+    }
+
     /// Puts `address` in the place of `me` in the chain of a block's versions, if it is there.
     #[inline]
-    fn replace(&mut self, stripes: &mut Stripes, lba: u64, me: Address, address: Address) -> bool {
+    pub(super) fn replace(&mut self, stripes: &mut Stripes, lba: u64, me: Address, address: Address) -> bool {
         self.reference_to(stripes, lba, me).map(|reference| *reference = address).is_some()
     }
 

@@ -105,6 +105,11 @@ pub(super) enum Work {
         count: u32,
     },
     Rebuild(RebuildStep),
+    /// The header or the footer of a zone of the segment with this sequence, for a scrub.
+    Described {
+        sequence: u64,
+        is_footer: bool,
+    },
 }
 
 /// What an event shows of a member.

@@ -71,6 +71,11 @@ impl Members {
         self.epochs.is_wanted = true;
     }
 
+    /// The superblocks are written once more: their newest copies may be damaged.
+    pub(in crate::machine) fn renew_superblocks(&mut self) {
+        self.epochs.is_wanted = true;
+    }
+
     /// Writes the current epoch, if it is not written.
     pub(in crate::machine) fn write_superblocks(&mut self, spec: &Spec) {
         if self.epochs.is_wanted && self.epochs.pending == 0 {

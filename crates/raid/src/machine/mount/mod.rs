@@ -68,6 +68,10 @@ pub(super) struct Mount {
     tombstones: BTreeMap<Standing, Vec<Physical>>,
     /// What those lack that are being read.
     standing: Option<Standing>,
+    /// Copies that a marker says are lost: of which block, and the segment of the marker.
+    doubted: BTreeMap<Physical, (u64, SegmentIndex)>,
+    /// Those of them that are being read.
+    doubting: BTreeMap<Physical, (u64, SegmentIndex)>,
     /// Blocks of stripes that are not all there, and tombstones in such.
     unsound: BTreeSet<Physical>,
     /// Those of them whose stripes may never have been complete.
@@ -192,6 +196,9 @@ impl Volume {
                 let next = self.found().tombstones.pop_first();
                 self.found().standing = next.as_ref().map(|(standing, _)| *standing);
                 let Some((_, places)) = next else {
+                    if self.read_doubted() {
+                        return;
+                    }
                     self.found().stamps = Vec::new();
                     let accepts = match self.accept_losses() {
                         Ok(accepts) => accepts,

@@ -119,6 +119,9 @@ impl Volume {
         }
         self.start_mut().pending -= 1;
         let is_moving = self.start_mut().step == Step::MoveTorn;
+        if !is_moving && self.doubted_read(place, found.last().and_then(|block| block.as_ref().ok())) {
+            return;
+        }
         let Some(Ok((data, record))) = found.pop() else {
             if is_moving {
                 self.found().has_failed = true;

@@ -7,11 +7,21 @@
 //! - The later one is in a segment of moved blocks that was never filled, and the earlier one lacks nothing: then the move is undone.
 //!   Of what a crash cuts short nothing is left that way, and its segment is free again, unless all of another segment has come there.
 //! - The write of the later one was cut short. It never counted, so what it was moved from is there.
+//!
+//! A marker says that the newest version of a block was lost, and has that version's timestamp or a later one, but none of a newer
+//! version. It counts over every copy with an earlier timestamp, which may be an older version. A copy with its own timestamp is the
+//! version that was taken for lost: that one is read, and counts if it is good after all; else the marker does. A mount that finds the
+//! copy damaged must not leave the block to it: its segment may be emptied, or its stripe cut shorter, and then an older version
+//! would be next.
+
+use bytes::Bytes;
 
 use super::Volume;
 use super::assemble::FoundStripe;
 use crate::bug::SeededBug;
 use crate::format::{MemberState, PADDING_LBA, Record, TOMBSTONE_LBA, read_tombstones};
+use crate::limits::CONFIRMED_BLOCKS_MAX;
+use crate::machine::reads::Purpose;
 use crate::shape::{Stream, bits};
 use crate::tables::{Address, Location, Physical, SegmentIndex, SegmentState};
 
@@ -118,7 +128,7 @@ impl Volume {
     fn shadow(&mut self, torn: SegmentIndex, older: Location) {
         let segment = match older {
             Location::Media(place) => place.segment,
-            Location::Trimmed { segment } => segment,
+            Location::Trimmed { segment } | Location::Lost { segment } => segment,
             Location::Nowhere | Location::Buffered { .. } => return,
         };
         self.segments.pin(segment);
@@ -134,7 +144,9 @@ impl Volume {
     /// An older version was found than the one that counts.
     fn shadow_behind(&mut self, newest: Location, older: Location) {
         match newest {
-            Location::Media(Physical { segment, .. }) | Location::Trimmed { segment } if self.is_torn(newest) => {
+            Location::Media(Physical { segment, .. }) | Location::Trimmed { segment } | Location::Lost { segment }
+                if self.is_torn(newest) =>
+            {
                 self.shadow(segment, older);
             }
             _ => {}
@@ -145,7 +157,7 @@ impl Volume {
     fn is_torn(&mut self, version: Location) -> bool {
         match version {
             Location::Media(place) => self.found().torn.contains(&place),
-            Location::Trimmed { segment } => self.torn_in(segment).next().is_some(),
+            Location::Trimmed { segment } | Location::Lost { segment } => self.torn_in(segment).next().is_some(),
             Location::Nowhere | Location::Buffered { .. } => false,
         }
     }
@@ -164,15 +176,25 @@ impl Volume {
             let end = range.lbas().end.min(self.map.blocks());
             for lba in range.lba..end {
                 let (stamp, known) = (self.found().stamps[lba as usize], self.map.location(lba));
+                if let (true, Location::Media(copy)) = (range.is_lost && stamp == range.timestamp, known) {
+                    // Of two markers the later one counts.
+                    if standing == Standing::Whole || !self.found().doubted.contains_key(&copy) {
+                        self.found().doubted.insert(copy, (lba, segment));
+                    }
+                    is_needed = true;
+                    continue;
+                }
                 // Of two tombstones of one trim that lack nothing the later one counts: the first may be about to go.
                 if stamp < range.timestamp || stamp == range.timestamp && standing == Standing::Whole {
                     self.found().stamps[lba as usize] = range.timestamp;
                     if is_torn {
                         self.shadow(segment, known);
                     }
-                    self.map.point(&mut self.segments, lba, Address::trimmed(segment));
+                    let address = if range.is_lost { Address::lost(segment) } else { Address::trimmed(segment) };
+                    self.map.point(&mut self.segments, lba, address);
                     is_needed = true;
                 } else if stamp > range.timestamp {
+                    // Of the older version only the segment matters.
                     self.shadow_behind(known, Location::Trimmed { segment });
                     is_needed |= self.is_torn(known);
                 }
@@ -185,5 +207,32 @@ impl Volume {
             self.segments.drop_tombstones(place);
             self.found().torn.remove(&place);
         }
+    }
+
+    /// Reads some of the copies that a marker says are lost. Says whether there were any.
+    pub(super) fn read_doubted(&mut self) -> bool {
+        for _ in 0..CONFIRMED_BLOCKS_MAX {
+            let Some((copy, (lba, segment))) = self.found().doubted.pop_first() else { break };
+            // A trim may have come later.
+            if self.map.location(lba) == Location::Media(copy) {
+                self.found().doubting.insert(copy, (lba, segment));
+                self.start_mut().pending += 1;
+                self.fetch(copy, 1, Purpose::Mount);
+            }
+        }
+        self.start_mut().pending > 0 || !self.found().doubted.is_empty()
+    }
+
+    /// A copy was read of which a marker says that it is lost. Says whether it is such a copy.
+    pub(super) fn doubted_read(&mut self, copy: Physical, block: Option<&(Bytes, Record)>) -> bool {
+        let Some((lba, segment)) = self.found().doubting.remove(&copy) else { return false };
+        if block.is_none_or(|(_, record)| record.lba != lba) {
+            let torn = self.torn_in(segment).next();
+            if torn.is_some() {
+                self.shadow(segment, Location::Media(copy));
+            }
+            self.map.point(&mut self.segments, lba, Address::lost(segment));
+        }
+        true
     }
 }

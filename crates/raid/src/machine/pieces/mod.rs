@@ -90,6 +90,11 @@ impl Run {
     pub(super) fn end(&self) -> u32 {
         self.first + self.count
     }
+
+    /// The same, but for what is behind `end`, where a group ends, or nothing is.
+    pub(super) fn until(self, end: u32) -> Run {
+        Run { count: self.count.min(end - self.first), ..self }
+    }
 }
 
 impl Chunk {
@@ -105,6 +110,11 @@ impl Chunk {
 impl Piece {
     pub(super) fn chunk(&self, stripe: u32, member: MemberIndex) -> Option<&Chunk> {
         self.chunks.get(&(stripe, member.0))
+    }
+
+    /// Whether something was read that is not what was written.
+    pub(super) fn is_damaged(&self) -> bool {
+        !self.chunks.values().all(Chunk::is_whole)
     }
 
     pub(super) fn stripes(&self) -> &[u32] {
@@ -125,6 +135,14 @@ impl Volume {
         debug_assert_eq!(first, group.start, "runs end with groups");
         let groups = (at_once / layout.group_stripes).max(1);
         Run { first, count: (groups * layout.group_stripes).min(layout.stripes - first), is_whole_groups: true }
+    }
+
+    /// The same where a group is not complete, or was not when it was begun: some stripes, before `end`.
+    pub(super) fn run_of_stripes(&self, segment: &Segment, first: u32, end: u32) -> Run {
+        let layout = &segment.layout;
+        let fitting = (PIECE_BLOCKS_MAX / (layout.unit_blocks * self.spec.members() as u32)).max(1);
+        let count = self.slots_at_once(segment).min(fitting).min(end.min(layout.group_range(first).end) - first);
+        Run { first, count, is_whole_groups: false }
     }
 
     /// Slots of one command.

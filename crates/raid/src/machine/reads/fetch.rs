@@ -7,7 +7,8 @@ use super::super::requests::Requests;
 use super::super::segments::Segments;
 use super::super::spec::Spec;
 use super::verify::Verifier;
-use super::{BlockRead, Computed, Ended, Purpose, Reads};
+use super::{BlockRead, Computed, Ended, Purpose, Reads, Unreadable};
+use crate::format::Record;
 use crate::tables::Physical;
 
 /// Consecutive blocks of one slot or more of a zone.
@@ -22,6 +23,8 @@ pub(super) struct Fetch {
     pub(super) repairing: u32,
     /// The member was asked, and did not bring them all; not so where it is known to lack them.
     pub(super) is_damaged: bool,
+    /// Of the blocks of a fetch that is to confirm a loss: what is known where they cannot be read.
+    unreadable: Option<Unreadable>,
 }
 
 impl Reads {
@@ -38,12 +41,24 @@ impl Reads {
         purpose: Purpose,
     ) -> Option<Ended> {
         segments.add_reader(place.segment);
-        let index =
-            self.fetches.insert(Fetch { place, blocks, purpose, found: Vec::new(), repairing: 0, is_damaged: false });
+        let index = self.fetches.insert(Fetch {
+            place,
+            blocks,
+            purpose,
+            found: Vec::new(),
+            repairing: 0,
+            is_damaged: false,
+            unreadable: None,
+        });
         let segment = &segments[place.segment];
         let zone = segment.zones[place.member.as_usize()];
         let member = &members[place.member];
         let (Some(zone), true) = (zone, member.is_present() && segment.has(place.member)) else {
+            if purpose == Purpose::Confirm {
+                // A zone that a member which is there does not have is gone; what a member that is away has, nobody knows.
+                let is_lost = member.is_present();
+                self.fetches[index].unreadable = Some(Unreadable { is_lost, record: None });
+            }
             return self.repair_all(spec, members, segments, requests, index);
         };
         let (offset, blocks) = fetched_range(spec, segments, place, blocks, purpose);
@@ -76,6 +91,10 @@ impl Reads {
     ) -> Option<Ended> {
         let Fetch { place, blocks, purpose, .. } = self.fetches[index];
         if !status.is_success() {
+            if purpose == Purpose::Confirm {
+                let is_lost = status == Status::UnrecoveredReadError && members[place.member].is_present();
+                self.fetches[index].unreadable = Some(Unreadable { is_lost, record: None });
+            }
             return self.repair_all(spec, members, segments, requests, index);
         }
         if !spec.has_contents() {
@@ -114,6 +133,11 @@ impl Reads {
         if found.iter().all(Option::is_some) {
             return Some(self.end_fetch(segments, index, found.into_iter().flatten().collect()));
         }
+        if purpose == Purpose::Confirm {
+            let meta = verifier.metadata_of(place, &buffer, 0);
+            let record = meta.map(|meta| Record::from_bytes(&meta.record));
+            self.fetches[index].unreadable = Some(Unreadable { is_lost: true, record });
+        }
         self.fetches[index].found = found;
         self.repair_missing(spec, members, segments, requests, index)
     }
@@ -126,8 +150,11 @@ impl Reads {
         requests: &mut Requests,
         computed: Computed,
     ) -> Option<Ended> {
-        let Computed { fetch: index, at, block } = computed;
+        let Computed { fetch: index, at, block, is_hopeless } = computed;
         let fetch = &mut self.fetches[index];
+        if let Some(unreadable) = &mut fetch.unreadable {
+            unreadable.is_lost &= is_hopeless;
+        }
         fetch.found[at as usize] = Some(block);
         fetch.repairing -= 1;
         if fetch.repairing > 0 {
@@ -144,7 +171,7 @@ impl Reads {
                     }
                     Ok(_) => status = Status::UnrecoveredReadError,
                     Err(error) => {
-                        self.lost_blocks += 1;
+                        self.unreadable_blocks += 1;
                         status = *error;
                     }
                 }
@@ -191,10 +218,10 @@ impl Reads {
     }
 
     fn end_fetch(&mut self, segments: &mut Segments, index: u32, found: Vec<BlockRead>) -> Ended {
-        let Fetch { place, blocks, purpose, .. } = self.fetches.remove(index);
+        let Fetch { place, blocks, purpose, unreadable, .. } = self.fetches.remove(index);
         self.has_progress |= !matches!(purpose, Purpose::Host { .. });
         segments.reader_left(place.segment);
-        Ended { place, blocks, purpose, found }
+        Ended { place, blocks, purpose, found, unreadable }
     }
 }
 

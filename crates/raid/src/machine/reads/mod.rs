@@ -33,8 +33,8 @@ pub(super) struct Reads {
     repairs: Slab<Repair>,
     /// Blocks that were computed from the rest of their stripe.
     reconstructed_blocks: u64,
-    /// Blocks of hosts that could not be.
-    lost_blocks: u64,
+    /// Blocks of hosts that could not be read, each time.
+    unreadable_blocks: u64,
     /// Something has changed that others may wait for.
     has_progress: bool,
 }
@@ -50,6 +50,8 @@ pub(super) enum Purpose {
     },
     Move,
     MoveTombstones,
+    /// A block that could not be read is read once more: is it lost?
+    Confirm,
     /// A mount moves what was torn, or reads tombstones.
     Mount,
 }
@@ -64,6 +66,17 @@ pub(super) struct Ended {
     pub(super) blocks: u32,
     pub(super) purpose: Purpose,
     pub(super) found: Vec<BlockRead>,
+    /// What is known of a block that was to be confirmed, and cannot be read.
+    pub(super) unreadable: Option<Unreadable>,
+}
+
+/// A block that cannot be read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unreadable {
+    /// It never will be: no chunk that could help is on a member that is away, or failed for another reason than its medium.
+    pub(super) is_lost: bool,
+    /// What its own metadata says, where that is good.
+    pub(super) record: Option<Record>,
 }
 
 /// A block of a fetch that was computed, or could not be.
@@ -72,6 +85,8 @@ pub(super) struct Computed {
     fetch: u32,
     at: u32,
     block: BlockRead,
+    /// Of a block that could not be computed: chunks of other members, as they are now, never suffice.
+    is_hopeless: bool,
 }
 
 impl Reads {
@@ -96,8 +111,8 @@ impl Reads {
         self.reconstructed_blocks
     }
 
-    pub(super) fn lost_blocks(&self) -> u64 {
-        self.lost_blocks
+    pub(super) fn unreadable_blocks(&self) -> u64 {
+        self.unreadable_blocks
     }
 
     pub(super) fn has_progress(&self) -> bool {
@@ -175,7 +190,7 @@ mod tests {
             }
         }
         let ended = ended.expect("no member is left");
-        assert_eq!((ended.place, reads.lost_blocks(), segments[index].readers), (place, 1, 0));
+        assert_eq!((ended.place, reads.unreadable_blocks(), segments[index].readers), (place, 1, 0));
         requests.end_part(&spec, request, 1, Status::Success, false);
         assert_eq!(requests.poll().map(|completion| completion.status), Some(bad));
         reads.check_invariants(&segments);

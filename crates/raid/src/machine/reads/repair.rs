@@ -12,6 +12,7 @@ use super::{BlockRead, Computed, Reads};
 use crate::bug::SeededBug;
 use crate::format::{RECORD_BYTES, Record, crc};
 use crate::limits::MEMBERS_MAX;
+use crate::shape::bits;
 use crate::tables::Physical;
 
 /// One block that is being computed.
@@ -23,6 +24,10 @@ pub(super) struct Repair {
     at: u32,
     /// Chunks of the stripe that cannot be read, as bits.
     bad: u32,
+    /// Chunks that were not found bad, and are on members that are there, as bits.
+    readable: u32,
+    /// Bad ones that failed for another reason than their medium: they may be good.
+    unknown: u32,
     recovery: Option<Recovery>,
     /// Where each source is, and what it holds.
     sources: Vec<(Physical, Option<SourceBlock>)>,
@@ -42,7 +47,17 @@ impl Reads {
         (fetch, at): (u32, u32),
         target: Physical,
     ) -> Option<Computed> {
-        let repair = Repair { target, fetch, at, bad: 0, recovery: None, sources: Vec::new(), pending: 0 };
+        let repair = Repair {
+            target,
+            fetch,
+            at,
+            bad: 0,
+            readable: 0,
+            unknown: 0,
+            recovery: None,
+            sources: Vec::new(),
+            pending: 0,
+        };
         let index = self.repairs.insert(repair);
         self.read_sources(spec, members, segments, index)
     }
@@ -86,7 +101,12 @@ impl Reads {
             Some(found) => repair.sources[usize::from(source)].1 = Some(found),
             None => {
                 let recovery = repair.recovery.as_ref().expect("sources are read for a recovery");
-                repair.bad |= 1 << recovery.sources[usize::from(source)];
+                let chunk = 1 << recovery.sources[usize::from(source)];
+                repair.bad |= chunk;
+                let is_medium = status.is_success() || status == Status::UnrecoveredReadError;
+                if !is_medium {
+                    repair.unknown |= chunk;
+                }
             }
         }
         if repair.pending > 0 {
@@ -98,7 +118,13 @@ impl Reads {
         }
         self.reconstructed_blocks += 1;
         let block = compute(spec, segments, &self.repairs[index]);
-        Some(self.end_repair(index, block))
+        // Where more chunks can be read than are needed, others of them may do.
+        let repair = &self.repairs[index];
+        let is_hopeless = block.is_err()
+            && repair.readable.count_ones() as usize <= spec.code.data()
+            && repair.unknown == 0
+            && members.present().count() == spec.members();
+        Some(self.end_repair(index, block, is_hopeless))
     }
 
     fn read_sources(
@@ -113,7 +139,7 @@ impl Reads {
         let layout = segment.layout;
         let (slot, block) = layout.place_of(target.offset);
         let Some(stripe) = segment.slots.stripe_at(target.member, slot) else {
-            return Some(self.end_repair(index, Err(Status::UnrecoveredReadError)));
+            return Some(self.end_repair(index, Err(Status::UnrecoveredReadError), true));
         };
         let wanted = spec.shape.chunk_of(target.member, stripe);
         let mut places = [None; MEMBERS_MAX];
@@ -133,8 +159,10 @@ impl Reads {
                 present |= 1 << chunk;
             }
         }
+        self.repairs[index].readable = present;
         let Some(recovery) = spec.code.recover(present, &[wanted]) else {
-            return Some(self.end_repair(index, Err(Status::UnrecoveredReadError)));
+            let is_hopeless = self.is_hopeless(spec, members, segments, index);
+            return Some(self.end_repair(index, Err(Status::UnrecoveredReadError), is_hopeless));
         };
         let place_of = |&chunk: &usize| places[chunk].expect("sources are among the chunks that are present");
         let sources: Vec<Physical> = recovery.sources.iter().map(place_of).collect();
@@ -153,9 +181,21 @@ impl Reads {
         None
     }
 
-    fn end_repair(&mut self, index: u32, block: BlockRead) -> Computed {
+    /// Whether a block can never be computed: not even if every chunk were good of which nothing is known, on members that are away, or
+    /// that failed for another reason than their medium.
+    fn is_hopeless(&self, spec: &Spec, members: &Members, segments: &Segments, index: u32) -> bool {
+        let Repair { target, readable, unknown, .. } = self.repairs[index];
+        let segment = &segments[target.segment];
+        let (slot, _) = segment.layout.place_of(target.offset);
+        let Some(stripe) = segment.slots.stripe_at(target.member, slot) else { return true };
+        let away = spec.member_indices().filter(|&member| member != target.member && !members[member].is_present());
+        let away = bits(away.map(|member| spec.shape.chunk_of(member, stripe)));
+        spec.code.recover(readable | unknown | away, &[spec.shape.chunk_of(target.member, stripe)]).is_none()
+    }
+
+    fn end_repair(&mut self, index: u32, block: BlockRead, is_hopeless: bool) -> Computed {
         let Repair { fetch, at, .. } = self.repairs.remove(index);
-        Computed { fetch, at, block }
+        Computed { fetch, at, block, is_hopeless }
     }
 }
 

@@ -9,9 +9,9 @@ use super::super::Volume;
 use super::super::pieces::{Chunk, Piece};
 use super::job::{Part, Ready};
 use crate::MemberIndex;
-use crate::format::{BlockMeta, PADDING_LBA, Place, RECORD_BYTES, Record, crc, write_chunk_meta};
+use crate::format::{BlockMeta, PADDING_LBA, Place, RECORD_BYTES, Record, TOMBSTONE_LBA, crc, write_chunk_meta};
 use crate::shape::bits;
-use crate::tables::SegmentIndex;
+use crate::tables::{Physical, SegmentIndex};
 
 /// How a chunk is had of some others; computed once for a piece.
 pub(in super::super) type Recoveries = BTreeMap<(u32, usize), Option<Recovery>>;
@@ -88,7 +88,8 @@ impl Volume {
         let mut metadata = BytesMut::zeroed(blocks as usize * metadata_bytes);
         let mut metas = vec![BlockMeta::BLANK; piece.run.count as usize * payload];
         let mut recoveries = Recoveries::new();
-        let (mut lost, mut is_whole) = (0, true);
+        let mut unreadable: Vec<(Physical, usize)> = Vec::new();
+        let mut is_whole = true;
         let seal = Place { array: self.spec.array, segment: segment.sequence, member: target.0 };
         for (at, slot) in (piece.run.first..piece.run.end()).enumerate() {
             let chunk = &mut data[at * unit * block_bytes..(at + 1) * unit * block_bytes];
@@ -119,22 +120,64 @@ impl Volume {
                     bytes.fill(0);
                     let record = Record { lba: PADDING_LBA, timestamp: 0, data_crc: !crc(bytes) };
                     *meta = BlockMeta { record: record.to_bytes(), block_crc: record.data_crc, stripe };
-                    lost += u64::from(segment.is_live(target, layout.offset_of(slot, block as u32)));
+                    let offset = layout.offset_of(slot, block as u32);
+                    let place = Physical { segment: piece.segment, member: target, offset };
+                    if segment.is_live(target, offset) || segment.tombstones.contains(&place) {
+                        unreadable.push((place, at * payload + block));
+                    }
                 }
             }
             if self.spec.shape.is_in_band {
-                let metas = &metas[at * payload..(at + 1) * payload];
-                let entries: Vec<([u8; RECORD_BYTES], u32)> =
-                    metas.iter().map(|meta| (meta.record, meta.block_crc)).collect();
-                write_chunk_meta(&seal, stripe, &entries, meta_block);
+                write_chunk_meta(&seal, stripe, &sums_of(&metas[at * payload..(at + 1) * payload]), meta_block);
             }
         }
-        self.counters.lost_blocks += lost;
+        self.name_unreadable(&unreadable, &mut metas);
+        for &(place, entry) in &unreadable {
+            let (at, block) = (entry / payload, entry % payload);
+            let segment = &self.segments[piece.segment];
+            if self.spec.shape.is_in_band {
+                let from = at * unit * block_bytes;
+                let out = &mut data[from..from + (unit - payload) * block_bytes];
+                let metas = &metas[at * payload..(at + 1) * payload];
+                write_chunk_meta(&seal, metas[block].stripe, &sums_of(metas), out);
+            } else if metadata_bytes > 0 {
+                let from = (at * unit + block) * metadata_bytes;
+                let seed = segment.seeds[target.as_usize()];
+                metas[entry].write_oob(seed, &mut metadata[from..from + metadata_bytes]);
+            }
+            // Tombstones collection writes once more: the map knows what they say.
+            if !segment.tombstones.contains(&place) {
+                self.found_unreadable(place, None);
+            }
+        }
+        if !unreadable.is_empty() || piece.is_damaged() {
+            self.segments.set_damaged(piece.segment);
+        }
         if !is_whole {
             // Footers are believed: what is not as it was has none.
             self.job().is_complete = false;
         }
         (Ready { blocks, data: data.freeze(), metadata: metadata.freeze() }, metas)
+    }
+
+    /// Blocks that are needed and cannot be computed say all the same which they are, and that they are no older than they were: a
+    /// mount must not take an older version for the newest one. Nor must it miss tombstones. Their checksums stay wrong.
+    fn name_unreadable(&mut self, unreadable: &[(Physical, usize)], metas: &mut [BlockMeta]) {
+        if unreadable.is_empty() {
+            return;
+        }
+        let lbas = self.map.blocks_at(&self.stripes, &unreadable.iter().map(|(place, _)| *place).collect());
+        for (place, entry) in unreadable {
+            if self.segments[place.segment].tombstones.contains(place) {
+                let padding = Record::from_bytes(&metas[*entry].record);
+                metas[*entry].record = Record { lba: TOMBSTONE_LBA, ..padding }.to_bytes();
+                continue;
+            }
+            let Some(&lba) = lbas.get(place) else { continue };
+            let Some(timestamp) = self.map.timestamp_bound(&self.stripes, lba, *place) else { continue };
+            let meta = &mut metas[*entry];
+            meta.record = Record { lba, timestamp, ..Record::from_bytes(&meta.record) }.to_bytes();
+        }
     }
 
     /// Computes the blocks of a chunk into `out`, and their records; `None` of those that cannot be had.
@@ -203,4 +246,9 @@ impl Volume {
         };
         recovery.sources.iter().map(chunk).collect()
     }
+}
+
+/// What the metadata of a chunk in band says of its blocks.
+fn sums_of(metas: &[BlockMeta]) -> Vec<([u8; RECORD_BYTES], u32)> {
+    metas.iter().map(|meta| (meta.record, meta.block_crc)).collect()
 }

@@ -175,6 +175,13 @@ impl Segments {
         self.table[index].has_lost = true;
     }
 
+    /// What could not be read is recorded as lost, or was read after all: the segment may be collected.
+    pub(super) fn forget_lost(&mut self, index: SegmentIndex) {
+        self.table[index].has_lost = false;
+        self.has_progress = true;
+        self.candidates.insert(index);
+    }
+
     /// A segment may have become empty.
     pub(super) fn look_at(&mut self, index: SegmentIndex) {
         self.candidates.insert(index);

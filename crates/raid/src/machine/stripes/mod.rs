@@ -210,14 +210,18 @@ impl Stripes {
         self.slab[stripe].blocks[block as usize].old_of(lba)
     }
 
-    /// A version is not needed any more: a newer one is durable. So are those that it replaces.
+    /// A version is not needed any more: a newer one is durable. So are those that it replaces. Says whether the oldest was a lost one.
     #[inline]
-    pub(super) fn retire(&mut self, segments: &mut Segments, lba: u64, old: Address) {
+    pub(super) fn retire(&mut self, segments: &mut Segments, lba: u64, old: Address) -> bool {
         let mut old = old;
         loop {
             match old.location() {
-                Location::Nowhere | Location::Trimmed { .. } => return,
-                Location::Media(place) => return segments.set_dead(place),
+                Location::Nowhere | Location::Trimmed { .. } => return false,
+                Location::Lost { .. } => return true,
+                Location::Media(place) => {
+                    segments.set_dead(place);
+                    return false;
+                }
                 Location::Buffered { stripe, block } => {
                     let block = &mut self.slab[stripe].blocks[block as usize];
                     let is_trim = matches!(block.source, Source::Trim { .. });
@@ -348,6 +352,20 @@ impl Stripes {
         }
         assert_eq!(block.lba, lba, "a block in a stripe knows its address");
         block.old
+    }
+
+    /// The timestamp of a version in a stripe.
+    pub(super) fn timestamp_of(&self, lba: u64, (stripe, block): (u32, u32)) -> u64 {
+        self.slab[stripe].blocks[block as usize].timestamp_of(lba)
+    }
+
+    /// Whether a block is on its way from a place to another one. Takes a look at every stripe: for what is rare.
+    pub(super) fn is_moving(&self, place: Physical) -> bool {
+        let from = Address::media(place);
+        self.slab
+            .iter()
+            .flat_map(|(_, stripe)| &stripe.blocks)
+            .any(|block| matches!(block.source, Source::Moved { from: other, .. } if other == from))
     }
 
     /// The segment that each repaired block in a stripe was read from, for checks.

@@ -6,7 +6,7 @@ use zonda_zoned::Instant;
 use super::spare::USES;
 use crate::format::{BlockMeta, PADDING_LBA, TOMBSTONE_LBA, Tombstone};
 use crate::shape::Stream;
-use crate::tables::{Address, SegmentIndex};
+use crate::tables::{Address, Physical, SegmentIndex};
 
 /// A stripe in memory: gathering, waiting for a segment, or being written.
 #[derive(Debug)]
@@ -79,6 +79,8 @@ pub(in crate::machine) enum Source {
     },
     /// It holds tombstones that are moved.
     MovedTombstones { from: SegmentIndex, tombstones: Vec<Tombstone>, mover: Mover },
+    /// It holds markers of blocks that were found lost: where each of them is, and the sequence of its segment.
+    Lost { tombstones: Vec<Tombstone>, from: Vec<(Physical, u64)> },
 }
 
 /// In the place of a request that has ended.
@@ -205,6 +207,17 @@ impl Block {
                 unreachable!("a trim in a stripe covers the blocks that refer to it")
             }
             _ => &mut self.old,
+        }
+    }
+
+    /// The timestamp of the version of `lba` in this block.
+    pub(super) fn timestamp_of(&self, lba: u64) -> u64 {
+        match &self.source {
+            Source::Trim { tombstones, .. } => {
+                let range = tombstones.iter().find(|range| range.lbas().contains(&lba));
+                range.expect("a trim in a stripe covers the blocks that refer to it").timestamp
+            }
+            _ => self.timestamp,
         }
     }
 

@@ -262,7 +262,7 @@ impl Map {
             Some(last) => last.blocks += 1,
             None => {
                 let timestamp = self.take_timestamp();
-                gathered.tombstones.push(Tombstone { lba, blocks: 1, timestamp });
+                gathered.tombstones.push(Tombstone { lba, blocks: 1, timestamp, is_lost: false });
             }
         }
         gathered.blocks += 1;
@@ -273,7 +273,8 @@ impl Map {
     fn holds_contents(&self, lba: u64) -> bool {
         match self.location(lba) {
             Location::Nowhere | Location::Trimmed { .. } => false,
-            Location::Media(_) | Location::Buffered { .. } => true,
+            // Until a tombstone of the trim is durable, a mount takes what is lost for lost.
+            Location::Media(_) | Location::Buffered { .. } | Location::Lost { .. } => true,
         }
     }
 

@@ -1,0 +1,207 @@
+//! Blocks that could not be read: are they lost? Those that are get a marker in the log.
+//!
+//! Whoever finds that a block cannot be read, a host, a scrub, a rebuild or collection, says [where](Volume::found_unreadable). The
+//! block is read once more, with all that could help: an error that passes is no loss, nor is a block lost while a member is away that
+//! may hold what is missing. Then a marker is written, in a block of tombstones: from the moment that it is durable the block's old
+//! place is not needed any more, and its segment can be emptied.
+//!
+//! A marker has the timestamp of the version that is lost, where the block's own metadata still say it, else one between that and the
+//! next newer version. So any newer write counts over it. On a mount it counts over a copy that has the same timestamp and is damaged;
+//! where such a copy can be read after all, that one counts, since it is the version that was taken for lost (see `mount/versions.rs`).
+//! So that no other good copy can be about to arrive then, a block of which a marker is in flight is not moved, and no marker is
+//! written of a block that is being moved.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use zonda_zoned::{Blocks, Lba, LbaRange, Status};
+
+use super::Volume;
+use super::reads::{Purpose, Unreadable};
+use super::stripes::{Block, Mover, Source};
+use crate::event::Event;
+use crate::format::{Record, Tombstone, tombstones_per_block};
+use crate::limits::{CONFIRMED_BLOCKS_MAX, REPAIRED_STRIPES_MAX, UNREADABLE_BLOCKS_MAX};
+use crate::shape::Stream;
+use crate::tables::{Address, Physical, SegmentIndex};
+
+/// Owns what is known of blocks that could not be read, until they are readable, superseded, or recorded as lost.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    /// To be read once more.
+    found: BTreeMap<Physical, Found>,
+    /// Being read once more.
+    confirming: BTreeMap<Physical, Found>,
+    /// Lost for good; what is known of each.
+    confirmed: BTreeMap<Physical, Confirmed>,
+    /// Places of which markers are in flight.
+    recording: BTreeSet<Physical>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    /// Of its segment: once that is gone, the place may be another one's.
+    sequence: u64,
+    /// The logical block, where it is known.
+    lba: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Confirmed {
+    found: Found,
+    /// What the block's own metadata say.
+    record: Option<Record>,
+}
+
+impl Losses {
+    /// Whether more can be looked at.
+    pub(super) fn has_room(&self) -> bool {
+        self.found.len() < UNREADABLE_BLOCKS_MAX / 2
+    }
+
+    /// Whether nothing is being looked at, or recorded.
+    pub(super) fn is_idle(&self) -> bool {
+        self.found.is_empty() && self.confirming.is_empty() && self.confirmed.is_empty() && self.recording.is_empty()
+    }
+
+    /// Whether a marker for a place is in flight.
+    pub(super) fn is_being_recorded(&self, place: Physical) -> bool {
+        !self.recording.is_empty() && self.recording.contains(&place)
+    }
+}
+
+impl Volume {
+    /// Ranges of blocks that are lost, from `from` on, in ascending order: reads of them fail until they are written or trimmed. It is
+    /// what a mount would find, so a block is in it until what was written in its place is durable.
+    pub fn lost(&self, from: Lba) -> impl Iterator<Item = LbaRange> + '_ {
+        self.map.lost_ranges(from)
+    }
+
+    /// How many blocks are lost, with those of which markers are in flight.
+    pub(super) fn lost_blocks(&self) -> u64 {
+        self.map.lost_blocks() + self.losses.recording.len() as u64
+    }
+
+    /// A block could not be read. The logical block is found if it is not known.
+    pub(super) fn found_unreadable(&mut self, place: Physical, lba: Option<u64>) {
+        let losses = &mut self.losses;
+        let is_known = losses.confirming.contains_key(&place)
+            || losses.confirmed.contains_key(&place)
+            || losses.recording.contains(&place);
+        // Without contents there are no markers. What is one too many is found again.
+        if is_known || !self.spec.has_contents() || losses.found.len() >= UNREADABLE_BLOCKS_MAX {
+            return;
+        }
+        let sequence = self.segments[place.segment].sequence;
+        let known = losses.found.get(&place).filter(|found| found.sequence == sequence).and_then(|found| found.lba);
+        losses.found.insert(place, Found { sequence, lba: lba.or(known) });
+        self.wake();
+    }
+
+    /// Blocks that could not be read are read once more, and those that are lost get their markers.
+    pub(super) fn pump_losses(&mut self) {
+        while self.losses.confirming.len() + self.losses.confirmed.len() < CONFIRMED_BLOCKS_MAX
+            && let Some((place, found)) = self.losses.found.pop_first()
+        {
+            if self.is_needed_at(place, found) {
+                self.losses.confirming.insert(place, found);
+                self.fetch(place, 1, Purpose::Confirm);
+            }
+        }
+        let has_room = self.stripes.ready(Stream::Relocation).len() < REPAIRED_STRIPES_MAX;
+        if self.losses.confirming.is_empty() && !self.losses.confirmed.is_empty() && has_room {
+            self.record_losses();
+        }
+    }
+
+    /// Whether a block is still to be had from a place, as far as is known.
+    fn is_needed_at(&mut self, place: Physical, found: Found) -> bool {
+        let segment = self.segments.get(place.segment).filter(|segment| segment.sequence == found.sequence);
+        let is_live = segment.is_some_and(|segment| segment.is_live(place.member, place.offset));
+        is_live && found.lba.is_none_or(|lba| self.map.refers_to(&mut self.stripes, lba, Address::media(place)))
+    }
+
+    /// A block was read once more.
+    pub(super) fn on_confirmed(
+        &mut self,
+        place: Physical,
+        block: Result<(Bytes, Record), Status>,
+        unreadable: Unreadable,
+    ) {
+        self.wake();
+        let Some(found) = self.losses.confirming.remove(&place) else { return };
+        match block {
+            Ok((data, record)) => {
+                // An error that has passed: the block is rewritten while it can be read.
+                if self.move_block(place, record, data, Mover::Repair) {
+                    self.segments.forget_lost(place.segment);
+                }
+            }
+            Err(_) if unreadable.is_lost => {
+                self.losses.confirmed.insert(place, Confirmed { found, record: unreadable.record });
+            }
+            // A member that is away may bring it.
+            Err(_) => {}
+        }
+    }
+
+    /// Markers for all blocks that are known to be lost.
+    fn record_losses(&mut self) {
+        let confirmed = std::mem::take(&mut self.losses.confirmed);
+        let mut lbas: BTreeMap<Physical, u64> = BTreeMap::new();
+        let mut unknown = BTreeSet::new();
+        for (&place, Confirmed { found, record }) in &confirmed {
+            let address = Address::media(place);
+            let own = record.map(|record| record.lba);
+            match found.lba.or(own).filter(|&lba| self.map.refers_to(&mut self.stripes, lba, address)) {
+                Some(lba) => drop(lbas.insert(place, lba)),
+                None => drop(unknown.insert(place)),
+            }
+        }
+        if !unknown.is_empty() {
+            lbas.extend(self.map.blocks_at(&self.stripes, &unknown));
+        }
+        let mut lost: Vec<(Tombstone, (Physical, u64))> = Vec::new();
+        for (place, lba) in lbas {
+            let Confirmed { found: Found { sequence, .. }, record } = confirmed[&place];
+            let is_there = self.segments.get(place.segment).is_some_and(|segment| segment.sequence == sequence);
+            if !is_there || self.stripes.is_moving(place) {
+                continue;
+            }
+            let Some(bound) = self.map.timestamp_bound(&self.stripes, lba, place) else { continue };
+            let own = record.filter(|record| record.lba == lba).map(|record| record.timestamp);
+            let timestamp = own.map_or(bound, |own| own.min(bound));
+            lost.push((Tombstone { lba, blocks: 1, timestamp, is_lost: true }, (place, sequence)));
+        }
+        lost.sort_unstable_by_key(|(range, _)| range.lba);
+        for some in lost.chunks(tombstones_per_block(self.spec.shape.block_bytes as u32)) {
+            let (tombstones, from): (Vec<Tombstone>, Vec<(Physical, u64)>) = some.iter().copied().unzip();
+            self.losses.recording.extend(from.iter().map(|(place, _)| *place));
+            let data = self.spec.tombstone_block(&tombstones);
+            let timestamp = tombstones.iter().map(|range| range.timestamp).max().unwrap_or(0);
+            let block = Block::tombstones(Source::Lost { tombstones, from }, timestamp);
+            self.stripes.push(&self.spec, self.now, Stream::Relocation, block, data);
+        }
+    }
+
+    /// Markers are durable in a segment.
+    pub(super) fn losses_recorded(&mut self, ranges: &[Tombstone], from: &[(Physical, u64)], to: SegmentIndex) {
+        self.wake();
+        let mut told: Vec<(u64, u64)> = Vec::new();
+        for (lba, &(place, sequence)) in ranges.iter().flat_map(Tombstone::lbas).zip(from) {
+            self.losses.recording.remove(&place);
+            let Volume { map, stripes, segments, .. } = self;
+            if !map.publish_lost(stripes, segments, lba, (place, sequence), to) {
+                continue;
+            }
+            segments.forget_lost(place.segment);
+            self.scrub_lost(place);
+            match told.last_mut() {
+                Some((start, blocks)) if *start + *blocks == lba => *blocks += 1,
+                _ => told.push((lba, 1)),
+            }
+        }
+        let lost = |(lba, blocks)| Event::Lost { lba: Lba(lba), blocks: Blocks(blocks) };
+        self.events.extend(told.into_iter().map(lost));
+    }
+}

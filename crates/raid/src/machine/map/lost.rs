@@ -1,0 +1,128 @@
+//! Blocks that can never be read again: their newest version was durable, and too much of its stripe is damaged.
+//!
+//! A marker in a block of tombstones says so from then on, to mounts as well, until the block is written or trimmed: an older version
+//! that is found somewhere must not take its place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zonda_zoned::{Blocks, Lba, LbaRange};
+
+use super::super::segments::Segments;
+use super::super::stripes::Stripes;
+use super::Map;
+use crate::format::Tombstone;
+use crate::limits::TOMBSTONE_BLOCKS_MAX;
+use crate::tables::{Address, Location, Physical, SegmentIndex};
+
+impl Map {
+    /// A marker is durable in the segment `to`: the version at `from`, in the segment of this sequence, is lost. Says whether that was
+    /// the block's newest durable version still.
+    pub(in crate::machine) fn publish_lost(
+        &mut self,
+        stripes: &mut Stripes,
+        segments: &mut Segments,
+        lba: u64,
+        (from, sequence): (Physical, u64),
+        to: SegmentIndex,
+    ) -> bool {
+        let exists = segments.get(from.segment).is_some_and(|segment| segment.sequence == sequence);
+        if !exists || !self.replace(stripes, lba, Address::media(from), Address::lost(to)) {
+            return false;
+        }
+        segments.set_dead(from);
+        self.lost.insert(lba);
+        true
+    }
+
+    /// A timestamp for the version of a block at a place, where its own cannot be read: no less than that, and less than those of all
+    /// versions that are newer. `None` if the place holds no version that is needed.
+    pub(in crate::machine) fn timestamp_bound(&mut self, stripes: &Stripes, lba: u64, place: Physical) -> Option<u64> {
+        if lba >= self.blocks() {
+            return None;
+        }
+        let (oldest, newer) = self.oldest_version(stripes, lba);
+        (oldest == Address::media(place)).then(|| newer.map_or_else(|| self.take_timestamp(), |newer| newer - 1))
+    }
+
+    /// The tombstones and markers of a segment, as the map has them: in place of some that cannot be read. Their timestamps are no
+    /// earlier than theirs, and earlier than those of newer versions. Takes a look at every block of the volume.
+    pub(in crate::machine) fn tombstones_in(&mut self, stripes: &Stripes, segment: SegmentIndex) -> Vec<Tombstone> {
+        let newest = self.take_timestamp();
+        let mut found: Vec<Tombstone> = Vec::new();
+        for lba in 0..self.blocks() {
+            let (oldest, newer) = self.oldest_version(stripes, lba);
+            let is_lost = oldest == Address::lost(segment);
+            if !is_lost && oldest != Address::trimmed(segment) {
+                continue;
+            }
+            let timestamp = newer.map_or(newest, |newer| newer - 1);
+            match found.last_mut() {
+                Some(last)
+                    if last.lbas().end == lba
+                        && (last.timestamp, last.is_lost) == (timestamp, is_lost)
+                        && u64::from(last.blocks) < TOMBSTONE_BLOCKS_MAX =>
+                {
+                    last.blocks += 1;
+                }
+                _ => found.push(Tombstone { lba, blocks: 1, timestamp, is_lost }),
+            }
+        }
+        found
+    }
+
+    /// The oldest version of a block that is known, the durable one, and the timestamp of the next newer one: it was given after that
+    /// of the oldest, and none is given twice.
+    fn oldest_version(&self, stripes: &Stripes, lba: u64) -> (Address, Option<u64>) {
+        let mut entry = self.entries[lba as usize];
+        let mut newer = None;
+        while let Location::Buffered { stripe, block } = entry.location() {
+            newer = Some(stripes.timestamp_of(lba, (stripe, block)));
+            entry = stripes.replaced_by(lba, (stripe, block));
+        }
+        (entry, newer)
+    }
+
+    /// Which logical blocks have a version at these places. Takes a look at every block of the volume: for what is rare.
+    pub(in crate::machine) fn blocks_at(
+        &self,
+        stripes: &Stripes,
+        places: &BTreeSet<Physical>,
+    ) -> BTreeMap<Physical, u64> {
+        let mut found = BTreeMap::new();
+        for lba in 0..self.blocks() {
+            if let Location::Media(place) = self.oldest_version(stripes, lba).0.location()
+                && places.contains(&place)
+            {
+                found.insert(place, lba);
+            }
+        }
+        found
+    }
+
+    /// How many blocks are lost.
+    pub(in crate::machine) fn lost_blocks(&self) -> u64 {
+        self.lost.len() as u64
+    }
+
+    /// The ranges of lost blocks from `from` on, in ascending order, none next to another.
+    pub(in crate::machine) fn lost_ranges(&self, from: Lba) -> impl Iterator<Item = LbaRange> + '_ {
+        let mut blocks = self.lost.range(from.0..).copied().peekable();
+        std::iter::from_fn(move || {
+            let start = blocks.next()?;
+            let mut end = start + 1;
+            while blocks.next_if_eq(&end).is_some() {
+                end += 1;
+            }
+            Some(LbaRange { start: Lba(start), blocks: Blocks(end - start) })
+        })
+    }
+
+    /// A mount points a block here.
+    pub(super) fn note_lost(&mut self, lba: u64, address: Address) {
+        if matches!(address.location(), Location::Lost { .. }) {
+            self.lost.insert(lba);
+        } else {
+            self.lost.remove(&lba);
+        }
+    }
+}

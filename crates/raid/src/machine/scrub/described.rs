@@ -1,0 +1,81 @@
+//! Headers and footers: what a mount needs to find a segment, and does not read again while the volume runs.
+
+use zonda_zoned::{Blocks, Operation, Outcome, Payload, Status};
+
+use super::super::Volume;
+use super::super::members::Work;
+use crate::MemberIndex;
+use crate::format::{Place, SegmentHeader, read_footer_block};
+use crate::tables::{SegmentIndex, SegmentState};
+
+impl Volume {
+    /// Reads the headers of a segment that is being scrubbed, and its footers, where it may have any.
+    pub(super) fn scrub_described(&mut self, index: SegmentIndex) {
+        if !self.spec.has_contents() {
+            return;
+        }
+        let segment = &self.segments[index];
+        let (layout, sequence) = (segment.layout, segment.sequence);
+        let readable = self.readable(index);
+        let header = (0, layout.slot_offset(0));
+        let footer = (layout.footer_offset(), layout.footer_blocks);
+        let has_footers = segment.state == SegmentState::Sealed;
+        let mut blocks = 0;
+        for member in self.spec.member_indices().filter(|member| readable >> member.0 & 1 == 1) {
+            let Some(zone) = self.segments[index].zones[member.as_usize()] else { continue };
+            for (offset, count) in [header, footer].into_iter().take(1 + usize::from(has_footers)) {
+                let start = self.members[member].lba(zone, offset);
+                let read = Operation::Read { start, blocks: Blocks(u64::from(count)) };
+                self.members.send(member, Work::Described { sequence, is_footer: offset > 0 }, read);
+                blocks += u64::from(count);
+                if let Some(current) = self.scrub.as_mut().and_then(|scrub| scrub.current.as_mut()) {
+                    current.describing += 1;
+                }
+            }
+        }
+        self.spend_on_scrub(blocks);
+        if let Some(scrub) = &mut self.scrub {
+            scrub.blocks += blocks;
+        }
+    }
+
+    /// A header or a footer was read.
+    pub(in super::super) fn on_described(
+        &mut self,
+        member: MemberIndex,
+        (sequence, is_footer): (u64, bool),
+        status: Status,
+        outcome: &Outcome,
+    ) {
+        let current = self.scrub.as_mut().and_then(|scrub| scrub.current.as_mut());
+        let Some(current) = current.filter(|current| current.sequence == sequence && current.describing > 0) else {
+            return;
+        };
+        current.describing -= 1;
+        let index = current.segment;
+        if !self.members[member].is_present() {
+            return;
+        }
+        let wrong = match outcome {
+            Outcome::Data(Payload::Bytes(buffer)) if status.is_success() => {
+                let blocks = buffer.data.chunks(self.spec.shape.block_bytes);
+                blocks.filter(|block| !self.describes(sequence, member, is_footer, block)).count() as u64
+            }
+            // Other errors are not the medium's.
+            _ => u64::from(status == Status::UnrecoveredReadError),
+        };
+        if wrong > 0 {
+            self.scrub_damaged(index, wrong);
+        }
+    }
+
+    /// Whether a block is a header or of a footer of a member's zone of a segment. A zone that was finished early has no footer.
+    fn describes(&self, sequence: u64, member: MemberIndex, is_footer: bool, block: &[u8]) -> bool {
+        if is_footer {
+            let place = Place { array: self.spec.array, segment: sequence, member: member.0 };
+            return read_footer_block(&place, block).is_some() || block.iter().all(|&byte| byte == 0);
+        }
+        SegmentHeader::read(block)
+            .is_ok_and(|header| (header.array, header.segment, header.member) == (self.spec.array, sequence, member.0))
+    }
+}

@@ -1,0 +1,279 @@
+//! All blocks are read and compared: with what their metadata says, and parity with the data; headers and footers too.
+//!
+//! ```text
+//! compare.rs    the blocks of a run of stripes
+//! described.rs  headers and footers
+//! settle.rs     the end
+//! ```
+//!
+//! A live block that is wrong is rewritten at once, and one that cannot be computed is looked at by [`losses`](super::losses). What else
+//! is wrong would be missed when another member fails, and cannot be written in place: its segment is suspect, takes no more, and is
+//! collected. A scrub ends when all that is done, and the superblocks are written once more: then what it tells has happened, and
+//! another scrub finds nothing.
+
+mod compare;
+mod described;
+mod settle;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zonda_zoned::Instant;
+
+use super::Volume;
+use super::pieces::{Owner, Pace};
+use super::stripes::Mover;
+use crate::limits::SCRUBBED_STRIPES_MAX;
+use crate::shape::Stream;
+use crate::tables::{Physical, Segment, SegmentIndex, SegmentState};
+
+use compare::Found;
+
+/// A scrub in progress.
+#[derive(Debug)]
+pub(super) struct Scrub {
+    /// Sequences that are left: segments that were there when it began.
+    next: u64,
+    end: u64,
+    current: Option<Current>,
+    done: u32,
+    all: u32,
+    pace: Pace,
+    /// Blocks that were read.
+    blocks: u64,
+    /// Blocks that were wrong, and are right where they are now, or gone.
+    repaired: u64,
+    /// Blocks that were found lost.
+    lost: u64,
+    /// Live blocks that are being rewritten.
+    repairing: BTreeSet<Physical>,
+    /// Those that could not be computed; what becomes of them is not known yet.
+    unreadable: BTreeSet<Physical>,
+    /// Segments that are to be emptied, by their sequences, and blocks that are wrong in them and were not rewritten one by one.
+    damaged: BTreeMap<u64, (SegmentIndex, u64)>,
+    /// Whether the superblocks were written once more.
+    has_superblocks: bool,
+}
+
+/// The segment that is being read.
+#[derive(Debug)]
+struct Current {
+    segment: SegmentIndex,
+    sequence: u64,
+    /// It was not to be collected before either.
+    was_pinned: bool,
+    /// Reads of headers and footers in flight.
+    describing: u32,
+    next_stripe: u32,
+    /// Stripes behind this one came later.
+    end: u32,
+    piece: Option<u32>,
+}
+
+impl Volume {
+    /// Reads all blocks of all segments, those that are open too, and repairs those that are wrong, until [`Event::Scrubbed`](crate::Event::Scrubbed). While a member is rebuilt it waits. Without effect when a scrub is in progress, or the volume is not ready.
+    pub fn start_scrub(&mut self, now: Instant) {
+        self.now = now;
+        if self.scrub.is_some() || !self.is_ready() {
+            return;
+        }
+        let all = self.segments.iter().filter(|(_, segment)| is_readable(segment)).count() as u32;
+        self.scrub = Some(Scrub {
+            next: 0,
+            end: self.segments.next_sequence(),
+            current: None,
+            done: 0,
+            all,
+            pace: Pace::from(now),
+            blocks: 0,
+            repaired: 0,
+            lost: 0,
+            repairing: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
+            damaged: BTreeMap::new(),
+            has_superblocks: false,
+        });
+        self.make_progress();
+    }
+
+    /// Ends a scrub where it is.
+    pub fn stop_scrub(&mut self) {
+        let Some(scrub) = self.scrub.take() else { return };
+        if let Some(current) = scrub.current {
+            self.segments.unpin(current.segment, current.was_pinned);
+            if let Some(piece) = current.piece {
+                self.abandon_piece(piece);
+            }
+        }
+        self.make_progress();
+    }
+
+    /// Segments that were read, and that are to be read in all.
+    pub(super) fn scrub_progress(&self) -> Option<(u32, u32)> {
+        self.scrub.as_ref().map(|scrub| (scrub.done.min(scrub.all), scrub.all))
+    }
+
+    /// The segment that is being read.
+    pub(super) fn scrubbed_segment(&self) -> Option<SegmentIndex> {
+        self.scrub.as_ref()?.current.as_ref().map(|current| current.segment)
+    }
+
+    pub(super) fn pump_scrub(&mut self) {
+        while let Some(scrub) = &self.scrub {
+            match &scrub.current {
+                None if self.is_rebuilding() => return,
+                None => {
+                    if !self.scrub_next_segment() {
+                        return self.settle_scrub();
+                    }
+                }
+                Some(current) if current.piece.is_some() || current.describing > 0 => return,
+                Some(current) if current.next_stripe >= current.end => {
+                    self.end_scrubbed();
+                }
+                Some(_) if !self.may_scrub() || scrub.pace.next_at > self.now => return,
+                Some(_) => self.scrub_run(),
+            }
+        }
+    }
+
+    /// Blocks that are repaired are written before more are found.
+    fn may_scrub(&self) -> bool {
+        self.stripes.ready(Stream::Relocation).len() < SCRUBBED_STRIPES_MAX && self.losses.has_room()
+    }
+
+    /// When the next run may begin, if that is what a scrub waits for.
+    pub(super) fn scrub_due(&self) -> Option<Instant> {
+        let scrub = self.scrub.as_ref()?;
+        let current = scrub.current.as_ref()?;
+        let waits = current.piece.is_none() && current.describing == 0 && self.may_scrub();
+        waits.then_some(scrub.pace.next_at).filter(|&at| at > self.now)
+    }
+
+    /// Says whether there is one left.
+    fn scrub_next_segment(&mut self) -> bool {
+        let Some(scrub) = self.scrub.as_ref() else { return false };
+        let rebuilt = self.rebuilt_segment();
+        let left = self.segments.iter().filter(|&(index, segment)| {
+            (scrub.next..scrub.end).contains(&segment.sequence)
+                && is_readable(segment)
+                // What is moved is verified.
+                && !self.collector.has(index)
+                && Some(index) != rebuilt
+        });
+        let Some((index, sequence)) =
+            left.map(|(index, segment)| (index, segment.sequence)).min_by_key(|&(_, sequence)| sequence)
+        else {
+            return false;
+        };
+        let was_pinned = self.segments.pin(index);
+        let end = self.segments[index].next_stripe;
+        if let Some(scrub) = &mut self.scrub {
+            scrub.next = sequence + 1;
+            scrub.current =
+                Some(Current { segment: index, sequence, was_pinned, describing: 0, next_stripe: 0, end, piece: None });
+        }
+        self.scrub_described(index);
+        true
+    }
+
+    fn end_scrubbed(&mut self) {
+        let Some(scrub) = &mut self.scrub else { return };
+        scrub.done += 1;
+        let Some(current) = scrub.current.take() else { return };
+        self.segments.unpin(current.segment, current.was_pinned);
+        self.pump_collector();
+    }
+
+    fn scrub_run(&mut self) {
+        let Some(current) = self.scrub.as_ref().and_then(|scrub| scrub.current.as_ref()) else { return };
+        let (index, first) = (current.segment, current.next_stripe);
+        let segment = &self.segments[index];
+        let complete = segment.slots.complete_stripes();
+        let is_complete = first < complete && first.is_multiple_of(segment.layout.group_stripes);
+        let run = if is_complete {
+            self.run_from(segment, first).until(complete)
+        } else {
+            self.run_of_stripes(segment, first, current.end)
+        };
+        let members = self.readable(index);
+        let blocks = u64::from(run.count * segment.layout.unit_blocks) * u64::from(members.count_ones());
+        let piece = self.start_piece(Owner::Scrub, index, run, members);
+        self.spend_on_scrub(blocks);
+        if let Some(current) = self.scrub.as_mut().and_then(|scrub| scrub.current.as_mut()) {
+            current.next_stripe = run.end();
+            current.piece = Some(piece);
+        }
+        self.piece_step(piece);
+    }
+
+    /// So many blocks are being read.
+    fn spend_on_scrub(&mut self, blocks: u64) {
+        let (now, rate) = (self.now, self.spec.config.tuning.scrub_blocks_per_second);
+        if let Some(scrub) = &mut self.scrub {
+            scrub.pace.spend(now, blocks, rate);
+        }
+    }
+
+    /// The chunks of a run have arrived.
+    pub(super) fn on_scrub_piece(&mut self, index: u32) {
+        let piece = self.end_piece(index);
+        let mut found = Found::default();
+        for &stripe in piece.stripes() {
+            self.compare(&piece, stripe, &mut found);
+        }
+        let is_redundant = self.spec.code.parity() > 0;
+        if is_redundant && found.is_damaged() {
+            self.scrub_damaged(piece.segment, found.others);
+        }
+        let mut repairing = Vec::new();
+        for (place, record, data) in found.repairs {
+            if self.move_block(place, record, data, Mover::Repair) {
+                repairing.push(place);
+            }
+        }
+        for &place in &found.unreadable {
+            self.found_unreadable(place, None);
+        }
+        let Some(scrub) = &mut self.scrub else { return };
+        scrub.blocks += found.blocks;
+        scrub.repairing.extend(repairing);
+        scrub.unreadable.extend(found.unreadable);
+        if let Some(current) = &mut scrub.current {
+            current.piece = None;
+        }
+    }
+
+    /// So many blocks of a segment are wrong that are not rewritten one by one: it is emptied.
+    fn scrub_damaged(&mut self, index: SegmentIndex, blocks: u64) {
+        self.segments.set_damaged(index);
+        let segment = &self.segments[index];
+        let sequence = segment.sequence;
+        if segment.state == SegmentState::Open && !segment.is_broken {
+            // What takes more stripes is not collected.
+            self.segments.break_off(&self.spec, &mut self.members, index);
+        }
+        if let Some(scrub) = &mut self.scrub {
+            scrub.damaged.entry(sequence).or_insert((index, 0)).1 += blocks;
+        }
+    }
+
+    /// A block that could not be read, or was wrong, is durable elsewhere.
+    pub(super) fn scrub_repaired(&mut self, place: Physical) {
+        if let Some(scrub) = &mut self.scrub {
+            let is_known = scrub.repairing.remove(&place) || scrub.unreadable.remove(&place);
+            scrub.repaired += u64::from(is_known);
+        }
+    }
+
+    /// A block is recorded as lost.
+    pub(super) fn scrub_lost(&mut self, place: Physical) {
+        if let Some(scrub) = &mut self.scrub {
+            scrub.lost += u64::from(scrub.unreadable.remove(&place));
+        }
+    }
+}
+
+/// Whether stripes of a segment are complete, and can be read.
+fn is_readable(segment: &Segment) -> bool {
+    matches!(segment.state, SegmentState::Open | SegmentState::Closing | SegmentState::Sealed)
+}

@@ -1,0 +1,48 @@
+//! The end of a scrub: what it tells has happened.
+
+use super::super::Volume;
+use super::Scrub;
+use crate::event::Event;
+use crate::shape::Stream;
+use crate::tables::SegmentIndex;
+
+impl Volume {
+    /// All is read: the scrub ends once all that it has found is done.
+    pub(super) fn settle_scrub(&mut self) {
+        let Some(scrub) = &self.scrub else { return };
+        let is_done = scrub.repairing.is_empty()
+            && self.losses.is_idle()
+            && !scrub.damaged.iter().any(|(&sequence, &(index, _))| self.will_be_emptied(index, sequence));
+        if !is_done && !self.is_collection_stopped() {
+            if !scrub.repairing.is_empty() || !self.losses.is_idle() {
+                // Nobody else may come to fill the stripe.
+                self.stripes.pad(&self.spec, Stream::Relocation);
+            }
+            return;
+        }
+        if !scrub.has_superblocks {
+            self.members.renew_superblocks();
+            if let Some(scrub) = &mut self.scrub {
+                scrub.has_superblocks = true;
+            }
+            self.pump_superblocks();
+        }
+        if !self.members.is_epoch_durable() {
+            return;
+        }
+        let Some(Scrub { blocks, mut repaired, lost, damaged, .. }) = self.scrub.take() else { return };
+        for (sequence, (index, blocks)) in damaged {
+            repaired += if self.has_segment(index, sequence) { 0 } else { blocks };
+        }
+        self.events.push_back(Event::Scrubbed { blocks, mended: repaired, lost });
+    }
+
+    fn has_segment(&self, index: SegmentIndex, sequence: u64) -> bool {
+        self.segments.get(index).is_some_and(|segment| segment.sequence == sequence)
+    }
+
+    /// Whether a damaged segment will be gone. One with blocks that members which are away may bring stays.
+    fn will_be_emptied(&self, index: SegmentIndex, sequence: u64) -> bool {
+        self.has_segment(index, sequence) && !self.segments[index].has_lost
+    }
+}

@@ -1,0 +1,321 @@
+//! Blocks that are lost: reads of them fail, also after a mount, until they are written or trimmed.
+
+use zonda_zoned::{Blocks, Lba, LbaRange, Status};
+
+use super::basics::config;
+use super::bench::Bench;
+use super::script::{Kind, Script, plain_config};
+use crate::{Event, Level, Scheme, StreamShape};
+
+const BAD: Status = Status::UnrecoveredReadError;
+
+/// A volume whose first three blocks were written twice, each time as one stripe of the first segment, which another one follows.
+fn written_twice() -> Script {
+    let mut script = Script::create(plain_config(Scheme::raid5(3)));
+    for (start, version) in [(0, 1), (0, 2), (3, 1)] {
+        let write = script.write(start, 3, version);
+        assert!(script.has_ended(write));
+    }
+    script
+}
+
+/// The chunks of a stripe on these members cannot be read any more.
+fn hurt(script: &mut Script, members: &[usize], segment: u64, stripe: u64) {
+    for &member in members {
+        let lba = script.zone_start(member, segment) + 1 + stripe;
+        script.unreadable.insert((member, lba));
+    }
+}
+
+/// Fills the newest segment for requests of hosts with other blocks.
+fn fill_segment(script: &mut Script) {
+    let segment = script.host_segment();
+    while script.count(Kind::Footer, segment) == 0 {
+        script.write(90, 3, 1);
+    }
+}
+
+/// How reads of the first three blocks end: the version, or an error.
+fn read_three(script: &mut Script) -> [Result<u64, Status>; 3] {
+    [0, 1, 2].map(|lba| {
+        let id = script.read(lba);
+        match script.status(id) {
+            Some(Status::Success) => Ok(script.version_of(id, lba)),
+            status => Err(status.expect("a read ends")),
+        }
+    })
+}
+
+fn lost(script: &Script) -> Vec<(u64, u64)> {
+    script.volume.lost(Lba(0)).map(|range| (range.start.0, range.blocks.0)).collect()
+}
+
+/// Two damaged chunks of the newest versions, where one can be computed.
+fn with_losses() -> (Script, Vec<u64>) {
+    let mut script = written_twice();
+    hurt(&mut script, &[0, 1], 1, 1);
+    let found = read_three(&mut script);
+    let lost: Vec<u64> = (0..).zip(found).filter(|(_, found)| *found == Err(BAD)).map(|(lba, _)| lba).collect();
+    assert!(!lost.is_empty() && found.iter().all(|found| matches!(found, Ok(2) | Err(_))), "{found:?}");
+    (script, lost)
+}
+
+#[test]
+fn a_block_that_was_found_lost_is_neither_an_older_version_nor_zeros_after_a_mount() {
+    let (mut script, lost_blocks) = with_losses();
+    let before = read_three(&mut script);
+    for _ in 0..3 {
+        script.crash(&[]);
+        script.mount(&[]);
+        assert_eq!(script.events, [Event::Ready]);
+        assert_eq!(read_three(&mut script), before);
+        assert_eq!(script.volume.status().lost_blocks, lost_blocks.len() as u64);
+        assert_eq!(script.volume.counters().lost_blocks, lost_blocks.len() as u64);
+    }
+}
+
+#[test]
+fn each_lost_block_is_told_once_counted_once_and_listed() {
+    let (mut script, lost_blocks) = with_losses();
+    for _ in 0..3 {
+        assert!(read_three(&mut script).contains(&Err(BAD)));
+    }
+    let told: Vec<u64> = script
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Lost { lba, blocks } => Some(lba.0..lba.0 + blocks.0),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    assert_eq!(told, lost_blocks);
+    let listed: Vec<u64> = lost(&script).into_iter().flat_map(|(start, blocks)| start..start + blocks).collect();
+    assert_eq!(listed, lost_blocks);
+    assert_eq!(script.volume.counters().lost_blocks, lost_blocks.len() as u64);
+    let after_the_first = LbaRange { start: Lba(0), blocks: Blocks(1) };
+    assert!(script.volume.lost(Lba(1)).all(|range| range != after_the_first));
+}
+
+#[test]
+fn a_lost_block_is_no_hole_and_is_lost_until_it_is_written_or_trimmed() {
+    let (mut script, lost_blocks) = with_losses();
+    let lba = lost_blocks[0];
+    assert!(!script.volume.extent(Lba(lba), Blocks(1)).is_hole);
+    let write = script.write(lba, 1, 3);
+    assert!(script.has_ended(write));
+    assert_eq!(script.version(lba), 3);
+    for _ in 0..2 {
+        assert_eq!(script.volume.status().lost_blocks, lost_blocks.len() as u64 - 1, "{lost_blocks:?}");
+        script.crash(&[]);
+        script.mount(&[]);
+        assert_eq!(script.version(lba), 3);
+    }
+    let (mut script, lost_blocks) = with_losses();
+    let trim = script.trim(0, 3);
+    assert!(script.has_ended(trim) && !lost_blocks.is_empty());
+    for _ in 0..2 {
+        assert_eq!(read_three(&mut script), [Ok(0); 3]);
+        assert_eq!((script.volume.status().lost_blocks, lost(&script)), (0, Vec::new()));
+        assert!(script.volume.extent(Lba(0), Blocks(3)).is_hole);
+        script.crash(&[]);
+        script.mount(&[]);
+    }
+}
+
+#[test]
+fn a_copy_that_can_be_read_again_counts_over_its_marker_only_if_it_is_the_version_that_was_lost() {
+    let (mut script, lost_blocks) = with_losses();
+    // The blocks' own metadata could not be read either: nobody knows which version the copies are.
+    script.unreadable.clear();
+    script.crash(&[]);
+    script.mount(&[]);
+    let found = read_three(&mut script);
+    for lba in lost_blocks {
+        assert!(matches!(found[lba as usize], Ok(2) | Err(BAD)), "never an older one: {found:?}");
+    }
+}
+
+#[test]
+fn a_block_is_not_lost_while_a_member_is_away_that_may_hold_what_is_missing() {
+    let mut script = written_twice();
+    script.volume.fail_member(zonda_zoned::Instant::ZERO, crate::MemberIndex(0));
+    script.run();
+    hurt(&mut script, &[1], 1, 1);
+    let found = read_three(&mut script);
+    assert!(found.contains(&Err(BAD)), "{found:?}");
+    assert_eq!((script.volume.status().lost_blocks, lost(&script)), (0, Vec::new()));
+    assert!(script.volume.counters().unreadable_blocks > 0);
+    assert!(!script.events.iter().any(|event| matches!(event, Event::Lost { .. })));
+}
+
+#[test]
+fn an_error_that_passes_is_no_loss() {
+    let mut script = written_twice();
+    script.fail(|sent| sent.kind == Kind::Read);
+    let read = script.read(0);
+    assert!(script.status(read).is_some_and(|status| status != Status::Success));
+    script.fail(|_| false);
+    script.run();
+    assert_eq!((script.volume.status().lost_blocks, read_three(&mut script)), (0, [Ok(2); 3]));
+}
+
+#[test]
+fn collection_leaves_markers_of_lost_blocks_and_their_segment_is_reset() {
+    let mut script = written_twice();
+    // A tombstone is moved out of the segment, too.
+    script.trim(5, 1);
+    fill_segment(&mut script);
+    hurt(&mut script, &[0, 1], 1, 1);
+    let mut rounds = 0;
+    while script.count(Kind::Reset, 1) == 0 {
+        // Other blocks are written, until the first segment is the next to be emptied.
+        for start in (6..400).step_by(3).filter(|start| (start + rounds) % 5 < 3) {
+            script.write(start, 3, rounds);
+        }
+        rounds += 1;
+        assert!(rounds < 200, "the segment is emptied: {:?}", script.volume.status());
+    }
+    script.unreadable.clear();
+    let lost_blocks = lost(&script);
+    assert!(!lost_blocks.is_empty());
+    for _ in 0..2 {
+        let found = read_three(&mut script);
+        assert!(found.contains(&Err(BAD)) && found.iter().all(|found| matches!(found, Ok(2) | Err(_))), "{found:?}");
+        assert_eq!(lost(&script), lost_blocks);
+        script.crash(&[]);
+        script.mount(&[]);
+    }
+    // The markers are moved as well.
+    let first = script.host_segment();
+    for round in 0..2000 {
+        script.write(6 + round * 37 % 390, 3, round);
+    }
+    assert!(script.host_segment() > first + 20 && script.volume.counters().collected_segments > 20);
+    for _ in 0..2 {
+        assert_eq!(lost(&script), lost_blocks);
+        assert!(read_three(&mut script).contains(&Err(BAD)));
+        script.crash(&[]);
+        script.mount(&[]);
+    }
+}
+
+/// A volume of which a stripe lacks two members' blocks: one that is rebuilt, and blocks that cannot be read on another.
+fn rebuilt_with_losses(metadata_bytes: u16, seed: u64) -> (Bench, Vec<u64>) {
+    let mut config = config(Scheme { level: Level::Raid6, data: 3, parity: 2 });
+    config.small = StreamShape { unit_blocks: 2, group_stripes: 4 };
+    let mut bench = Bench::new(config, metadata_bytes, seed);
+    bench.fill();
+    bench.overwrite();
+    bench.run_out();
+    for member in [1, 2] {
+        let blocks = bench.device(member).full_blocks();
+        bench.device(member).latent = blocks.into_iter().filter(|lba| lba % 64 > 0 && lba % 64 < 40).collect();
+    }
+    bench.fail(0);
+    bench.replace(0);
+    bench.may_lose = true;
+    bench.run_until(&Event::Rebuilt { member: crate::MemberIndex(0) });
+    bench.run_out();
+    bench.read_all();
+    let lost = bench.failed.iter().copied().collect();
+    (bench, lost)
+}
+
+#[test]
+fn what_a_rebuild_cannot_compute_is_no_older_version_after_a_mount() {
+    for (metadata_bytes, seed) in [(64, 1), (0, 2), (64, 3)] {
+        let (mut bench, lost) = rebuilt_with_losses(metadata_bytes, seed);
+        assert!(lost.len() > 3, "{} blocks are lost", lost.len());
+        for _ in 0..3 {
+            bench.remount();
+            bench.failed.clear();
+            bench.read_all();
+            let found: Vec<u64> = bench.failed.iter().copied().collect();
+            assert_eq!(found, lost, "an error that was reported once stays");
+            bench.run_out();
+            assert_eq!(bench.volume.volume().status().lost_blocks, lost.len() as u64);
+        }
+        bench.fill();
+        assert_eq!(bench.volume.volume().status().lost_blocks, 0, "all blocks were written again");
+    }
+}
+
+#[test]
+fn what_a_rebuild_cannot_compute_is_no_older_version_even_if_no_marker_was_durable() {
+    for member in 0..4 {
+        let mut script = written_twice();
+        // The segment is open: it has no footers that would say what its blocks were.
+        let other = (member + 1) % 4;
+        let holders = [0, 1, 2].map(|lba| {
+            let from = script.sent.len();
+            script.read(lba);
+            script.sent[from].member
+        });
+        hurt(&mut script, &[other], 1, 1);
+        // Markers go where moved blocks go, and never arrive.
+        script.hold(|sent| sent.is_relocation && sent.kind == Kind::Chunk);
+        script.replace(member);
+        assert!(script.events.contains(&Event::Rebuilt { member: crate::MemberIndex(member as u8) }));
+        script.crash(&[]);
+        script.hold(|_| false);
+        script.mount(&[]);
+        let found = read_three(&mut script);
+        for (holder, found) in holders.into_iter().zip(found) {
+            let is_right = match holder {
+                _ if holder == member => found == Err(BAD),
+                // Its own record cannot be read, and is in no footer.
+                _ if holder == other => true,
+                _ => found == Ok(2),
+            };
+            assert!(is_right, "without member {member}, a block of member {holder}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_proves_good_after_a_mount_counts_over_the_marker_of_its_own_version() {
+    for metadata_bytes in [64, 0] {
+        let mut config = config(Scheme::raid5(3));
+        config.small = StreamShape { unit_blocks: 2, group_stripes: 1 };
+        let mut bench = Bench::new(config, metadata_bytes, 5);
+        bench.fill();
+        for member in [1, 2] {
+            let blocks = bench.device(member).full_blocks();
+            // Their data read wrong, their metadata do not.
+            bench.device(member).rotten = blocks.into_iter().filter(|lba| lba % 64 == 8).collect();
+        }
+        bench.may_lose = true;
+        bench.read_all();
+        let lost = bench.failed.len() as u64;
+        assert!(lost > 3, "{lost} blocks are lost");
+        assert_eq!(bench.volume.volume().status().lost_blocks, lost);
+        bench.remount();
+        bench.run_out();
+        assert_eq!(bench.volume.volume().status().lost_blocks, lost, "copies that are damaged still count for nothing");
+        (1..3).for_each(|member| bench.device(member).rotten.clear());
+        bench.remount();
+        bench.may_lose = false;
+        bench.read_all();
+        assert_eq!(bench.volume.volume().status().lost_blocks, 0);
+    }
+}
+
+#[test]
+fn tombstones_that_a_rebuild_cannot_compute_are_written_once_more() {
+    for member in 0..4 {
+        let mut script = written_twice();
+        // One stripe, with a tombstone on one of the members.
+        let trim = script.trim(0, 2);
+        assert!(script.has_ended(trim));
+        script.write(6, 3, 1);
+        hurt(&mut script, &[(member + 1) % 4], 1, 3);
+        script.replace(member);
+        assert!(script.events.contains(&Event::Rebuilt { member: crate::MemberIndex(member as u8) }));
+        for _ in 0..2 {
+            script.crash(&[]);
+            script.mount(&[]);
+            assert_eq!(read_three(&mut script), [Ok(0), Ok(0), Ok(2)], "without member {member}");
+        }
+    }
+}
