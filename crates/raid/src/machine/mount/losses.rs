@@ -5,9 +5,12 @@
 //! nothing says which: the mount is refused, unless its caller accepts that. What was accepted is written to the superblocks, as the
 //! newest segment that there was: a later mount does not refuse for segments up to that one.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::Volume;
 use super::zones::Reading;
 use crate::format::Superblock;
+use crate::limits::READ_ATTEMPTS_MAX;
 use crate::tables::Physical;
 use crate::{MemberIndex, VolumeError};
 
@@ -18,6 +21,10 @@ pub(super) struct Losses {
     first: Option<(MemberIndex, u64)>,
     /// How many there are, at most.
     blocks: u64,
+    /// Blocks of tombstones that could not be read, and how often.
+    unread: BTreeMap<Physical, u8>,
+    /// Blocks of tombstones in stripes that were never complete.
+    pub(super) cut: BTreeSet<Physical>,
 }
 
 /// What a superblock says of the losses that were accepted.
@@ -37,9 +44,19 @@ impl Volume {
         losses.blocks += blocks;
     }
 
-    /// The contents of a block of tombstones are lost: what it says is trimmed may be what it was before.
+    /// Whether a block of tombstones that could not be read is read once more.
+    pub(super) fn tries_tombstones_again(&mut self, place: Physical) -> bool {
+        let failures = self.found().losses.unread.entry(place).or_default();
+        *failures += 1;
+        *failures < READ_ATTEMPTS_MAX
+    }
+
+    /// The contents of a block of tombstones are lost: what it says is trimmed may be what it was before, unless it was never
+    /// acknowledged.
     pub(super) fn lose_tombstones(&mut self, place: Physical) {
-        self.lose_unidentified(place.member, self.segments[place.segment].sequence, 1);
+        if !self.found().losses.cut.contains(&place) {
+            self.lose_unidentified(place.member, self.segments[place.segment].sequence, 1);
+        }
         self.segments.drop_tombstones(place);
         self.found().torn.remove(&place);
     }
@@ -47,7 +64,7 @@ impl Volume {
     /// All is read: if there are losses of which it is not known what they are, the mount goes on only where they are accepted. Says
     /// whether that is to be written to the superblocks.
     pub(super) fn accept_losses(&mut self) -> Result<bool, VolumeError> {
-        let Losses { first, blocks } = self.found().losses;
+        let Losses { first, blocks, .. } = self.found().losses;
         let Some((member, segment)) = first else { return Ok(false) };
         if !self.found().options.accepts_losses {
             return Err(VolumeError::UnidentifiedLosses { member, segment, blocks });

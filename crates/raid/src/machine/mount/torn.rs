@@ -127,6 +127,11 @@ impl Volume {
                 self.found().has_failed = true;
                 return;
             }
+            // As with headers, one error may be the last: what is lost refuses the mount.
+            if self.tries_tombstones_again(place) {
+                self.start_mut().pending += 1;
+                return self.fetch(place, 1, Purpose::Mount);
+            }
             return self.lose_tombstones(place);
         };
         if !is_moving {

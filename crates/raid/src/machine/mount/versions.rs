@@ -85,6 +85,9 @@ impl Volume {
                 return;
             }
             self.segments.add_tombstones(place, 0);
+            if stripe.is_cut {
+                self.found().losses.cut.insert(place);
+            }
             self.found().tombstones.entry(standing).or_default().push(place);
             return;
         }

@@ -69,6 +69,8 @@ pub(super) struct BlockRead {
     pub(super) is_good: bool,
     /// Whether it was never written: it is zeros, and its metadata too.
     pub(super) is_blank: bool,
+    /// Whether it holds anything but zeros: one that should hold zeros is good even if it was never written.
+    is_written: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +116,7 @@ impl ZoneReading {
             match &mut self.slots[slot as usize] {
                 Some(read) => {
                     let blocks = read.blocks.len();
-                    let last = read.blocks.iter().rposition(|block| !block.is_blank).unwrap_or(0);
+                    let last = read.blocks.iter().rposition(|block| block.is_written).unwrap_or(0);
                     let written = if slot + 1 < end { blocks } else { last };
                     read.blocks[..written].iter_mut().for_each(|block| block.is_blank = false);
                 }
@@ -302,7 +304,7 @@ impl ZoneReading {
         for (slot, metas) in self.slots.iter_mut().zip(self.entries.chunks(payload)) {
             let stripe = metas[0].stripe;
             let is_whole = stripe != u32::MAX && metas.iter().all(|meta| meta.stripe == stripe);
-            let good = |&meta| BlockRead { meta: Some(meta), is_good: true, is_blank: false };
+            let good = |&meta| BlockRead { meta: Some(meta), is_good: true, is_blank: false, is_written: true };
             let blocks = metas.iter().map(good);
             *slot = is_whole.then(|| SlotRead { stripe, blocks: blocks.collect() });
         }
@@ -350,13 +352,14 @@ fn slot_out_of_band(
         let meta = bytes.and_then(|bytes| BlockMeta::read_oob(seed, bytes));
         let data = block_of(buffer, block, block_bytes);
         let is_good = meta.is_some_and(|meta| data.map(crc) == Some(meta.block_crc));
-        BlockRead { meta, is_good, is_blank: !is_good && is_zeros(data) && is_zeros(bytes) }
+        let is_written = !is_zeros(data) || !is_zeros(bytes);
+        BlockRead { meta, is_good, is_blank: !is_good && !is_written, is_written }
     };
     let mut blocks: Box<[BlockRead]> = (first..first + layout.unit_blocks as usize).map(read).collect();
     let stripe = blocks.iter().find_map(|block| block.meta)?.stripe;
     for block in &mut blocks {
         if block.meta.is_some_and(|meta| meta.stripe != stripe) {
-            *block = BlockRead { meta: None, is_good: false, is_blank: false };
+            *block = BlockRead { meta: None, is_good: false, is_blank: false, is_written: true };
         }
     }
     Some(SlotRead { stripe, blocks })
@@ -388,7 +391,12 @@ fn slot_in_band(place: &Place, buffer: &BlockBuffer, at: u32, layout: &Layout, b
         let is_good = sum == Some(block_crc);
         // A rebuild that could not compute a block wrote zeros and a wrong checksum.
         let is_lost = sum.map(|sum| !sum) == Some(block_crc);
-        BlockRead { meta: Some(meta), is_good, is_blank: !is_good && !is_lost && is_zeros(data) }
+        BlockRead {
+            meta: Some(meta),
+            is_good,
+            is_blank: !is_good && !is_lost && is_zeros(data),
+            is_written: !is_zeros(data),
+        }
     };
     let blocks = chunk.entries.into_iter().enumerate().map(read).collect();
     Some(SlotRead { stripe: chunk.stripe, blocks })
