@@ -8,6 +8,7 @@ use zonda_zoned::{
     ZonedDevice,
 };
 
+use crate::probe::{Probe, in_words};
 use crate::{Drive, DriveError, FileBacked, Location, Remote, VolumeDrive, is_volume};
 
 /// How long closing may take.
@@ -81,6 +82,15 @@ impl Connection {
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    /// The volume of which the namespace is a member, in words. Nothing else may be in flight.
+    ///
+    /// # Errors
+    /// When its zones cannot be reported, or the event loop fails.
+    pub fn volume(&mut self) -> Result<Option<String>, DriveError> {
+        let probed = Probe::of_superblock(&self.geometry).run(&mut self.drive, &self.ring)?;
+        Ok(probed.identity.as_ref().map(in_words))
     }
 
     /// The time since the connection was made.

@@ -22,6 +22,16 @@ pub struct ImageDirectory {
     _lock: Option<File>,
 }
 
+/// An [`ImageDirectory`] on its way from one thread to another.
+#[derive(Debug)]
+pub(crate) struct DirectoryParts {
+    path: PathBuf,
+    /// In the order of [`ImageFile::ALL`].
+    files: Vec<File>,
+    access: FileOptions,
+    lock: Option<File>,
+}
+
 impl ImageDirectory {
     /// A directory for a new image, made if it is not there.
     ///
@@ -57,7 +67,7 @@ impl ImageDirectory {
     /// # Errors
     /// When there is none, it is in use, or may not be written.
     pub fn lock(path: &Path) -> Result<ImageDirectory, DriveError> {
-        let lock = acquire_lock(path)?;
+        let lock = acquire_lock(path, FileOptions::read_write())?;
         let directory = ImageDirectory::open(path, FileOptions::read_write())?;
         Ok(ImageDirectory { _lock: Some(lock), ..directory })
     }
@@ -68,6 +78,16 @@ impl ImageDirectory {
     /// When there is none, or it may not be read.
     pub fn look(path: &Path) -> Result<ImageDirectory, DriveError> {
         ImageDirectory::open(path, FileOptions::read_only())
+    }
+
+    /// An image to look at, which no other program may open for writing until this is dropped, nor could before.
+    ///
+    /// # Errors
+    /// When there is none, it is in use, or may not be read.
+    pub fn look_alone(path: &Path) -> Result<ImageDirectory, DriveError> {
+        let lock = acquire_lock(path, FileOptions::read_only())?;
+        let directory = ImageDirectory::look(path)?;
+        Ok(ImageDirectory { _lock: Some(lock), ..directory })
     }
 
     fn open(path: &Path, access: FileOptions) -> Result<ImageDirectory, DriveError> {
@@ -81,6 +101,24 @@ impl ImageDirectory {
             }
         }
         Ok(directory)
+    }
+
+    /// The same for another thread, with all files open.
+    pub(crate) fn into_parts(mut self) -> Result<DirectoryParts, FileError> {
+        let mut files = Vec::with_capacity(ImageFile::ALL.len());
+        for file in ImageFile::ALL {
+            self.file(file)?;
+            let opened = self.files[file as usize].take().and_then(|file| Rc::try_unwrap(file).ok());
+            files.push(opened.expect("nothing else uses a file of a directory that was just opened"));
+        }
+        Ok(DirectoryParts { path: self.path, files, access: self.access, lock: self._lock })
+    }
+
+    pub(crate) fn from_parts(parts: DirectoryParts) -> ImageDirectory {
+        let DirectoryParts { path, files, access, lock } = parts;
+        let mut directory = ImageDirectory { path, files: Default::default(), access, _lock: lock };
+        directory.files.iter_mut().zip(files).for_each(|(place, file)| *place = Some(Rc::new(file)));
+        directory
     }
 
     /// Where it is.
@@ -149,10 +187,10 @@ impl Files for ImageDirectory {
 }
 
 /// The lock of an image; it is released with the process, however that ends.
-fn acquire_lock(path: &Path) -> Result<File, DriveError> {
+fn acquire_lock(path: &Path, access: FileOptions) -> Result<File, DriveError> {
     let shown = path.display();
     let place = path.join(ImageFile::Superblock.name());
-    let file = File::open(&place, FileOptions::read_write()).map_err(|error| cannot_open(path, &place, &error))?;
+    let file = File::open(&place, access).map_err(|error| cannot_open(path, &place, &error))?;
     match file.lock() {
         Ok(true) => Ok(file),
         Ok(false) => Err(DriveError::in_use(

@@ -33,6 +33,11 @@ pub trait Drive: ZonedDevice {
     /// Whether [`close`](Drive::close) has come to its end.
     fn is_closed(&self) -> bool;
 
+    /// After [`is_closed`](Drive::is_closed): what could not be made durable, and why, in words; `None` where all is.
+    fn close_error(&self) -> Option<String> {
+        None
+    }
+
     /// The volume that the drive is, for those who look after it.
     fn as_volume(&self) -> Option<&VolumeDrive> {
         None

@@ -12,7 +12,7 @@ use zonda_zoned::{
     ZoneState, ZoneTarget, ZonedDevice,
 };
 
-use crate::directory::file_error;
+use crate::directory::{DirectoryParts, file_error};
 use crate::elements::ElementKeeper;
 use crate::gather::{FileWrite, Gathering};
 use crate::{Drive, DriveError, DriveFacts, ImageDirectory, LifeCounters};
@@ -44,30 +44,49 @@ pub struct FileBacked {
     note: Option<String>,
 }
 
+/// An image that was opened and repaired, before it is put on a ring. That may be another thread's.
+pub(crate) struct PreparedImage {
+    image: Image,
+    report: RecoveryReport,
+    directory: DirectoryParts,
+}
+
+impl PreparedImage {
+    /// Opens an image, and repairs what a crash has left. Waits for the disk.
+    pub(crate) fn open(path: &Path) -> Result<PreparedImage, DriveError> {
+        let mut directory = ImageDirectory::lock(path)?;
+        let (image, report) = zonda_image::open(&mut directory).map_err(|error| unusable_image(path, &error))?;
+        let directory = directory.into_parts().map_err(|error| {
+            DriveError::new(format!("the files of {} cannot be opened: {error}", path.display()), "see the directory")
+        })?;
+        Ok(PreparedImage { image, report, directory })
+    }
+}
+
 impl FileBacked {
     /// Opens an image, and repairs what a crash has left.
     ///
     /// # Errors
     /// When there is none, another program has it, or it is damaged beyond repair.
     pub fn open(path: &Path, ring: &Ring) -> Result<(FileBacked, RecoveryReport), DriveError> {
-        let mut directory = ImageDirectory::lock(path)?;
-        let (image, report) = zonda_image::open(&mut directory).map_err(|error| unusable_image(path, &error))?;
-        let mut files = Vec::with_capacity(ImageFile::ALL.len());
-        for file in ImageFile::ALL {
-            let opened = directory.file(file).map_err(|error| {
-                DriveError::new(format!("{file} of {} cannot be opened: {error}", path.display()), "see the directory")
-            })?;
-            files.push(opened);
-        }
-        let files = files.try_into().expect("there is one for each name");
-        let (elements, note) = match ElementKeeper::open(path, image.spec(), image.zones(), ring) {
+        Ok(FileBacked::of(PreparedImage::open(path)?, [ring.client(), ring.client()]))
+    }
+
+    /// Puts an image on a ring.
+    pub(crate) fn of(prepared: PreparedImage, clients: [Client; 2]) -> (FileBacked, RecoveryReport) {
+        let PreparedImage { image, report, directory } = prepared;
+        let mut directory = ImageDirectory::from_parts(directory);
+        let files = ImageFile::ALL.map(|file| directory.file(file).expect("it was opened with the others"));
+        let [client, elements_client] = clients;
+        let elements = ElementKeeper::open(directory.path(), image.spec(), image.zones(), elements_client);
+        let (elements, note) = match elements {
             Ok(elements) => (elements, None),
             Err(why) => (None, Some(why)),
         };
         let drive = FileBacked {
             image,
             elements,
-            client: ring.client(),
+            client,
             files,
             _directory: directory,
             reads: VecDeque::new(),
@@ -79,7 +98,7 @@ impl FileBacked {
             trouble: None,
             note,
         };
-        Ok((drive, report))
+        (drive, report)
     }
 
     /// The image behind it.
@@ -291,6 +310,11 @@ impl Drive for FileBacked {
             self.carry_out();
             self.keep_elements(now);
         }
+    }
+
+    fn close_error(&self) -> Option<String> {
+        let error = self.image.closed()?.as_ref().err()?;
+        Some(format!("the last flush failed: {error}"))
     }
 
     fn is_closed(&self) -> bool {

@@ -22,8 +22,11 @@ mod error;
 mod file_backed;
 mod gather;
 mod live;
+mod look;
 mod memory;
 mod model;
+mod opening;
+mod probe;
 pub mod random;
 mod remote;
 mod url;
@@ -37,12 +40,13 @@ pub use elements::{ELEMENTS_FILE, FoundElements};
 pub use error::DriveError;
 pub use file_backed::{FileBacked, life_of, unusable_image};
 pub use live::RingClock;
+pub use look::volume_of_image;
 pub use memory::{MemoryDrive, PacedDrive};
 pub use model::Model;
 pub use remote::Remote;
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
 pub use volume::{
-    CONTROL_SOCKET, MemberSummary, NewVolume, Notice, Progress, ScrubSummary, VOLUME_FILE, VolumeDrive, VolumeRates,
-    VolumeReport, VolumeRequest, VolumeState, is_volume,
+    Asked, CONTROL_SOCKET, MemberSummary, NewVolume, Notice, Progress, RequestId, ScrubSummary, VOLUME_FILE,
+    VolumeDrive, VolumeRates, VolumeReport, VolumeRequest, VolumeState, is_volume,
 };
 pub use zonda_raid::Extent;

@@ -100,6 +100,10 @@ impl Drive for PacedDrive {
         self.paced.device().media_errors()
     }
 
+    fn close_error(&self) -> Option<String> {
+        self.paced.device().close_error()
+    }
+
     fn take_trouble(&mut self) -> Option<String> {
         self.paced.device_mut().take_trouble()
     }

@@ -32,6 +32,7 @@ pub struct Remote {
     initiator: Initiator,
     geometry: Geometry,
     client: Client,
+    url: NvmeTcpUrl,
     address: SocketAddr,
     /// One for each connection ever made: what ends late is told apart by the number.
     links: HashMap<u64, Link>,
@@ -56,12 +57,30 @@ impl Remote {
     /// # Errors
     /// The step that failed, and what to do about it.
     pub fn connect(url: &NvmeTcpUrl, options: &NamespaceOptions, ring: &Ring) -> Result<Remote, DriveError> {
-        let address = resolve(url)?;
+        let mut remote = Remote::begin(url, resolve(url)?, options, ring.client(), ring.now())?;
+        loop {
+            if let Some(result) = remote.poll_ready(ring.now()) {
+                return result.map(|()| remote);
+            }
+            ring.turn(remote.initiator.next_timeout())
+                .map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))?;
+        }
+    }
+
+    /// Begins to connect. Nothing but [`poll_ready`](Remote::poll_ready) may be called until that is done.
+    pub(crate) fn begin(
+        url: &NvmeTcpUrl,
+        address: SocketAddr,
+        options: &NamespaceOptions,
+        client: Client,
+        now: Instant,
+    ) -> Result<Remote, DriveError> {
         let config = config(url, options)?;
         let mut remote = Remote {
             initiator: Initiator::new(config),
             geometry: Geometry::tiny(),
-            client: ring.client(),
+            client,
+            url: url.clone(),
             address,
             links: HashMap::new(),
             current: HashMap::new(),
@@ -69,21 +88,30 @@ impl Remote {
             has_news: false,
             is_closing: false,
         };
-        remote.initiator.start(ring.now());
-        loop {
-            remote.work(ring.now());
-            match remote.initiator.state() {
-                State::Ready => break,
-                State::Failed(error) => {
-                    return Err(DriveError::new(format!("{url} cannot be used: {error}"), error.remedy()));
-                }
-                _ => {}
-            }
-            ring.turn(remote.initiator.next_timeout())
-                .map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))?;
-        }
-        remote.geometry = remote.initiator.geometry().expect("a namespace that is ready has told its geometry").clone();
+        remote.initiator.start(now);
+        remote.work(now);
         Ok(remote)
+    }
+
+    /// When connecting has to go on without the ring's help.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.initiator.next_timeout()
+    }
+
+    /// Goes on connecting; says when the namespace is ready, or why it cannot be used.
+    pub(crate) fn poll_ready(&mut self, now: Instant) -> Option<Result<(), DriveError>> {
+        self.work(now);
+        match self.initiator.state() {
+            State::Ready => {}
+            State::Failed(error) => {
+                let what = format!("{} cannot be used: {error}", self.url);
+                return Some(Err(DriveError::new(what, error.remedy())));
+            }
+            _ => return None,
+        }
+        let geometry = self.initiator.geometry().expect("a namespace that is ready has told its geometry");
+        self.geometry = geometry.clone();
+        Some(Ok(()))
     }
 
     /// Hands what has ended to the initiator, and what it wants to the ring.
@@ -244,7 +272,8 @@ impl Drive for Remote {
     }
 }
 
-fn resolve(url: &NvmeTcpUrl) -> Result<SocketAddr, DriveError> {
+/// The address of a server. Waits for the system's resolver.
+pub(crate) fn resolve(url: &NvmeTcpUrl) -> Result<SocketAddr, DriveError> {
     let unknown = |reason: &dyn std::fmt::Display| {
         DriveError::new(
             format!("nobody knows the address of {}: {reason}", url.host),

@@ -1,8 +1,9 @@
 //! From a plan to drives that are open and a target that knows them.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
-use zonda_devices::{Drive, FileBacked, MemoryDrive, Model, PacedDrive, VolumeDrive, random};
+use zonda_devices::{Drive, FileBacked, MemoryDrive, Model, PacedDrive, VolumeDrive, random, volume_of_image};
 use zonda_image::RecoveryReport;
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
@@ -50,7 +51,7 @@ pub(crate) fn build(plan: &ServerPlan, ring: &Ring, listen: &[SocketAddr]) -> Re
     for subsystem in &plan.subsystems {
         let (mut infos, mut layouts, mut namespaces) = (Vec::new(), Vec::new(), Vec::new());
         for namespace in &subsystem.namespaces {
-            let opened = open(subsystem, namespace, ring)?;
+            let opened = open(plan, subsystem, namespace, ring)?;
             let geometry = opened.drive.geometry(NamespaceId::FIRST).clone();
             infos.push(NamespaceInfo {
                 id: namespace.id.0,
@@ -117,10 +118,28 @@ fn access(hosts: Option<&[HostPlan]>) -> HostAccess {
     HostAccess::Hosts(entries.collect())
 }
 
-fn open(subsystem: &SubsystemPlan, namespace: &NamespacePlan, ring: &Ring) -> Result<Opened, ServeError> {
+/// A member of a volume is for that volume alone.
+fn refuse_member(path: &Path) -> Result<(), ServeError> {
+    let Some(volume) = volume_of_image(path) else { return Ok(()) };
+    Err(ServeError::new(
+        format!("the image in {} is {volume}, and hosts could overwrite what that needs", path.display()),
+        "serve the volume instead: zonda serve with its directory; say --force if a volume on another machine reaches this member \
+         through this server, or if nobody needs the volume any more",
+    ))
+}
+
+fn open(
+    plan: &ServerPlan,
+    subsystem: &SubsystemPlan,
+    namespace: &NamespacePlan,
+    ring: &Ring,
+) -> Result<Opened, ServeError> {
     let is_paced = namespace.timing == TimingSpec::Profile;
     match &namespace.source {
         Source::Image(path) => {
+            if !plan.may_serve_members {
+                refuse_member(path)?;
+            }
             let (drive, report) =
                 FileBacked::open(path, ring).map_err(|error| ServeError::new(error.message, error.help))?;
             let uuid = drive.image().spec().uuid;

@@ -9,13 +9,16 @@ use zonda_ring::Waker;
 
 use crate::snapshot::Snapshot;
 
+/// Where the answer to a request to a volume goes.
+pub(crate) type Answerer = Sender<Result<VolumeReport, DriveError>>;
+
 /// What other threads ask of a server.
 #[derive(Debug)]
 pub(crate) enum Request {
     /// Tell how things stand.
     Snapshot(Sender<Snapshot>),
     /// Do something with the volume in a directory.
-    Volume(PathBuf, VolumeRequest, Sender<Result<VolumeReport, DriveError>>),
+    Volume(PathBuf, VolumeRequest, Answerer),
     /// End what is under way, and stop.
     Stop,
 }

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use zonda_devices::Drive;
+use zonda_devices::{Drive, RequestId};
 use zonda_target::{DeviceHealth, DeviceKey, Target};
 use zonda_zoned::{Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull};
 
+use crate::control::Answerer;
 use crate::events;
 use crate::meter::Meter;
 
@@ -35,7 +36,11 @@ pub(crate) struct Served {
 
 /// All drives; a [`DeviceKey`] is a place in the list.
 #[derive(Default)]
-pub(crate) struct Drives(Vec<Served>);
+pub(crate) struct Drives {
+    served: Vec<Served>,
+    /// Requests to volumes that wait for a device: the volume's place, and who asked.
+    pub(crate) asked: Vec<(usize, RequestId, Answerer)>,
+}
 
 impl Served {
     pub(crate) fn new(drive: Box<dyn Drive>, source: String, timing: &'static str) -> Served {
@@ -85,21 +90,21 @@ impl Served {
 impl Drives {
     /// Adds a drive.
     pub(crate) fn add(&mut self, served: Served) -> DeviceKey {
-        self.0.push(served);
-        DeviceKey(self.0.len() as u32 - 1)
+        self.served.push(served);
+        DeviceKey(self.served.len() as u32 - 1)
     }
 
     pub(crate) fn each_drive(&mut self) -> impl Iterator<Item = &mut (dyn Drive + 'static)> {
-        self.0.iter_mut().map(|served| &mut *served.drive)
+        self.served.iter_mut().map(|served| &mut *served.drive)
     }
 
     pub(crate) fn get(&self, key: DeviceKey) -> &Served {
-        &self.0[key.0 as usize]
+        &self.served[key.0 as usize]
     }
 
     /// A command goes to its drive, now or when there is room.
     pub(crate) fn submit(&mut self, now: Instant, key: DeviceKey, submitter: Submitter, command: Command) {
-        self.0[key.0 as usize].submit(now, submitter, command);
+        self.served[key.0 as usize].submit(now, submitter, command);
     }
 
     /// Tells `completed` of everything that has ended. Returns whether anything has.
@@ -110,7 +115,7 @@ impl Drives {
         completed: &mut dyn FnMut(DeviceKey, Submitter, Completion),
     ) -> bool {
         let mut moved = false;
-        for (index, served) in self.0.iter_mut().enumerate() {
+        for (index, served) in self.served.iter_mut().enumerate() {
             served.drive.poll(now, completions);
             while let Some(mut completion) = completions.pop() {
                 moved = true;
@@ -125,30 +130,107 @@ impl Drives {
 
     /// The earliest instant at which a drive may have news without the ring's help.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
-        self.0.iter().filter_map(|served| served.drive.next_wakeup()).min()
+        self.served.iter().filter_map(|served| served.drive.next_wakeup()).min()
     }
 
     /// Whether no command is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.0.iter().all(|served| served.waiting.is_empty() && served.meter.outstanding() == 0)
+        self.served.iter().all(|served| served.waiting.is_empty() && served.meter.outstanding() == 0)
     }
 
     pub(crate) fn close(&mut self, now: Instant) {
-        self.0.iter_mut().for_each(|served| served.drive.close(now));
+        self.served.iter_mut().for_each(|served| served.drive.close(now));
     }
 
     pub(crate) fn are_closed(&self) -> bool {
-        self.0.iter().all(|served| served.drive.is_closed())
+        self.served.iter().all(|served| served.drive.is_closed())
+    }
+
+    /// After [`are_closed`](Drives::are_closed): what could not be made durable. Each is told to the log.
+    pub(crate) fn tell_close_errors(&mut self) -> Option<String> {
+        let mut sources = Vec::new();
+        for served in &mut self.served {
+            if let Some(trouble) = served.drive.take_trouble() {
+                events::trouble(&served.source, &trouble);
+            }
+            if let Some(error) = served.drive.close_error() {
+                events::trouble(&served.source, &error);
+                sources.push(served.source.as_str());
+            }
+        }
+        (!sources.is_empty()).then(|| sources.join(", "))
     }
 
     /// The target hears of failures inside the drives, for SMART, and the log of those since it was last told.
     pub(crate) fn tell_health(&mut self, now: Instant, target: &mut Target) {
-        for (index, served) in self.0.iter_mut().enumerate() {
+        for (index, served) in self.served.iter_mut().enumerate() {
             if let Some(trouble) = served.drive.take_trouble() {
                 events::trouble(&served.source, &trouble);
             }
             let health = DeviceHealth { degraded: served.drive.media_errors() > 0, ..DeviceHealth::default() };
             target.set_health(now, DeviceKey(index as u32), health);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zonda_devices::{DriveFacts, MemoryDrive};
+    use zonda_zoned::ZonedDevice;
+
+    use super::*;
+
+    /// A drive that closes, and could not make everything durable if it has an error.
+    struct Closed(MemoryDrive, Option<&'static str>);
+
+    impl ZonedDevice for Closed {
+        fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+            self.0.geometry(namespace)
+        }
+
+        fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+            self.0.submit(now, command)
+        }
+
+        fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+            self.0.poll(now, completions);
+        }
+
+        fn next_wakeup(&self) -> Option<Instant> {
+            self.0.next_wakeup()
+        }
+    }
+
+    impl Drive for Closed {
+        fn facts(&self) -> DriveFacts {
+            self.0.facts()
+        }
+
+        fn media_errors(&self) -> u64 {
+            0
+        }
+
+        fn close(&mut self, _now: Instant) {}
+
+        fn is_closed(&self) -> bool {
+            true
+        }
+
+        fn close_error(&self) -> Option<String> {
+            self.1.map(str::to_owned)
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_server_names_the_drives_that_are_not_durable() {
+        let mut drives = Drives::default();
+        for (source, error) in [("a", None), ("b", Some("the last flush failed: I/O error")), ("c", None)] {
+            let drive = Closed(MemoryDrive::new(Geometry::tiny(), u64::MAX), error);
+            drives.add(Served::new(Box::new(drive), source.to_owned(), "none"));
+        }
+        assert!(drives.are_closed());
+        assert_eq!(drives.tell_close_errors().as_deref(), Some("b"));
+        drives.served.remove(1);
+        assert_eq!(drives.tell_close_errors(), None);
     }
 }

@@ -150,7 +150,7 @@ impl Server {
                     let _ = answer.send(snapshot);
                 }
                 Ok(Request::Volume(volume, request, answer)) => {
-                    let _ = answer.send(self.drives.manage(&volume, &request, &self.ring));
+                    self.drives.ask(&volume, &request, answer, &self.ring);
                 }
                 Ok(Request::Stop) => self.stop(now),
                 Err(TryRecvError::Empty) => return,
@@ -175,6 +175,7 @@ impl Server {
     fn step(&mut self, now: Instant) -> Result<bool, ServeError> {
         self.sockets.expire(now);
         self.drives.tell_notices();
+        self.drives.answer();
         if let Some(nbd) = &mut self.nbd {
             nbd.expire(now);
         }
@@ -203,7 +204,19 @@ impl Server {
                         "nothing acknowledged is lost: they recover when they are next opened",
                     ));
                 }
-                Ok(self.drives.are_closed())
+                if !self.drives.are_closed() {
+                    return Ok(false);
+                }
+                self.drives.tell_notices();
+                match self.drives.tell_close_errors() {
+                    None => Ok(true),
+                    Some(sources) => Err(ServeError::new(
+                        format!(
+                            "the last flush failed of {sources}: what was written since the flush before may not be on the disk"
+                        ),
+                        "see the log for the reason, and check what was written last: zonda drive check, zonda volume scrub",
+                    )),
+                }
             }
         }
     }

@@ -17,6 +17,7 @@ mod config;
 mod error;
 mod event;
 mod format;
+mod identify;
 pub mod limits;
 mod machine;
 mod names;
@@ -34,6 +35,7 @@ pub use config::{Level, MountOptions, Scheme, StreamShape, Tuning, Victim, Volum
 pub use error::VolumeError;
 pub use event::{Event, FailReason};
 pub use format::{ArrayId, METADATA_BYTES, MemberState, VERSION};
+pub use identify::{Identity, KnownMember, Membership, SUPERBLOCKS_BACK_MAX, identify};
 pub use machine::{Counters, Extent, MemberReport, Volume, VolumeStatus};
 pub use on::VolumeOn;
 pub use trial::StripeTrial;

@@ -89,6 +89,17 @@ pub(crate) fn with<T>(
     Ok(value)
 }
 
+/// A drive that belongs to a volume is not written to by itself.
+pub(crate) fn refuse_member(connection: &mut Connection, location: &Location) -> Result<(), Failure> {
+    match connection.volume().map_err(failure)? {
+        None => Ok(()),
+        Some(volume) => Err(Failure::input(
+            format!("{location} is {volume}"),
+            "use the volume by its own directory, or name another drive; say --force if nobody needs the volume any more",
+        )),
+    }
+}
+
 /// Ends a connection that is needed no more.
 pub(crate) fn close(connection: Connection) -> Result<(), Failure> {
     connection.close().map_err(failure)

@@ -127,7 +127,7 @@ fn a_lost_volume_and_lost_blocks_are_1_and_the_report_is_printed() {
 }
 
 #[test]
-fn a_volume_whose_only_member_has_gone_is_lost_for_those_who_ask() {
+fn a_volume_whose_only_member_has_gone_is_suspended_for_those_who_ask() {
     let directory = scratch("exit-gone");
     output_in(
         &directory,
@@ -143,5 +143,5 @@ fn a_volume_whose_only_member_has_gone_is_lost_for_those_who_ask() {
     assert_eq!(ran.code, Some(1), "the run failed, not its input: {}", ran.stderr);
     let ran = zonda_in(&directory, &["volume", "status", "vol", "--json"]);
     let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
-    assert_eq!((ran.code, &report["state"]), (Some(1), &"lost".into()), "{report}");
+    assert_eq!((ran.code, &report["state"]), (Some(1), &"suspended".into()), "{report}");
 }

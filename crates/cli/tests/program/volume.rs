@@ -124,3 +124,122 @@ fn what_a_volume_cannot_be_is_refused_with_a_remedy() {
     let refused = refused_in(&directory, &["volume", "scrub", "vol", "--detach"]);
     assert!(refused.contains("no server has the volume"), "{refused}");
 }
+
+/// Every file below a directory, and what is in it.
+fn contents(directory: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).expect("it is there").map(|entry| entry.expect("it can be read")) {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(contents(&path));
+        } else {
+            found.push((path.clone(), fs::read(&path).expect("it can be read")));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_look_at_a_volume_that_no_server_has_mounts_nothing_and_writes_nothing() {
+    let directory = make_volume("volume-look");
+    create(&directory);
+    fs::write(directory.join("job.toml"), JOB).expect("it can be written");
+    let server = Server::start(&directory, &["vol"]);
+    output_in(&directory, &["bench", "job.toml", "--target", server.url(0), "--yes", "--json", "--quiet"]);
+    // What a crash leaves is for a mount to put in order.
+    server.kill();
+    fs::remove_file(directory.join("vol/control")).expect("a killed server leaves it");
+    let before = contents(&directory);
+    let report = json_in(&directory, &["volume", "status", "vol", "--json"]);
+    assert_eq!((&report["mounted"], &report["state"]), (&false.into(), &"well".into()), "{report}");
+    assert_eq!((states(&report), &report["spares"][0]), (vec!["active"; 4], &"../drives/e".into()), "{report}");
+    assert!(report["volume_bytes"].as_u64() > Some(0) && report["epoch"].is_u64(), "{report}");
+    assert!(report.get("live_bytes").is_none() && report["members"][0].get("free_zones").is_none(), "{report}");
+    let text = output_in(&directory, &["volume", "status", "vol"]);
+    assert_golden("volume_unmounted.txt", &without_numbers(&text));
+    assert!(contents(&directory) == before, "a look has changed a file");
+    fs::remove_dir_all(directory.join("drives/b")).expect("it was there");
+    let report = json_in(&directory, &["volume", "status", "vol", "--json"]);
+    assert_eq!((&report["state"], &report["can_lose"]), (&"degraded".into(), &0.into()), "{report}");
+    assert_eq!(states(&report), ["active", "missing", "active", "active"], "no spare has stepped in");
+    fs::remove_dir_all(directory.join("drives/c")).expect("it was there");
+    let ran = zonda_in(&directory, &["volume", "status", "vol"]);
+    assert!(ran.code == Some(1) && ran.stdout.contains("too few members are present"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_drive_that_belongs_to_a_volume_is_not_harmed_by_itself() {
+    let directory = make_volume("volume-member");
+    create(&directory);
+    fs::write(directory.join("job.toml"), "[[job]]\noperation = \"append\"\nzones = \"4..6\"\noperations = 8\n")
+        .expect("it can be written");
+    for arguments in [
+        &["zone", "reset", "drives/a", "--all"][..],
+        &["zone", "finish", "drives/a", "0"],
+        &["zone", "close", "drives/a", "--all"],
+        &["bench", "job.toml", "--target", "drives/a", "--yes", "--quiet"],
+        &["serve", "drives/a", "--listen", "127.0.0.1:0", "--http", "off"],
+        &["volume", "create", "other", "--members", "drives/a"],
+    ] {
+        let refused = refused_in(&directory, arguments);
+        assert!(refused.contains("member 0 of the volume \"vol\"") && refused.contains("--force"), "{refused}");
+    }
+    assert_eq!(states(&json_in(&directory, &["volume", "status", "vol", "--json"])), ["active"; 4]);
+    // The operator may.
+    let server = Server::start(&directory, &["drives/a", "--force"]);
+    let refused = refused_in(&directory, &["zone", "reset", server.url(0), "--all"]);
+    assert!(refused.contains("member 0 of the volume \"vol\""), "{refused}");
+    output_in(&directory, &["zone", "report", server.url(0)]);
+    server.stop();
+    output_in(&directory, &["bench", "job.toml", "--target", "drives/e", "--yes", "--quiet"]);
+    output_in(&directory, &["zone", "reset", "drives/a", "--all", "--force"]);
+    let report = json_in(&directory, &["volume", "status", "vol", "--json"]);
+    assert_eq!(states(&report), ["failed", "active", "active", "active"], "{report}");
+}
+
+#[test]
+fn an_active_member_is_not_taken_for_another_place_though_forced() {
+    let directory = make_volume("volume-active");
+    let far = Server::start(&directory, &["drives/a"]);
+    let members = format!("{},drives/b,drives/c", far.url(0));
+    output_in(&directory, &["volume", "create", "vol", "--members", &members]);
+    let _server = Server::start(&directory, &["vol"]);
+    output_in(&directory, &["member", "fail", "vol", "1"]);
+    let elsewhere = far.url(0).replace("127.0.0.1", "localhost");
+    for with in [far.url(0), &elsewhere, "drives/c"] {
+        for command in [&["member", "replace", "vol", "1", "--with"][..], &["volume", "spare", "add", "vol"]] {
+            let refused = refused_in(&directory, &[command, &[with, "--force"]].concat());
+            assert!(refused.contains("of this volume"), "{with}: {refused}");
+        }
+    }
+    let report = json_in(&directory, &["volume", "status", "vol", "--json"]);
+    assert_eq!(states(&report), ["active", "failed", "active"], "{report}");
+}
+
+#[test]
+fn a_copy_of_a_volume_s_directory_is_refused_by_each_command_while_the_volume_is_served() {
+    let directory = make_volume("volume-copy");
+    create(&directory);
+    let _server = Server::start(&directory, &["vol"]);
+    fs::create_dir(directory.join("copy")).expect("there is room");
+    for name in ["volume.toml", "lock"] {
+        fs::copy(directory.join("vol").join(name), directory.join("copy").join(name)).expect("there is room");
+    }
+    for arguments in [
+        &["volume", "status", "copy"][..],
+        &["volume", "status", "copy", "--wait"],
+        &["volume", "scrub", "copy"],
+        &["volume", "rates", "copy"],
+        &["volume", "spare", "add", "copy", "drives/none"],
+        &["volume", "spare", "remove", "copy", "drives/e"],
+        &["member", "fail", "copy", "0"],
+        &["member", "replace", "copy", "0", "--with", "drives/e"],
+        &["zone", "report", "copy"],
+        &["serve", "copy", "--listen", "127.0.0.1:0", "--http", "off"],
+        &["zone", "reset", "drives/a", "--all", "--force"],
+    ] {
+        let refused = refused_in(&directory, arguments);
+        assert!(refused.contains("drives/a is in use by another program"), "{arguments:?}: {refused}");
+    }
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use zonda_image::ImageSpec;
-use zonda_ring::{Client, Done, File, FileOptions, Operation, Ring};
+use zonda_ring::{Client, Done, File, FileOptions, Operation};
 use zonda_ssd::allocation::{ElementBook, ZoneStanding};
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{Duration, Instant, ZoneIndex};
@@ -62,7 +62,7 @@ impl ElementKeeper {
         directory: &Path,
         spec: &ImageSpec,
         zones: &ZoneTable,
-        ring: &Ring,
+        client: Client,
     ) -> Result<Option<ElementKeeper>, String> {
         let path = directory.join(ELEMENTS_FILE);
         let Some(profile) = profile_of_elements(&path, spec)? else { return Ok(None) };
@@ -87,7 +87,7 @@ impl ElementKeeper {
             book,
             anew,
             file: file.ok(),
-            client: ring.client(),
+            client,
             uuid: spec.uuid,
             slot_bytes,
             next_slot,

@@ -16,9 +16,11 @@ pub const VOLUME_FILE: &str = "volume.toml";
 pub const CONTROL_SOCKET: &str = "control";
 /// What is locked.
 const LOCK_FILE: &str = "lock";
+/// The next version of the file, until it is on the disk.
+const NEW_FILE: &str = "volume.toml.new";
 /// The version of the file.
 const FORMAT: u32 = 1;
-const HEADER: &str = "# A volume of zonda: where its members are. All else they say themselves.
+const HEADER: &str = "# A volume of zonda: where its members are, and what was last known of them.
 # While no program uses the volume, paths can be changed here; they are seen from this directory.
 ";
 
@@ -36,6 +38,13 @@ pub(super) struct VolumeFile {
     pub(super) name: String,
     /// What tells the volume from all others: a UUID, as on the members.
     pub(super) array: String,
+    /// Absent once the volume is complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) state: Option<FileState>,
+    /// The newest epoch of the volume that was seen: it counts changes of the members. A set of members that only has older ones is
+    /// not the whole volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) epoch: Option<u64>,
     /// Space kept back for garbage collection, in percent.
     pub(super) reserve_percent: u8,
     #[serde(default)]
@@ -57,12 +66,40 @@ pub struct VolumeRates {
     pub scrub: Option<Rate>,
 }
 
+/// How far a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum FileState {
+    /// Its creation has begun, and has not ended.
+    Creating,
+}
+
 /// Where a device is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Place {
     /// The directory of an image, or a URL.
     pub(super) at: String,
+    /// Of a member: how it last was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) state: Option<LastState>,
+}
+
+/// How a member last was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum LastState {
+    Active,
+    Rebuilding,
+    Failed,
+    /// The device was accepted and may be wiped; no superblock names it yet.
+    Joining,
+}
+
+impl Place {
+    pub(super) fn new(at: String) -> Place {
+        Place { at, state: None }
+    }
 }
 
 /// A volume's directory, locked until this is dropped.
@@ -70,63 +107,69 @@ pub(super) struct Place {
 pub(super) struct VolumeDirectory {
     path: PathBuf,
     pub(super) file: VolumeFile,
-    _lock: File,
+    /// Absent where a volume is only looked at and has no lock file.
+    _lock: Option<File>,
 }
 
 impl VolumeDirectory {
-    /// A directory for a new volume. Nothing stands in it until [`save`](VolumeDirectory::save).
+    /// A directory for a new volume, or that of one whose creation was interrupted: this one continues it, with the same array.
+    /// Nothing is written but the lock until [`save`](VolumeDirectory::save).
     pub(super) fn make(path: &Path, array: &[u8; 16]) -> Result<VolumeDirectory, DriveError> {
         let shown = path.display();
-        if fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
-            let what = if is_volume(path) { "holds a volume already" } else { "is not empty" };
-            return Err(DriveError::new(
-                format!("the directory {shown} {what}"),
-                "choose another directory, or remove this one if nobody needs what is in it",
-            ));
-        }
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        refuse_occupied(path)?;
         fs::create_dir_all(path).map_err(|error| {
             DriveError::new(
                 format!("the directory {shown} cannot be made: {error}"),
                 "choose a directory in which you may write",
             )
         })?;
+        let lock = lock(path)?;
+        refuse_occupied(path)?;
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let interrupted = if is_volume(path) { Some(read(path)?) } else { None };
         let file = VolumeFile {
             format: FORMAT,
             name,
-            array: crate::random::uuid_text(array),
+            array: interrupted.map_or_else(|| crate::random::uuid_text(array), |file| file.array),
+            state: Some(FileState::Creating),
+            epoch: None,
             reserve_percent: zonda_raid::Tuning::default().reserve_percent,
             rates: VolumeRates::default(),
             member: Vec::new(),
             spare: Vec::new(),
         };
-        Ok(VolumeDirectory { path: path.to_owned(), file, _lock: lock(path)? })
+        Ok(VolumeDirectory { path: path.to_owned(), file, _lock: Some(lock) })
     }
 
-    /// The volume in this directory, which nobody else uses until this is dropped.
+    /// The volume in this directory, which no other program uses until this is dropped.
     pub(super) fn open(path: &Path) -> Result<VolumeDirectory, DriveError> {
-        let place = path.join(VOLUME_FILE);
-        let shown = place.display();
-        let text = fs::read_to_string(&place).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => {
-                DriveError::new(format!("there is no volume in {}", path.display()), "zonda volume create makes one")
-            }
-            _ => DriveError::new(format!("{shown} cannot be read: {error}"), "see who may read it"),
-        })?;
-        let file: VolumeFile = toml::from_str(&text).map_err(|error| {
-            let what = error.message();
-            DriveError::new(
-                format!("{shown} is not as it should be: {what}"),
-                "docs/guide/volumes.md says what belongs there",
-            )
-        })?;
-        if file.format != FORMAT {
+        // No lock is made where there is no volume.
+        must_be_volume(path)?;
+        let lock = lock(path)?;
+        VolumeDirectory::complete(path, Some(lock))
+    }
+
+    /// The same, to be looked at: nothing is written, not even a lock file that is missing.
+    pub(super) fn look(path: &Path) -> Result<VolumeDirectory, DriveError> {
+        must_be_volume(path)?;
+        let lock = match File::open(&path.join(LOCK_FILE), FileOptions::read_only()) {
+            Ok(file) => Some(locked(path, file)?),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(cannot_lock(path, &error)),
+        };
+        VolumeDirectory::complete(path, lock)
+    }
+
+    /// What is read after the lock is taken is what the last program wrote.
+    fn complete(path: &Path, lock: Option<File>) -> Result<VolumeDirectory, DriveError> {
+        let file = read(path)?;
+        if file.state == Some(FileState::Creating) {
             return Err(DriveError::new(
-                format!("{shown} has format {}, this program reads {FORMAT}", file.format),
-                "use the program that wrote it",
+                format!("the creation of the volume in {} was interrupted", path.display()),
+                "repeat the command zonda volume create, which continues it; or remove the directory",
             ));
         }
-        Ok(VolumeDirectory { path: path.to_owned(), file, _lock: lock(path)? })
+        Ok(VolumeDirectory { path: path.to_owned(), file, _lock: lock })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -154,18 +197,18 @@ impl VolumeDirectory {
 
     /// How a location is written in the file: paths beside the volume are seen from it, so that all can move together.
     pub(super) fn place(&self, location: &Location) -> Place {
-        let Location::Image(path) = location else { return Place { at: location.to_string() } };
+        let Location::Image(path) = location else { return Place::new(location.to_string()) };
         let absolute = |path: &Path| plain(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
         let (whole, own) = (absolute(path), absolute(&self.path));
         let beside = own.parent().and_then(|above| whole.strip_prefix(above).ok());
         let at = beside.map_or(whole.clone(), |rest| Path::new("..").join(rest));
-        Place { at: at.display().to_string() }
+        Place::new(at.display().to_string())
     }
 
     /// Writes the file so that after a crash either the old or the new one is there.
     pub(super) fn save(&self) -> io::Result<()> {
         let text = toml::to_string(&self.file).expect("texts and numbers can be written");
-        let (place, other) = (self.path.join(VOLUME_FILE), self.path.join("volume.toml.new"));
+        let (place, other) = (self.path.join(VOLUME_FILE), self.path.join(NEW_FILE));
         let mut file = fs::File::create(&other)?;
         file.write_all(format!("{HEADER}{text}").as_bytes())?;
         file.sync_all()?;
@@ -173,28 +216,92 @@ impl VolumeDirectory {
         File::sync_directory(&self.path)
     }
 
-    /// Takes a directory away again in which nothing was saved.
+    /// Whether this continues a creation that was interrupted.
+    pub(super) fn was_interrupted(&self) -> bool {
+        is_volume(&self.path)
+    }
+
+    /// Makes the name of a new directory durable.
+    pub(super) fn sync_name(&self) -> io::Result<()> {
+        let whole = std::path::absolute(&self.path)?;
+        whole.parent().map_or(Ok(()), File::sync_directory)
+    }
+
+    /// Removes the directory of a volume whose creation has changed no member.
     pub(super) fn remove(self) {
         // What stays is an empty directory.
-        let _ = fs::remove_file(self.path.join(LOCK_FILE));
+        for name in [VOLUME_FILE, NEW_FILE, LOCK_FILE] {
+            let _ = fs::remove_file(self.path.join(name));
+        }
         let _ = fs::remove_dir(&self.path);
     }
 }
 
+/// A directory for a new volume holds nothing, or what an interrupted creation has left.
+fn refuse_occupied(path: &Path) -> Result<(), DriveError> {
+    let is_left_over = |name: &std::ffi::OsStr| [LOCK_FILE, NEW_FILE, VOLUME_FILE].iter().any(|known| name == *known);
+    let is_other = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| !is_left_over(&entry.file_name()));
+    let is_occupied = fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_other));
+    let is_complete = is_volume(path) && read(path)?.state != Some(FileState::Creating);
+    if !is_occupied && !is_complete {
+        return Ok(());
+    }
+    let what = if is_volume(path) { "holds a volume already" } else { "is not empty" };
+    Err(DriveError::new(
+        format!("the directory {} {what}", path.display()),
+        "choose another directory, or remove this one if nobody needs what is in it",
+    ))
+}
+
+fn must_be_volume(path: &Path) -> Result<(), DriveError> {
+    match fs::metadata(path.join(VOLUME_FILE)) {
+        Err(error) if error.kind() == ErrorKind::NotFound || error.kind() == ErrorKind::NotADirectory => {
+            Err(DriveError::new(format!("there is no volume in {}", path.display()), "zonda volume create makes one"))
+        }
+        // Reading it says what else is wrong.
+        _ => Ok(()),
+    }
+}
+
+/// What stands in the file of a volume.
+fn read(path: &Path) -> Result<VolumeFile, DriveError> {
+    let place = path.join(VOLUME_FILE);
+    let shown = place.display();
+    let text = fs::read_to_string(&place)
+        .map_err(|error| DriveError::new(format!("{shown} cannot be read: {error}"), "see who may read it"))?;
+    let file: VolumeFile = toml::from_str(&text).map_err(|error| {
+        let what = error.message();
+        DriveError::new(
+            format!("{shown} is not as it should be: {what}"),
+            "docs/guide/volumes.md says what belongs there",
+        )
+    })?;
+    if file.format != FORMAT {
+        return Err(DriveError::new(
+            format!("{shown} has format {}, this program reads {FORMAT}", file.format),
+            "use the program that wrote it",
+        ));
+    }
+    Ok(file)
+}
+
 fn lock(path: &Path) -> Result<File, DriveError> {
-    let shown = path.display();
-    let cannot = |error: io::Error| {
-        DriveError::new(format!("the volume in {shown} cannot be locked: {error}"), "see who may write there")
-    };
     let file = File::open(&path.join(LOCK_FILE), FileOptions { create: true, ..FileOptions::read_write() });
-    let file = file.map_err(cannot)?;
-    if !file.lock().map_err(cannot)? {
+    locked(path, file.map_err(|error| cannot_lock(path, &error))?)
+}
+
+fn locked(path: &Path, file: File) -> Result<File, DriveError> {
+    if !file.lock().map_err(|error| cannot_lock(path, &error))? {
         return Err(DriveError::in_use(
-            format!("the volume in {shown} is in use by another program"),
+            format!("the volume in {} is in use by another program", path.display()),
             "stop that program, or reach the volume through it: zonda status shows a server's URL",
         ));
     }
     Ok(file)
+}
+
+fn cannot_lock(path: &Path, error: &io::Error) -> DriveError {
+    DriveError::new(format!("the volume in {} cannot be locked: {error}", path.display()), "see who may write there")
 }
 
 /// A path without `a/..` and `.` in it.
@@ -248,7 +355,9 @@ mod tests {
         let path = above.path().join("vol");
         let mut directory = VolumeDirectory::make(&path, &[0xab; 16]).expect("it is new");
         directory.file.rates.rebuild = Some("200 MiB/s".parse().expect("a rate"));
-        directory.file.member.push(Place { at: "../a".to_owned() });
+        directory.file.state = None;
+        directory.file.member.push(Place { state: Some(LastState::Active), ..Place::new("../a".to_owned()) });
+        directory.file.epoch = Some(7);
         directory.save().expect("there is room");
         let error = VolumeDirectory::open(&path).expect_err("it is locked");
         assert!(error.is_in_use, "{error}");

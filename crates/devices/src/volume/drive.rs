@@ -3,21 +3,25 @@
 use std::collections::VecDeque;
 
 use zonda_raid::{Event, Extent, FailReason, MemberIndex, MemberState, VolumeOn};
-use zonda_ring::Ring;
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{
     Blocks, Command, Completion, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Operation, Outcome,
     QueueFull, Status, ZoneState, ZonedDevice,
 };
 
-use super::directory::{Place, VolumeDirectory};
-use super::report::ScrubSummary;
+use super::adopt::{Adoption, RequestId};
+use super::directory::{LastState, Place, VolumeDirectory};
+use super::open::cannot_save;
+use super::report::{ScrubSummary, VolumeReport};
 use super::seat::Seat;
 use crate::{Drive, DriveError, DriveFacts, random};
 
 /// When a volume is closed, what it does for itself (a rebuild, a scrub) gets so long to come to a good place. A mount finds its way from
 /// any other, too.
 const SETTLE_MAX: Duration = Duration(1_000_000_000);
+
+/// Time between two attempts to write `volume.toml`.
+const SAVE_INTERVAL: Duration = Duration(10_000_000_000);
 
 /// Something that happened to a volume, for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +36,22 @@ pub struct Notice {
 pub(super) struct Spare {
     pub(super) place: Place,
     pub(super) seat: Seat,
+}
+
+/// Why a device does not take a member's place.
+pub(super) enum Refused {
+    /// That cannot be written down. The device is as before.
+    NotSaved(DriveError, Seat),
+    /// The volume refuses it. It is being closed.
+    NotSuited(DriveError),
+}
+
+/// A device in a member's place in which the mount has found no member.
+pub(super) enum Other {
+    /// It holds nothing.
+    Empty,
+    /// It was accepted before, and what it holds may go.
+    Joining(Seat),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,25 +70,50 @@ pub struct VolumeDrive {
     pub(super) on: VolumeOn<Seat>,
     pub(super) directory: VolumeDirectory,
     pub(super) spares: Vec<Spare>,
+    /// Devices that are to become a member or a spare.
+    pub(super) adoptions: Vec<Adoption>,
+    /// Requests that were answered later than they were asked.
+    pub(super) answers: VecDeque<(RequestId, Result<VolumeReport, DriveError>)>,
+    pub(super) next_request: u64,
+    /// What distinguishes each member's device from all others; `None` where that is not known.
+    pub(super) ids: Vec<Option<[u8; 16]>>,
+    /// The newest epoch that is known to be on the members.
+    pub(super) epoch: Option<u64>,
+    /// When `volume.toml`, which could not be written, is written again.
+    save_again_at: Option<Instant>,
     /// Devices that were taken out and are being closed.
-    leaving: Vec<Seat>,
+    pub(super) leaving: Vec<Seat>,
     pub(super) notices: VecDeque<Notice>,
     /// Reports of zones: they need nothing of the members.
     reports: VecDeque<Completion>,
     pub(super) last_scrub: Option<ScrubSummary>,
+    /// Devices that could not be made durable at the end.
+    close_errors: Vec<String>,
     phase: Phase,
 }
 
 impl VolumeDrive {
-    pub(super) fn new(on: VolumeOn<Seat>, directory: VolumeDirectory, spares: Vec<Spare>) -> VolumeDrive {
+    pub(super) fn new(
+        on: VolumeOn<Seat>,
+        directory: VolumeDirectory,
+        spares: Vec<Spare>,
+        ids: Vec<Option<[u8; 16]>>,
+    ) -> VolumeDrive {
         VolumeDrive {
             on,
             directory,
             spares,
+            adoptions: Vec::new(),
+            answers: VecDeque::new(),
+            next_request: 0,
+            ids,
+            epoch: None,
+            save_again_at: None,
             leaving: Vec::new(),
             notices: VecDeque::new(),
             reports: VecDeque::new(),
             last_scrub: None,
+            close_errors: Vec::new(),
             phase: Phase::New,
         }
     }
@@ -149,48 +194,124 @@ impl VolumeDrive {
         while !self.spares.is_empty() && matches!(self.phase, Phase::New | Phase::Open) {
             let Spare { place, seat } = self.spares.remove(0);
             let at = place.at.clone();
-            self.directory.file.spare.retain(|spare| spare.at != at);
-            match self.put_in(now, member, place, seat) {
+            match self.put_in(now, member, place.clone(), seat) {
                 Ok(()) => return self.tell(false, format!("the spare {at} takes the place of member {}", member.0)),
-                Err(error) => {
+                Err(Refused::NotSaved(error, seat)) => {
+                    // It is not touched before the file has it in its new place: a start would take it for a spare again.
+                    self.spares.insert(0, Spare { place, seat });
+                    self.tell(true, format!("the spare {at} waits to take the place of member {}: {error}", member.0));
+                    self.save_again_at = Some(now + SAVE_INTERVAL);
+                    return;
+                }
+                Err(Refused::NotSuited(error)) => {
                     self.tell(true, format!("the spare {at} cannot take the place of member {}: {error}", member.0));
                 }
             }
         }
     }
 
-    /// A device takes the place of a member that has failed; **all its zones are reset**. Where it cannot, it goes.
+    /// Members that have failed, and have no device, are replaced by spares.
+    pub(super) fn use_spares(&mut self, now: Instant) {
+        for member in self.members() {
+            if self.state(member) == MemberState::Failed && self.on.member(member).is_none() {
+                self.use_spare(now, member);
+            }
+        }
+    }
+
+    /// A device takes the place of a member that has failed; **all its zones are reset**, but not before `volume.toml` has it in that
+    /// place. Where it does not suit it is closed.
     pub(super) fn put_in(
         &mut self,
         now: Instant,
         member: MemberIndex,
         place: Place,
         seat: Seat,
-    ) -> Result<(), DriveError> {
-        let id = random::uuid()?;
+    ) -> Result<(), Refused> {
+        let id = match random::uuid() {
+            Ok(id) => id,
+            Err(error) => return Err(Refused::NotSaved(error, seat)),
+        };
+        let before = self.directory.file.clone();
+        self.directory.file.spare.retain(|spare| spare.at != place.at);
+        let joining = Place { state: Some(LastState::Joining), ..place };
+        self.directory.file.member[usize::from(member.0)] = joining;
+        if let Err(error) = self.directory.save() {
+            self.directory.file = before;
+            return Err(Refused::NotSaved(cannot_save(&self.directory, &error), seat));
+        }
         let geometry = seat.own_geometry().clone();
         self.take_out(now, member);
         self.on.replace(member, Some(seat));
         if let Err(error) = self.on.volume_mut().replace_member(now, member, geometry, id) {
             self.take_out(now, member);
-            return Err(DriveError::new(error.to_string(), "give another drive"));
+            let spare = std::mem::take(&mut self.directory.file.spare);
+            self.directory.file = super::directory::VolumeFile { spare, ..before };
+            self.save(now);
+            return Err(Refused::NotSuited(DriveError::new(error.to_string(), "give another drive")));
         }
-        self.directory.file.member[usize::from(member.0)] = place;
-        self.save();
+        self.ids[usize::from(member.0)] = Some(id);
         Ok(())
     }
 
-    /// Writes down where the members are. Where that fails the volume goes on; the next start needs the file put right.
-    pub(super) fn save(&mut self) {
-        if let Err(error) = self.directory.save() {
-            let path = self.directory.path().join(super::VOLUME_FILE);
-            self.tell(true, format!("{} cannot be written: {error}", path.display()));
+    /// Writes down where the members are and how they were last. Where that fails the volume goes on, and it is tried again.
+    pub(super) fn save(&mut self, now: Instant) {
+        match self.directory.save() {
+            Ok(()) => {
+                if self.save_again_at.take().is_some() {
+                    self.tell(false, format!("{} is written again", super::VOLUME_FILE));
+                }
+            }
+            Err(error) => {
+                if self.save_again_at.is_none() {
+                    self.tell(true, cannot_save(&self.directory, &error).message);
+                }
+                self.save_again_at = Some(now + SAVE_INTERVAL);
+            }
+        }
+    }
+
+    /// The file is brought up to what is known of the members.
+    fn note_states(&mut self, now: Instant) {
+        let before = self.directory.file.clone();
+        let reports = self.on.volume().status().members;
+        for (member, report) in self.members().zip(reports) {
+            let has_device = self.on.member(member).is_some();
+            let place = &mut self.directory.file.member[usize::from(member.0)];
+            place.state = Some(match report.state {
+                MemberState::Active => LastState::Active,
+                MemberState::Rebuilding => LastState::Rebuilding,
+                // Only a device that was accepted may be wiped by the next start.
+                MemberState::Failed if has_device && place.state == Some(LastState::Joining) => LastState::Joining,
+                MemberState::Failed => LastState::Failed,
+            });
+        }
+        // Members of an unfinished mount may still be behind the one that reached it: it only grows.
+        self.directory.file.epoch = self.directory.file.epoch.max(self.known_epoch());
+        if self.directory.file != before {
+            self.save(now);
+        }
+    }
+
+    /// The newest epoch that is durable on the members, as far as that is known.
+    fn known_epoch(&self) -> Option<u64> {
+        self.epoch
+    }
+
+    /// Tries again what could not be written down.
+    fn save_again(&mut self, now: Instant) {
+        if self.phase == Phase::Open && self.save_again_at.is_some_and(|at| at <= now) {
+            self.save(now);
+            if self.save_again_at.is_none() {
+                self.use_spares(now);
+            }
         }
     }
 
     /// What the volume has to tell. Says whether there was anything.
-    fn on_events(&mut self, now: Instant) -> bool {
+    pub(super) fn on_events(&mut self, now: Instant) -> bool {
         let mut moved = false;
+        let phase = self.phase;
         while let Some(event) = self.on.volume_mut().poll_event() {
             moved = true;
             match event {
@@ -234,34 +355,47 @@ impl VolumeDrive {
                 }
             }
         }
+        if moved && phase != Phase::New {
+            self.note_states(now);
+        }
         moved
     }
 
-    /// After the mount: members that have failed are replaced where a spare is at hand, or where an empty device was put in
-    /// their place.
-    pub(super) fn fill_places(&mut self, now: Instant, ring: &Ring) {
+    /// After the mount: members that have failed are replaced where a spare is at hand, or where another device was put in their place.
+    pub(super) fn fill_places(&mut self, now: Instant, others: Vec<Option<Other>>) {
         self.on_events(now);
-        for member in self.members() {
+        for (member, other) in self.members().zip(others.into_iter().chain(std::iter::repeat_with(|| None))) {
             if self.state(member) != MemberState::Failed {
                 continue;
             }
-            let mut seat = self.on.replace(member, None);
-            let is_empty = seat.as_mut().is_some_and(|seat| seat.is_empty(ring).unwrap_or(false));
-            match seat {
-                Some(seat) if is_empty => {
-                    let place = self.directory.file.member[usize::from(member.0)].clone();
-                    let shown = self.shown(member);
-                    match self.put_in(now, member, place, seat) {
-                        Ok(()) => self.tell(false, format!("{shown} is empty: it is rebuilt")),
-                        Err(error) => self.tell(true, format!("{shown} is empty and does not suit: {error}")),
-                    }
-                }
-                seat => {
+            let seat = self.on.replace(member, None);
+            let (seat, what) = match other {
+                Some(Other::Joining(seat)) => (Some(seat), "was to take its place"),
+                Some(Other::Empty) => (seat, "is empty"),
+                None => {
                     seat.into_iter().for_each(|seat| self.let_go(seat, now));
+                    (None, "")
+                }
+            };
+            let Some(seat) = seat else {
+                self.use_spare(now, member);
+                continue;
+            };
+            let place = self.directory.file.member[usize::from(member.0)].clone();
+            let shown = self.shown(member);
+            match self.put_in(now, member, place, seat) {
+                Ok(()) => self.tell(false, format!("{shown} {what}: it is rebuilt")),
+                Err(Refused::NotSuited(error)) => {
+                    self.tell(true, format!("{shown} {what}, and does not suit: {error}"));
                     self.use_spare(now, member);
+                }
+                Err(Refused::NotSaved(error, seat)) => {
+                    self.tell(true, format!("{shown} {what}, and is not rebuilt: {error}"));
+                    self.let_go(seat, now);
                 }
             }
         }
+        self.note_states(now);
         self.phase = Phase::Open;
     }
 
@@ -272,6 +406,10 @@ impl VolumeDrive {
 
     fn look_after_leaving(&mut self, now: Instant) {
         self.leaving.iter_mut().for_each(|seat| seat.close_on(now));
+        if self.phase == Phase::Closing {
+            let closed = self.leaving.iter().filter(|seat| seat.is_idle() && seat.drive.is_closed());
+            self.close_errors.extend(closed.filter_map(|seat| seat.drive.close_error()));
+        }
         self.leaving.retain(|seat| !(seat.is_idle() && seat.drive.is_closed()));
     }
 
@@ -311,6 +449,8 @@ impl ZonedDevice for VolumeDrive {
 
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
         self.look_after_leaving(now);
+        self.adopt(now);
+        self.save_again(now);
         self.reports.drain(..).for_each(|report| completions.push(report));
         if self.phase == Phase::Closing {
             return;
@@ -334,7 +474,9 @@ impl ZonedDevice for VolumeDrive {
             Phase::Settling(until) => Some(self.on.next_wakeup().map_or(until, |at| at.min(until))),
             Phase::Closing => None,
         };
-        leaving.chain(phase).min()
+        let adoptions = self.adoptions.iter().filter_map(Adoption::next_wakeup);
+        let save = self.save_again_at.filter(|_| self.phase == Phase::Open);
+        leaving.chain(phase).chain(adoptions).chain(save).min()
     }
 }
 
@@ -371,8 +513,16 @@ impl Drive for VolumeDrive {
     fn close(&mut self, now: Instant) {
         if self.phase == Phase::Open {
             self.on.volume_mut().stop_scrub();
+            self.abandon_adoptions(now);
+            if self.save_again_at.is_some() {
+                self.save(now);
+            }
             self.phase = Phase::Settling(now + SETTLE_MAX);
         }
+    }
+
+    fn close_error(&self) -> Option<String> {
+        (!self.close_errors.is_empty()).then(|| self.close_errors.join("; "))
     }
 
     fn is_closed(&self) -> bool {

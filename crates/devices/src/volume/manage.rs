@@ -4,13 +4,15 @@ use serde::{Deserialize, Serialize};
 use zonda_config::Rate;
 use zonda_raid::{MemberIndex, MemberState};
 use zonda_ring::Ring;
-use zonda_zoned::{NamespaceId, ZonedDevice};
+use zonda_zoned::{CompletionQueue, Instant, NamespaceId, ZonedDevice};
 
+use super::adopt::{ADOPTIONS_MAX, Adoption, RequestId, Role};
 use super::drive::Spare;
 use super::open::{blocks_per_second, tuning};
 use super::report::VolumeReport;
-use super::seat::Seat;
+use super::seat::refuse_volume;
 use super::{VolumeDrive, directory::Place};
+use crate::opening::OnRing;
 use crate::{DriveError, Location};
 
 /// What is asked. Members are named by their number, by where they are, or by the last part of that.
@@ -58,26 +60,80 @@ pub enum VolumeRequest {
     },
 }
 
+/// How a request was taken.
+#[derive(Debug)]
+pub enum Asked {
+    /// It is done, or refused; what takes long goes on in the background.
+    Answered(Box<Result<VolumeReport, DriveError>>),
+    /// [`VolumeDrive::take_answer`] will have the answer: a device has to be opened first.
+    Later(RequestId),
+}
+
 impl VolumeDrive {
-    /// Does what is asked, and says how the volume is then. What takes long goes on in the background.
+    /// Takes a request. Never waits.
+    pub fn ask(&mut self, request: &VolumeRequest, ring: &Ring) -> Asked {
+        let done = match request {
+            VolumeRequest::Report => Ok(()),
+            VolumeRequest::Fail { member } => self.fail(member, ring),
+            VolumeRequest::Replace { member, with, may_wipe } => {
+                return self.later(|volume, id| volume.replace(id, member, with, *may_wipe, ring));
+            }
+            VolumeRequest::AddSpare { spare, may_wipe } => {
+                return self.later(|volume, id| volume.begin_adoption(id, Role::Spare, spare, *may_wipe, ring));
+            }
+            VolumeRequest::RemoveSpare { spare } => self.remove_spare(spare, ring),
+            VolumeRequest::Scrub => {
+                self.last_scrub = None;
+                self.on.volume_mut().start_scrub(ring.now());
+                Ok(())
+            }
+            VolumeRequest::StopScrub => {
+                self.on.volume_mut().stop_scrub();
+                Ok(())
+            }
+            VolumeRequest::Rates { rebuild, scrub } => {
+                self.set_rates(*rebuild, *scrub, ring.now());
+                Ok(())
+            }
+        };
+        Asked::Answered(Box::new(done.map(|()| self.report())))
+    }
+
+    /// The next answer to a request that was to be answered later.
+    pub fn take_answer(&mut self) -> Option<(RequestId, Result<VolumeReport, DriveError>)> {
+        self.answers.pop_front()
+    }
+
+    /// Does what is asked, and says how the volume is then. Waits for devices that have to be opened: for programs that do nothing
+    /// else. No command of a host may be in flight.
     ///
     /// # Errors
     /// When it cannot be, and what to do. Nothing is changed then.
     pub fn manage(&mut self, request: &VolumeRequest, ring: &Ring) -> Result<VolumeReport, DriveError> {
-        match request {
-            VolumeRequest::Report => {}
-            VolumeRequest::Fail { member } => self.fail(member, ring)?,
-            VolumeRequest::Replace { member, with, may_wipe } => self.replace(member, with, *may_wipe, ring)?,
-            VolumeRequest::AddSpare { spare, may_wipe } => self.add_spare(spare, *may_wipe, ring)?,
-            VolumeRequest::RemoveSpare { spare } => self.remove_spare(spare, ring)?,
-            VolumeRequest::Scrub => {
-                self.last_scrub = None;
-                self.on.volume_mut().start_scrub(ring.now());
+        let id = match self.ask(request, ring) {
+            Asked::Answered(answer) => return *answer,
+            Asked::Later(id) => id,
+        };
+        let mut completions = CompletionQueue::new();
+        loop {
+            self.poll(ring.now(), &mut completions);
+            if let Some(at) = self.answers.iter().position(|(answered, _)| *answered == id)
+                && let Some((_, answer)) = self.answers.remove(at)
+            {
+                return answer;
             }
-            VolumeRequest::StopScrub => self.on.volume_mut().stop_scrub(),
-            VolumeRequest::Rates { rebuild, scrub } => self.set_rates(*rebuild, *scrub),
+            ring.turn(self.next_wakeup())
+                .map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))?;
         }
-        Ok(self.report())
+    }
+
+    fn later(&mut self, begin: impl FnOnce(&mut VolumeDrive, RequestId) -> Result<(), DriveError>) -> Asked {
+        self.next_request += 1;
+        let id = RequestId(self.next_request);
+        match begin(self, id) {
+            Ok(()) => Asked::Later(id),
+            Err(error) => Asked::Answered(Box::new(Err(error))),
+        }
     }
 
     fn fail(&mut self, name: &str, ring: &Ring) -> Result<(), DriveError> {
@@ -97,30 +153,60 @@ impl VolumeDrive {
         Ok(())
     }
 
-    fn replace(&mut self, name: &str, with: &str, may_wipe: bool, ring: &Ring) -> Result<(), DriveError> {
+    fn replace(
+        &mut self,
+        id: RequestId,
+        name: &str,
+        with: &str,
+        may_wipe: bool,
+        ring: &Ring,
+    ) -> Result<(), DriveError> {
         let member = self.member_named(name)?;
-        if self.state(member) != MemberState::Failed {
-            return Err(DriveError::new(
-                format!("{} has not failed", self.shown(member)),
-                "zonda member fail gives it up first",
-            ));
+        self.must_have_failed(member)?;
+        // The device of a member that was only just failed is taken out first: it may be the one that comes back.
+        self.on_events(ring.now());
+        // A device that is there has taken the place, and is being emptied.
+        let is_joining = self.on.member(member).is_some();
+        if is_joining || self.adoptions.iter().any(|adoption| adoption.role == Role::Member(member)) {
+            let what = format!("{} is being replaced already", self.shown(member));
+            return Err(DriveError::new(what, "wait until that has succeeded or failed"));
         }
-        // Its own old device may come back.
-        self.take_out(ring.now(), member);
-        let (place, seat) = self.free_device(with, may_wipe, ring)?;
-        self.put_in(ring.now(), member, place, seat)
+        self.begin_adoption(id, Role::Member(member), with, may_wipe, ring)
     }
 
-    fn add_spare(&mut self, spare: &str, may_wipe: bool, ring: &Ring) -> Result<(), DriveError> {
-        let (place, seat) = self.free_device(spare, may_wipe, ring)?;
-        self.directory.file.spare.push(place.clone());
-        self.spares.push(Spare { place, seat });
-        self.save();
-        for member in self.members() {
-            if self.state(member) == MemberState::Failed && self.on.member(member).is_none() {
-                self.use_spare(ring.now(), member);
-            }
+    pub(super) fn must_have_failed(&self, member: MemberIndex) -> Result<(), DriveError> {
+        if self.state(member) == MemberState::Failed {
+            return Ok(());
         }
+        let what = format!("{} has not failed", self.shown(member));
+        Err(DriveError::new(what, "zonda member fail gives it up first"))
+    }
+
+    /// A device that is no other volume's is to become part of this one.
+    fn begin_adoption(
+        &mut self,
+        id: RequestId,
+        role: Role,
+        text: &str,
+        may_wipe: bool,
+        ring: &Ring,
+    ) -> Result<(), DriveError> {
+        let location: Location = text.parse().map_err(|error: zonda_config::ConfigError| {
+            DriveError::new(error.message, error.help.unwrap_or_default())
+        })?;
+        refuse_volume(&location)?;
+        self.must_not_be_in_use(text, &location)?;
+        if self.adoptions.len() >= ADOPTIONS_MAX {
+            return Err(DriveError::new(
+                format!("{ADOPTIONS_MAX} drives are being added already"),
+                "wait until one of them has been, and try again",
+            ));
+        }
+        let place = self.directory.place(&location);
+        let named = (text, location, place);
+        self.adoptions.push(Adoption::new(id, role, named, may_wipe, ring.now(), OnRing::of(ring)));
+        // What can be done at once is.
+        self.adopt(ring.now());
         Ok(())
     }
 
@@ -133,32 +219,17 @@ impl VolumeDrive {
         };
         let Spare { place, seat } = self.spares.remove(at);
         self.directory.file.spare.retain(|spare| *spare != place);
-        self.save();
+        self.save(ring.now());
         self.let_go(seat, ring.now());
         Ok(())
     }
 
-    fn set_rates(&mut self, rebuild: Option<Rate>, scrub: Option<Rate>) {
+    fn set_rates(&mut self, rebuild: Option<Rate>, scrub: Option<Rate>, now: Instant) {
         let block_bytes = self.on.geometry(NamespaceId::FIRST).block_size_bytes;
         self.directory.file.rates = super::VolumeRates { rebuild, scrub };
         let scrub = tuning(0, self.directory.file.rates, block_bytes).scrub_blocks_per_second;
         self.on.volume_mut().set_rates(rebuild.map(|rate| blocks_per_second(rate, block_bytes)), scrub);
-        self.save();
-    }
-
-    /// A device that is nobody's.
-    fn free_device(&self, text: &str, may_wipe: bool, ring: &Ring) -> Result<(Place, Seat), DriveError> {
-        let location: Location = text.parse().map_err(|error: zonda_config::ConfigError| {
-            DriveError::new(error.message, error.help.unwrap_or_default())
-        })?;
-        let mut seat = Seat::open(&location, ring)?;
-        if !may_wipe && !seat.is_empty(ring)? {
-            return Err(DriveError::new(
-                format!("{text} is not empty"),
-                "name another drive, or say --force if nobody needs what is on it: it is then gone",
-            ));
-        }
-        Ok((self.directory.place(&location), seat))
+        self.save(now);
     }
 
     fn member_named(&self, name: &str) -> Result<MemberIndex, DriveError> {
@@ -188,7 +259,7 @@ mod tests {
 
     #[test]
     fn members_are_named_as_people_name_them() {
-        let place = Place { at: "../drives/b".to_owned() };
+        let place = Place::new("../drives/b".to_owned());
         for name in ["../drives/b", "drives/b", "b", "b/"] {
             assert!(is_named(&place, name), "{name}");
         }

@@ -4,21 +4,28 @@
 //!   directory.rs  where the members are: volume.toml, and the lock     open.rs    created, mounted
 //!   drive.rs      VolumeDrive: the machine of zonda_raid on its members, spares, what a failure sets off
 //!   manage.rs     what an operator asks for                             report.rs  what he is told
-//!   seat.rs       a member's device, and what is under way on it
+//!   found.rs      the devices before a mount, and what their superblocks say
+//!   look.rs       what superblocks say of a volume that is not mounted
+//!   adopt.rs      a device on its way to become a member or a spare: opened and looked at without stopping the loop
+//!   seat.rs       a member's device, and the commands in flight on it
 //! ```
 //!
-//! What is redundant, and since when, the members say themselves (`docs/internals/volume-format.md`); `volume.toml` says only where
-//! they are, so losing it loses no data.
+//! What is redundant, and since when, the members say themselves (`docs/internals/volume-format.md`); `volume.toml` says where they
+//! are and how they last were, so losing it loses no data.
 
+mod adopt;
 mod directory;
 mod drive;
+mod found;
+mod look;
 mod manage;
 mod open;
 mod report;
 mod seat;
 
+pub use adopt::RequestId;
 pub use directory::{CONTROL_SOCKET, VOLUME_FILE, VolumeRates, is_volume};
 pub use drive::{Notice, VolumeDrive};
-pub use manage::VolumeRequest;
+pub use manage::{Asked, VolumeRequest};
 pub use open::NewVolume;
 pub use report::{MemberSummary, Progress, ScrubSummary, VolumeReport, VolumeState};

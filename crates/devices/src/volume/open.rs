@@ -8,9 +8,12 @@ use zonda_raid::{MemberIndex, MountOptions, Scheme, Tuning, Volume, VolumeConfig
 use zonda_ring::Ring;
 use zonda_zoned::{CompletionQueue, ZonedDevice};
 
-use super::directory::{Place, VolumeDirectory, VolumeRates};
-use super::drive::{Spare, VolumeDrive};
+use super::adopt::Wipe;
+use super::directory::{LastState, Place, VOLUME_FILE, VolumeDirectory, VolumeRates};
+use super::drive::{Other, Spare, VolumeDrive};
+use super::found::{Device, Found};
 use super::seat::Seat;
+use crate::probe::{Probe, Probed, in_words};
 use crate::{DriveError, Location, random};
 
 /// Where members have no metadata with their blocks, a block of it goes with each chunk: chunks of one block would halve the volume,
@@ -44,29 +47,44 @@ pub struct NewVolume {
 }
 
 impl VolumeDrive {
-    /// Makes a volume in `path`, which must be empty or not there. Its members are wiped.
+    /// Makes a volume in `path`, which must be empty or not there, or hold a volume whose creation was interrupted: that is then
+    /// continued. Its members are wiped.
     ///
     /// # Errors
-    /// When members do not suit, are in use, or hold something and may not be wiped; and what to do. The directory is then as before.
+    /// When members do not suit, are in use, or hold something and may not be wiped; and what to do. Where that is found before anything
+    /// was written the directory is as before; else the same call continues.
     pub fn create(path: &Path, new: &NewVolume, ring: &Ring) -> Result<VolumeDrive, DriveError> {
-        let array = random::uuid()?;
-        let mut directory = VolumeDirectory::make(path, &array)?;
+        let mut directory = VolumeDirectory::make(path, &random::uuid()?)?;
+        let was_interrupted = directory.was_interrupted();
         directory.file.reserve_percent = new.reserve_percent;
         directory.file.rates = new.rates;
         directory.file.member = new.members.iter().map(|member| directory.place(member)).collect();
         directory.file.spare = new.spares.iter().map(|spare| directory.place(spare)).collect();
-        match begin(&directory, array, new, ring) {
-            Ok((on, spares)) => {
-                let mut drive = VolumeDrive::new(on, directory, spares);
-                drive.save();
-                drive.fill_places(ring.now(), ring);
-                Ok(drive)
-            }
+        let begun = begin(&directory, new, was_interrupted, ring).and_then(|begun| {
+            // From here on members are changed, and whoever repeats the command finds out which array they were changed for.
+            directory.save().and_then(|()| directory.sync_name()).map_err(|error| cannot_save(&directory, &error))?;
+            Ok(begun)
+        });
+        let Begun { volume, seats, mut spares, ids } = match begun {
+            Ok(begun) => begun,
             Err(error) => {
-                directory.remove();
-                Err(error)
+                if !was_interrupted {
+                    directory.remove();
+                }
+                return Err(error);
             }
+        };
+        for spare in spares.iter_mut().filter(|spare| spare.is_of_volume) {
+            wipe_superblocks(&mut spare.seat, ring)?;
         }
+        let spares = spares.into_iter().map(|CheckedSpare { place, seat, .. }| Spare { place, seat }).collect();
+        let on = started(volume, seats.into_iter().map(Some).collect(), &Names(&directory.file.member), ring)?;
+        directory.file.state = None;
+        directory.file.member.iter_mut().for_each(|member| member.state = Some(LastState::Active));
+        directory.save().map_err(|error| cannot_save(&directory, &error))?;
+        let mut drive = VolumeDrive::new(on, directory, spares, ids.into_iter().map(Some).collect());
+        drive.fill_places(ring.now(), Vec::new());
+        Ok(drive)
     }
 
     /// Mounts the volume in `path`. Members that are not there are done without, as far as the volume can; a spare takes their place.
@@ -74,66 +92,92 @@ impl VolumeDrive {
     /// # Errors
     /// When there is none, it or one of its members is in use, or too many are missing; and what to do.
     pub fn open(path: &Path, ring: &Ring) -> Result<VolumeDrive, DriveError> {
-        let directory = VolumeDirectory::open(path)?;
-        let array = directory.array()?;
-        let (mut seats, mut absent) = (Vec::new(), Vec::new());
-        for (at, place) in directory.file.member.iter().enumerate() {
-            match directory.location(place).and_then(|location| Seat::open(&location, ring)) {
-                Ok(seat) => seats.push(Some(seat)),
-                // It may be well: that is for whoever has it to say.
-                Err(error) if error.is_in_use => return Err(error),
-                Err(error) => {
-                    absent.push(format!("member {at} ({}) is not there: {error}", place.at));
-                    seats.push(None);
-                }
-            }
-        }
+        let mut found = Found::open(VolumeDirectory::open(path)?, ring)?;
+        found.put_spares_in_their_places();
+        found.must_be_newest()?;
+        let Found { directory, array, devices, spares, newest, told, leaving, .. } = found;
         let names = Names(&directory.file.member);
-        if let Some(first) = absent.first().filter(|_| absent.len() == seats.len()) {
-            return Err(DriveError::new(format!("none of the members is there; {first}"), "see where they have gone"));
-        }
-        let mut spares = Vec::new();
-        for place in &directory.file.spare {
-            match directory.location(place).and_then(|location| Seat::open(&location, ring)) {
-                Ok(seat) => spares.push(Spare { place: place.clone(), seat }),
-                Err(error) => absent.push(format!("the spare {} is not there: {error}", place.at)),
+        let (mut seats, mut others) = (Vec::new(), Vec::new());
+        for (device, place) in devices.into_iter().zip(&directory.file.member) {
+            let is_joining = place.state == Some(LastState::Joining)
+                && !device.as_ref().is_some_and(|device| device.is_known_to(newest.as_deref()));
+            match device {
+                // It was to be wiped, and is; what it holds is not for the mount.
+                Some(Device { seat, .. }) if is_joining => {
+                    seats.push(None);
+                    others.push(Some(Other::Joining(seat)));
+                }
+                Some(Device { seat, probed }) => {
+                    seats.push(Some(seat));
+                    others.push(probed.is_empty.then_some(Other::Empty));
+                }
+                None => {
+                    seats.push(None);
+                    others.push(None);
+                }
             }
         }
         let block_bytes =
             seats.iter().flatten().map(|seat| seat.own_geometry().block_size_bytes).next().unwrap_or(4096);
         let tuning = tuning(directory.file.reserve_percent, directory.file.rates, block_bytes);
         let geometries = seats.iter().map(|seat| seat.as_ref().map(|seat| seat.own_geometry().clone())).collect();
-        let volume =
-            Volume::mount(geometries, tuning, MountOptions::of(array)).map_err(|error| names.in_words(&error))?;
+        let options = MountOptions { newest_epoch: directory.file.epoch, ..MountOptions::of(array) };
+        let volume = Volume::mount(geometries, tuning, options).map_err(|error| names.in_words(&error))?;
         let on = started(volume, seats, &names, ring)?;
-        let mut drive = VolumeDrive::new(on, directory, spares);
-        absent.into_iter().for_each(|text| drive.tell(true, text));
-        drive.fill_places(ring.now(), ring);
+        let ids = match &newest {
+            Some(newest) => newest.members.iter().map(|member| Some(member.id)).collect(),
+            None => vec![None; directory.file.member.len()],
+        };
+        let mut drive = VolumeDrive::new(on, directory, spares, ids);
+        drive.epoch = newest.map(|newest| newest.epoch);
+        told.into_iter().for_each(|text| drive.tell(true, text));
+        leaving.into_iter().for_each(|seat| drive.let_go(seat, ring.now()));
+        drive.fill_places(ring.now(), others);
         Ok(drive)
     }
 }
 
+/// A spare of a new volume.
+struct CheckedSpare {
+    place: Place,
+    seat: Seat,
+    /// It has the superblock of another volume, which nobody needs any more.
+    is_of_volume: bool,
+}
+
+/// A new volume that has changed nothing yet.
+struct Begun {
+    volume: Volume,
+    seats: Vec<Seat>,
+    spares: Vec<CheckedSpare>,
+    ids: Vec<[u8; 16]>,
+}
+
 fn begin(
     directory: &VolumeDirectory,
-    array: [u8; 16],
     new: &NewVolume,
+    was_interrupted: bool,
     ring: &Ring,
-) -> Result<(VolumeOn<Seat>, Vec<Spare>), DriveError> {
+) -> Result<Begun, DriveError> {
     let names = Names(&directory.file.member);
+    let array = directory.array()?;
     let open = |location: &Location| {
         let mut seat = Seat::open(location, ring)?;
-        if !new.may_wipe && !seat.is_empty(ring)? {
-            return Err(DriveError::new(
-                format!("{location} is not empty"),
-                "name another drive, or say --force if nobody needs what is on it: it is then gone",
-            ));
+        let probed = Probe::of_all(seat.own_geometry()).run(&mut seat, ring)?;
+        // What an interrupted creation has written to its members is no volume.
+        let is_own = was_interrupted && probed.membership().is_some_and(|found| found.array == array);
+        if !new.may_wipe && !is_own {
+            must_be_free(&location.to_string(), &probed)?;
         }
-        Ok(seat)
+        Ok((seat, probed.identity.is_some()))
     };
-    let seats = new.members.iter().map(open).collect::<Result<Vec<Seat>, _>>()?;
+    let seats = new.members.iter().map(|member| Ok(open(member)?.0)).collect::<Result<Vec<Seat>, DriveError>>()?;
     let spares = (new.spares.iter().zip(&directory.file.spare))
-        .map(|(spare, place)| Ok(Spare { place: place.clone(), seat: open(spare)? }))
-        .collect::<Result<Vec<Spare>, DriveError>>()?;
+        .map(|(spare, place)| {
+            let (seat, is_of_volume) = open(spare)?;
+            Ok(CheckedSpare { place: place.clone(), seat, is_of_volume })
+        })
+        .collect::<Result<Vec<CheckedSpare>, DriveError>>()?;
     let Some(first) = seats.first() else {
         return Err(DriveError::new("a volume needs members", "name at least one with --members"));
     };
@@ -156,8 +200,42 @@ fn begin(
     let ids = new.members.iter().map(|_| random::uuid()).collect::<Result<Vec<_>, _>>()?;
     let geometries = seats.iter().map(|seat| seat.own_geometry().clone()).collect();
     let volume = Volume::create(config, geometries, array, &ids, true).map_err(|error| names.in_words(&error))?;
-    let on = started(volume, seats.into_iter().map(Some).collect(), &names, ring)?;
-    Ok((on, spares))
+    Ok(Begun { volume, seats, spares, ids })
+}
+
+/// Refuses a device that holds something; says so of a member of a volume.
+pub(super) fn must_be_free(shown: &str, probed: &Probed) -> Result<(), DriveError> {
+    match &probed.identity {
+        Some(identity) => Err(DriveError::new(
+            format!("{shown} is not empty: it is {}", in_words(identity)),
+            "name another drive, or say --force if nobody needs that volume any more: what the drive holds is then gone",
+        )),
+        None if !probed.is_empty => Err(DriveError::new(
+            format!("{shown} is not empty"),
+            "name another drive, or say --force if nobody needs what is on it: it is then gone",
+        )),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn cannot_save(directory: &VolumeDirectory, error: &std::io::Error) -> DriveError {
+    let path = directory.path().join(VOLUME_FILE);
+    DriveError::new(
+        format!("{} cannot be written: {error}", path.display()),
+        "make room on its file system, see who may write there, and try again",
+    )
+}
+
+/// Resets the zones in which a device has superblocks of another volume. Waits for the device.
+fn wipe_superblocks(seat: &mut Seat, ring: &Ring) -> Result<(), DriveError> {
+    let mut wipe = Wipe::new(seat.own_geometry());
+    loop {
+        if let Some(result) = wipe.poll(seat, ring.now()) {
+            return result;
+        }
+        ring.turn(seat.next_wakeup())
+            .map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))?;
+    }
 }
 
 /// Waits until the volume is ready.

@@ -21,6 +21,10 @@ pub enum VolumeState {
     Rebuilding,
     /// More members are gone than the volume can do without.
     Lost,
+    /// Its I/O waits for a member that it cannot do without, and which does not answer.
+    Suspended,
+    /// It is not mounted, and cannot be before members that are missing come back.
+    Incomplete,
 }
 
 impl fmt::Display for VolumeState {
@@ -30,13 +34,19 @@ impl fmt::Display for VolumeState {
             VolumeState::Degraded => "degraded",
             VolumeState::Rebuilding => "rebuilding",
             VolumeState::Lost => "lost",
+            VolumeState::Suspended => "suspended",
+            VolumeState::Incomplete => "incomplete",
         })
     }
 }
 
 /// A volume at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct VolumeReport {
+    /// Whether it is mounted. Else only name, array, scheme, state, epoch, size, members and spares are known.
+    #[serde(default = "as_before")]
+    pub mounted: bool,
     /// Its name.
     pub name: String,
     /// A UUID.
@@ -47,6 +57,9 @@ pub struct VolumeReport {
     pub state: VolumeState,
     /// How many more members it can do without now.
     pub can_lose: u32,
+    /// The newest epoch that is known: it counts changes of the members.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
     /// What hosts see.
     pub volume_bytes: u64,
     /// What the members have room for: less than `volume_bytes` once too many of their zones are worn out.
@@ -87,15 +100,24 @@ pub struct VolumeReport {
     pub table_bytes: u64,
 }
 
+/// Servers that do not say whether a volume is mounted only have volumes that are.
+fn as_before() -> bool {
+    true
+}
+
 /// A member at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MemberSummary {
     /// Its number, from 0.
     pub member: u8,
     /// Where it is.
     pub at: String,
-    /// `active`, `rebuilding`, `failed`.
+    /// `active`, `suspended` (I/O waits for it), `rebuilding`, `joining` (being wiped before it is rebuilt), `failed`; `missing` where it is not mounted.
     pub state: String,
+    /// The epoch of its superblock, where the volume is not mounted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
     /// Commands that have failed since the volume was opened.
     pub errors: u64,
     /// Zones that can be written.
@@ -137,6 +159,8 @@ impl VolumeDrive {
         let (failed, rebuilding) = (count(MemberState::Failed), count(MemberState::Rebuilding));
         let state = if volume.failure().is_some() {
             VolumeState::Lost
+        } else if status.members.iter().any(|member| member.suspended.is_some()) {
+            VolumeState::Suspended
         } else if rebuilding > 0 || status.rebuild.is_some() {
             VolumeState::Rebuilding
         } else if failed > 0 {
@@ -148,6 +172,7 @@ impl VolumeDrive {
             member,
             at: self.directory.file.member[usize::from(member)].at.clone(),
             state: match report.state {
+                _ if report.suspended.is_some() => "suspended",
                 MemberState::Active => "active",
                 MemberState::Rebuilding => "rebuilding",
                 // A device that is being emptied has not begun to take part.
@@ -155,11 +180,14 @@ impl VolumeDrive {
                 MemberState::Failed => "failed",
             }
             .to_owned(),
+            epoch: None,
             errors: report.errors,
             free_zones: report.free_zones,
             retired_zones: report.retired_zones,
         });
         VolumeReport {
+            mounted: true,
+            epoch: self.directory.file.epoch,
             name: volume.name().to_owned(),
             array: self.directory.file.array.clone(),
             scheme: volume.scheme().to_string(),

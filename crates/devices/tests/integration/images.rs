@@ -177,7 +177,7 @@ fn a_full_disk_fails_the_write_and_nothing_else() {
     let mut written = Vec::new();
     let failed = (0..4u64).flat_map(|zone| (0..16).map(move |piece| zone * 256 + piece * 16)).find(|&start| {
         let status = write(&mut drive, start, 16, start as u8 | 1);
-        assert!(matches!(status, Status::Success | Status::WriteFault), "{status}");
+        assert!(matches!(status, Status::Success | Status::CapacityExceeded), "{status}");
         written.extend(status.is_success().then_some(start));
         !status.is_success()
     });
@@ -222,7 +222,7 @@ fn writes_that_leave_together_fail_on_their_own() {
     }
     let first_failed = statuses.iter().position(|status| !status.is_success()).expect("1 MiB does not hold 2");
     assert!(first_failed > 0, "there was room for some");
-    assert!(statuses[first_failed..].iter().all(|status| *status == Status::WriteFault), "{statuses:?}");
+    assert!(statuses[first_failed..].iter().all(|status| *status == Status::CapacityExceeded), "{statuses:?}");
     let written = 16 + first_failed as u64 * 16;
     assert_eq!(write_pointer(&mut drive, 0).1, Some(Lba(written)));
     assert!(read(&mut drive, 0, written).iter().all(|byte| *byte == 7));

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use zonda_config::ByteSize;
 use zonda_devices::{
-    Drive, DriveError, Location, NewVolume, VolumeDrive, VolumeRates, VolumeRequest, VolumeState, create_image, sized,
+    Asked, Drive, DriveError, Location, NewVolume, VolumeDrive, VolumeRates, VolumeRequest, VolumeState, create_image,
+    sized,
 };
 use zonda_profiles::BUILTIN;
 use zonda_raid::Scheme;
@@ -59,7 +60,11 @@ impl Bench {
     }
 
     fn create(&self, members: &[&str], spares: &[&str]) -> VolumeDrive {
-        VolumeDrive::create(&self.at("vol"), &self.new_volume(members, spares), &self.ring).expect("they suit")
+        self.create_at("vol", members, spares)
+    }
+
+    fn create_at(&self, name: &str, members: &[&str], spares: &[&str]) -> VolumeDrive {
+        VolumeDrive::create(&self.at(name), &self.new_volume(members, spares), &self.ring).expect("they suit")
     }
 
     fn open(&self) -> VolumeDrive {
@@ -258,4 +263,201 @@ fn one_drive_without_parity_is_a_conventional_drive() {
     bench.check(&mut volume, 250, 4);
     assert_eq!(volume.report().scheme, "RAID 0 (1+0)");
     assert!(volume.report().volume_bytes >= 250 * 65_536);
+}
+
+#[test]
+fn a_member_of_another_volume_is_named_and_taken_only_by_force() {
+    let bench = Bench::with(&["a", "b", "c", "x", "y"]);
+    bench.close(bench.create_at("other", &["x", "y"], &[]));
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    let at = |name: &str| bench.at(name).display().to_string();
+    let spare = |may_wipe| VolumeRequest::AddSpare { spare: at("y"), may_wipe };
+    let error = bench.ask(&mut volume, &spare(false)).expect_err("it is a member");
+    assert!(error.message.contains("is member 1 of the volume \"other\"") && error.help.contains("--force"), "{error}");
+    bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it can do without");
+    let replace = |may_wipe| VolumeRequest::Replace { member: "1".to_owned(), with: at("x"), may_wipe };
+    let error = bench.ask(&mut volume, &replace(false)).expect_err("it is a member");
+    assert!(error.message.contains("is member 0 of the volume \"other\""), "{error}");
+    bench.ask(&mut volume, &replace(true)).expect("the operator agrees");
+    bench.rest(&mut volume);
+    assert_eq!(volume.report().state, VolumeState::Well);
+}
+
+#[test]
+fn a_spare_taken_by_force_stays_one_after_the_next_start() {
+    let bench = Bench::with(&["a", "b", "c", "x"]);
+    bench.close(bench.create_at("other", &["x"], &[]));
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    let spare = VolumeRequest::AddSpare { spare: bench.at("x").display().to_string(), may_wipe: true };
+    bench.ask(&mut volume, &spare).expect("the operator agrees");
+    bench.close(volume);
+    let mut volume = bench.open();
+    assert_eq!((volume.report().spares, notices(&mut volume).as_str()), (vec!["../x".to_owned()], ""));
+}
+
+#[test]
+fn a_spare_that_became_a_member_of_another_volume_is_not_wiped() {
+    let bench = Bench::with(&["a", "b", "c", "e", "y"]);
+    let mut volume = bench.create(&["a", "b", "c"], &["e"]);
+    bench.write(&mut volume, 20, 7);
+    bench.close(volume);
+    let mut other = bench.create_at("other", &["e", "y"], &[]);
+    bench.write(&mut other, 20, 8);
+    bench.close(other);
+    remove(&bench.at("b"));
+    let mut volume = bench.open();
+    let told = notices(&mut volume);
+    assert!(told.contains("the spare ../e is not used: it is member 0 of the volume \"other\""), "{told}");
+    assert_eq!(volume.report().state, VolumeState::Degraded);
+    bench.check(&mut volume, 20, 7);
+    bench.close(volume);
+    let mut other = VolumeDrive::open(&bench.at("other"), &bench.ring).expect("it is whole");
+    assert_eq!(other.report().state, VolumeState::Well);
+    bench.check(&mut other, 20, 8);
+}
+
+#[test]
+fn a_spare_that_stepped_in_unknown_to_the_file_is_the_member_that_it_became() {
+    let bench = Bench::with(&["a", "b", "c", "e"]);
+    let mut volume = bench.create(&["a", "b", "c"], &["e"]);
+    let file = bench.at("vol").join("volume.toml");
+    let before = std::fs::read(&file).expect("it is there");
+    bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it can do without");
+    bench.rest(&mut volume);
+    bench.write(&mut volume, 60, 9);
+    bench.close(volume);
+    // As a program left it that could not write it.
+    std::fs::write(&file, before).expect("there is room");
+    let mut volume = bench.open();
+    let told = notices(&mut volume);
+    assert!(told.contains("the spare ../e has taken the place of member 1 (../b) before"), "{told}");
+    let report = volume.report();
+    assert_eq!((report.state, report.members[1].at.as_str(), report.spares.len()), (VolumeState::Well, "../e", 0));
+    bench.close(volume);
+    remove(&bench.at("c"));
+    bench.check(&mut bench.open(), 60, 9);
+}
+
+#[test]
+fn a_spare_is_not_wiped_before_the_file_has_it_in_its_new_place() {
+    let bench = Bench::with(&["a", "b", "c", "e"]);
+    let mut volume = bench.create(&["a", "b", "c"], &["e"]);
+    bench.write(&mut volume, 40, 10);
+    // A directory in the place of the new file: it cannot be written.
+    let in_the_way = bench.at("vol").join("volume.toml.new");
+    std::fs::create_dir(&in_the_way).expect("there is room");
+    bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it can do without");
+    bench.rest(&mut volume);
+    let told = notices(&mut volume);
+    assert!(told.contains("the spare ../e waits to take the place of member 1") && told.contains("cannot be written"));
+    let report = volume.report();
+    assert_eq!((report.state, report.spares), (VolumeState::Degraded, vec!["../e".to_owned()]));
+    std::fs::remove_dir(&in_the_way).expect("it is empty");
+    let later = bench.ring.now() + zonda_zoned::Duration(11_000_000_000);
+    volume.poll(later, &mut CompletionQueue::new());
+    let text = std::fs::read_to_string(bench.at("vol").join("volume.toml")).expect("it is there");
+    assert!(text.contains("at = \"../e\"\nstate = \"joining\"") && !text.contains("../b"), "{text}");
+    drop(volume);
+    // Killed before it was wiped: the next start knows that it may be.
+    let mut volume = bench.open();
+    bench.rest(&mut volume);
+    assert_eq!((volume.report().state, volume.report().members[1].at.as_str()), (VolumeState::Well, "../e"));
+    bench.check(&mut volume, 40, 10);
+}
+
+#[test]
+fn members_that_are_older_than_the_file_remembers_are_refused() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    bench.write(&mut volume, 20, 11);
+    bench.close(volume);
+    bench.close(bench.open());
+    let file = bench.at("vol").join("volume.toml");
+    let text = std::fs::read_to_string(&file).expect("it is there");
+    let line = text.lines().find(|line| line.starts_with("epoch = ")).expect("the epoch is kept");
+    let newer = text.replace(line, "epoch = 1000");
+    std::fs::write(&file, &newer).expect("there is room");
+    let error = VolumeDrive::open(&bench.at("vol"), &bench.ring).map(|_| ()).expect_err("they are older");
+    assert!(error.message.contains("the volume has reached 1000") && error.help.contains("0 (../a)"), "{error}");
+    std::fs::write(&file, text).expect("there is room");
+    bench.check(&mut bench.open(), 20, 11);
+}
+
+#[test]
+fn an_interrupted_creation_is_continued_by_the_same_command_from_each_of_its_steps() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let vol = bench.at("vol");
+    let new = bench.new_volume(&["a", "b", "c"], &[]);
+    // Killed when it had made the directory and the lock.
+    std::fs::create_dir(&vol).expect("there is room");
+    std::fs::write(vol.join("lock"), "").expect("there is room");
+    // While it wrote the file.
+    std::fs::write(vol.join("volume.toml.new"), "format").expect("there is room");
+    bench.close(VolumeDrive::create(&vol, &new, &bench.ring).expect("nothing was there"));
+    let complete = std::fs::read_to_string(vol.join("volume.toml")).expect("it is there");
+    assert!(!complete.contains("creating"), "{complete}");
+    let creating = complete.replacen("reserve_percent", "state = \"creating\"\nreserve_percent", 1);
+    for wiped in [&["a", "b", "c"][..], &["b", "c"], &["c"], &[]] {
+        // Members that had their superblock, and those that had not.
+        for name in wiped {
+            remove(&bench.at(name));
+            bench.make_drive(name);
+        }
+        std::fs::write(vol.join("volume.toml"), &creating).expect("there is room");
+        let error = VolumeDrive::open(&vol, &bench.ring).map(|_| ()).expect_err("it is not complete");
+        assert!(error.message.contains("was interrupted") && error.help.contains("volume create"), "{error}");
+        let mut volume = VolumeDrive::create(&vol, &new, &bench.ring).expect("it is continued");
+        bench.write(&mut volume, 10, 12);
+        bench.check(&mut volume, 10, 12);
+        bench.close(volume);
+    }
+    let error = VolumeDrive::create(&vol, &new, &bench.ring).map(|_| ()).expect_err("it is complete");
+    assert!(error.message.contains("holds a volume already"), "{error}");
+}
+
+#[test]
+fn a_creation_whose_file_cannot_be_written_changes_no_member_and_leaves_nothing() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let vol = bench.at("vol");
+    std::fs::create_dir_all(vol.join("volume.toml.new")).expect("there is room");
+    let new = bench.new_volume(&["a", "b", "c"], &[]);
+    let error = VolumeDrive::create(&vol, &new, &bench.ring).map(|_| ()).expect_err("it cannot be written");
+    assert!(error.message.contains("volume.toml cannot be written"), "{error}");
+    std::fs::remove_dir(vol.join("volume.toml.new")).expect("it is empty");
+    bench.close(VolumeDrive::create(&vol, &new, &bench.ring).expect("all members are empty"));
+}
+
+#[test]
+fn a_copy_of_the_directory_does_not_open_the_members_of_a_volume_in_use() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    let copy = bench.at("copy");
+    std::fs::create_dir(&copy).expect("there is room");
+    std::fs::copy(bench.at("vol").join("volume.toml"), copy.join("volume.toml")).expect("there is room");
+    let error = VolumeDrive::open(&copy, &bench.ring).map(|_| ()).expect_err("its members are in use");
+    assert!(error.is_in_use && error.message.contains("is in use by another program"), "{error}");
+    bench.write(&mut volume, 5, 13);
+    bench.check(&mut volume, 5, 13);
+}
+
+#[test]
+fn commands_go_on_while_a_server_that_does_not_answer_is_to_become_a_spare() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let port = silent.local_addr().expect("it is bound").port();
+    let spare = format!("nvme-tcp://127.0.0.1:{port}/nqn.2026-01.io.zonda:silent");
+    let began = std::time::Instant::now();
+    let request = VolumeRequest::AddSpare { spare, may_wipe: false };
+    let Asked::Later(id) = volume.ask(&request, &bench.ring) else { panic!("it cannot know so soon") };
+    bench.write(&mut volume, 10, 14);
+    bench.check(&mut volume, 10, 14);
+    assert!(volume.take_answer().is_none() && began.elapsed() < std::time::Duration::from_secs(9));
+    assert!(matches!(volume.ask(&VolumeRequest::Report, &bench.ring), Asked::Answered(answer) if answer.is_ok()));
+    // A long time later.
+    volume.poll(bench.ring.now() + zonda_zoned::Duration(30_000_000_000), &mut CompletionQueue::new());
+    let (answered, answer) = volume.take_answer().expect("there is a limit");
+    let error = answer.expect_err("nothing has answered");
+    assert!(answered == id && error.to_string().contains("127.0.0.1"), "{error}");
+    assert_eq!(volume.report().spares, Vec::<String>::new());
 }

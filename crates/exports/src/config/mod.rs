@@ -70,6 +70,8 @@ pub struct ServerPlan {
     pub subsystems: Vec<SubsystemPlan>,
     /// What of it is exported over NBD.
     pub nbd: Vec<NbdPlan>,
+    /// Whether images that are members of a volume are served by themselves: hosts may overwrite what the volume needs.
+    pub may_serve_members: bool,
 }
 
 impl ServerPlan {
@@ -96,6 +98,7 @@ impl ServerPlan {
             spin: limits::SPIN_DEFAULT,
             subsystems: vec![subsystem],
             nbd: Vec::new(),
+            may_serve_members: false,
         }
     }
 }

@@ -135,6 +135,7 @@ impl Image {
         let part = &mut self.parts[index];
         part.out -= 1;
         part.failed |= result.is_err();
+        part.lacks_space |= result == Err(FileError::StorageFull);
         let bytes = result.ok();
         match &mut part.work {
             Work::Read { data, tags, .. } => {
@@ -154,7 +155,7 @@ impl Image {
             Work::Read { .. } => self.end_read(index),
             Work::Sequential { .. } => self.on_sequential_files(index),
             Work::Zero { .. } => {
-                let status = if part.failed { Status::WriteFault } else { Status::Success };
+                let status = if part.failed { part.failure() } else { Status::Success };
                 self.flush.media_is_dirty();
                 let zone = part.zone;
                 self.end_part(index, status);
@@ -174,7 +175,7 @@ impl Image {
             }
             Work::Read { .. } => self.end_part(index, Status::InternalError),
             Work::Manage(_) => self.fail_doomed_management(index),
-            _ => self.end_part(index, Status::WriteFault),
+            _ => self.end_part(index, self.parts[index].failure()),
         }
     }
 

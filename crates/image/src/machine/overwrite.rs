@@ -72,7 +72,7 @@ impl Image {
     /// The journal record of an overwrite is synced, or was not written.
     pub(super) fn on_overwrite_recorded(&mut self, index: u32, recorded: bool) {
         if !recorded {
-            self.end_overwrite(index, Status::WriteFault);
+            self.fail_overwrite(index);
             return;
         }
         if !self.layout.logs_contents {
@@ -104,9 +104,13 @@ impl Image {
             _ => {
                 let zone = part.zone;
                 self.note_dirty(zone);
-                self.end_overwrite(index, Status::WriteFault);
+                self.fail_overwrite(index);
             }
         }
+    }
+
+    fn fail_overwrite(&mut self, index: u32) {
+        self.end_overwrite(index, self.parts[index].failure());
     }
 
     fn end_overwrite(&mut self, index: u32, status: Status) {
@@ -128,7 +132,7 @@ impl Image {
         };
         let (data, tags) = found.as_deref_mut().map(std::mem::take).unwrap_or_default();
         let (Some(data), Some(tags)) = (data, tags) else {
-            self.end_overwrite(index, Status::WriteFault);
+            self.fail_overwrite(index);
             return;
         };
         let (block_bytes, tag_bytes) = (self.layout.block_bytes as usize, self.codec.tag_bytes());

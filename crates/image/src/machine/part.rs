@@ -55,6 +55,8 @@ pub(super) struct Part {
     pub(super) out: u8,
     /// One of them failed.
     pub(super) failed: bool,
+    /// One of them failed because the file system is full.
+    pub(super) lacks_space: bool,
     /// Room in the journal that is kept for it.
     pub(super) reserved_bytes: u64,
     /// It is in nobody's way any more.
@@ -169,10 +171,16 @@ impl Part {
             waiters: Vec::new(),
             out: 0,
             failed: false,
+            lacks_space: false,
             reserved_bytes: 0,
             released: false,
             doomed: false,
         }
+    }
+
+    /// How a write ends that has failed.
+    pub(super) fn failure(&self) -> Status {
+        if self.lacks_space { Status::CapacityExceeded } else { Status::WriteFault }
     }
 
     pub(super) fn blocks(&self) -> u64 {

@@ -2,9 +2,9 @@
 //! one takes back.
 //!
 //! When a write fails, the writes behind it in the same generation of the zone fail too. Once none of them is under way, the tags behind the last good block are cleared and synced, so that no recovery finds them; then the
-//! write pointer goes back, the writes end with WriteFault, and the zone can be written again.
+//! write pointer goes back, the writes end with WriteFault (CapacityExceeded where the file system is full), and the zone can be
+//! written again.
 
-use bytes::Bytes;
 use zonda_zoned::{Blocks, Status, ZoneIndex, ZoneState};
 
 use crate::format::entry::{Entry, Kept, add};
@@ -18,6 +18,8 @@ use super::{Image, Role};
 pub(super) struct Failed {
     pub(super) first: u64,
     pub(super) generation: u32,
+    /// How it ends, and those behind it.
+    status: Status,
     /// Tags are being cleared.
     mending: bool,
 }
@@ -84,10 +86,12 @@ impl Image {
             Stage::MendSync => self.end_mending(zone),
             _ => {
                 part.stage = Stage::Done;
-                let (first, generation, failed) = (part.first, part.generation, part.failed);
+                let (first, generation, failed, status) = (part.first, part.generation, part.failed, part.failure());
                 if failed {
-                    let earliest = self.zones[zone as usize].failed.map_or(first, |failed| failed.first.min(first));
-                    self.zones[zone as usize].failed = Some(Failed { first: earliest, generation, mending: false });
+                    let own = Failed { first, generation, status, mending: false };
+                    let earlier = self.zones[zone as usize].failed.filter(|earlier| earlier.first <= first);
+                    self.zones[zone as usize].failed =
+                        Some(earlier.map_or(own, |earlier| Failed { generation, ..earlier }));
                 } else if self.zones[zone as usize].failed.is_none() {
                     self.release(index);
                 }
@@ -108,10 +112,10 @@ impl Image {
                 break;
             }
             self.zones[zone as usize].order.pop_front();
-            let (end, blocks, doomed) = (part.end, part.blocks(), part.doomed);
+            let (end, blocks, doomed, failure) = (part.end, part.blocks(), part.doomed, part.failure());
             self.release(index);
             if doomed {
-                self.retire(index, Status::WriteFault);
+                self.retire(index, failure);
                 continue;
             }
             self.zones[zone as usize].on_file = end;
@@ -147,9 +151,9 @@ impl Image {
         part.stage = Stage::MendWrite;
         part.failed = false;
         part.out += 1;
-        let offset = self.layout.tag_offset(zone, failed.first);
-        let pieces = vec![Bytes::from(vec![0; (blocks * self.layout.tag_bytes) as usize])];
-        self.emit(Role::Tags, first, FileOperation::Write { file: ImageFile::Tags, offset, pieces });
+        let (offset, length) = (self.layout.tag_offset(zone, failed.first), blocks * self.layout.tag_bytes);
+        // Where the write failed because the file system is full, zeros could not be written either; a hole needs no space.
+        self.emit(Role::Tags, first, FileOperation::PunchHole { file: ImageFile::Tags, offset, length });
     }
 
     fn sync_cleared_tags(&mut self, index: u32) {
@@ -182,10 +186,13 @@ impl Image {
             let part = &mut self.parts[index];
             if part.generation == failed.generation && part.stage != Stage::Waiting {
                 self.release(index);
-                self.retire(index, Status::WriteFault);
+                self.retire(index, failed.status);
                 continue;
             }
-            part.doomed |= part.generation == failed.generation;
+            if part.generation == failed.generation {
+                part.doomed = true;
+                part.lacks_space |= failed.status == Status::CapacityExceeded;
+            }
             self.zones[zone as usize].order.push_back(index);
         }
     }

@@ -13,10 +13,12 @@ const PAGE: usize = PAGE_BYTES as usize;
 /// What to do to writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The nth write to this file from now on fails, counted from 0, after some of it is done.
+    /// The nth write to this file or hole in it from now on fails, counted from 0, after some of it is done.
     Write(ImageFile, u64),
     /// The nth sync of this file fails.
     Sync(ImageFile, u64),
+    /// The file system is full: no write finds space. Holes and syncs need none.
+    Full,
     /// Each operation but reads fails once in so many.
     Often(u64),
 }
@@ -140,7 +142,9 @@ impl Disk {
     fn is_to_fail(&mut self, operation: &FileOperation) -> Option<FileError> {
         let fails = match (self.fault?, operation) {
             (_, FileOperation::Read { .. }) => false,
-            (Fault::Write(wanted, left), FileOperation::Write { file, .. }) if *file == wanted => {
+            (Fault::Write(wanted, left), FileOperation::Write { file, .. } | FileOperation::PunchHole { file, .. })
+                if *file == wanted =>
+            {
                 self.fault = left.checked_sub(1).map(|left| Fault::Write(wanted, left));
                 left == 0
             }
@@ -148,10 +152,15 @@ impl Disk {
                 self.fault = left.checked_sub(1).map(|left| Fault::Sync(wanted, left));
                 left == 0
             }
+            (Fault::Full, FileOperation::Write { .. }) => return Some(FileError::StorageFull),
             (Fault::Often(one_in), _) => self.prng.get_or_insert_with(|| Prng::new(1)).chance(1, one_in),
             _ => false,
         };
-        fails.then_some(FileError::StorageFull)
+        if !fails {
+            return None;
+        }
+        let is_full = matches!(self.fault, Some(Fault::Often(_)));
+        Some(if is_full { FileError::StorageFull } else { FileError::Other("an injected error".to_owned()) })
     }
 
     /// What a kill leaves of an operation: nothing, all, or the beginning of a write. Blocks and tags end at a page, as

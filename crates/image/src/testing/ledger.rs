@@ -122,7 +122,13 @@ impl Ledger {
         let (expected, event) = self.expected.remove(&completion.id).expect("a command ends once");
         if faults && expected.status.is_success() && !completion.status.is_success() {
             assert!(
-                matches!(completion.status, Status::WriteFault | Status::InternalError | Status::UnrecoveredReadError),
+                matches!(
+                    completion.status,
+                    Status::WriteFault
+                        | Status::CapacityExceeded
+                        | Status::InternalError
+                        | Status::UnrecoveredReadError
+                ),
                 "{completion:?}"
             );
             self.flushes.remove(&completion.id);

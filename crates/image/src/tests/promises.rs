@@ -318,6 +318,25 @@ fn a_full_disk_fails_the_write_and_those_behind_it_and_nothing_else() {
 }
 
 #[test]
+fn a_full_file_system_ends_writes_with_capacity_exceeded_and_no_zone() {
+    let mut drive = drive(mixed());
+    drive.write(48, 2, 1);
+    drive.disk.fault = Some(Fault::Full);
+    let ids = [50, 51].map(|lba| drive.submit(drive.write_of(lba, 1, lba as u8)));
+    let completions = drive.settle();
+    let status = |id| completions.iter().find(|completion| completion.id == id).unwrap().status;
+    assert_eq!(ids.map(status), [Status::CapacityExceeded; 2]);
+    assert_eq!((pointer(&drive, 3), state(&drive, 3)), (2, ZoneState::ImplicitlyOpened));
+    assert_eq!(drive.marks(48, 3), [Ok(1), Ok(2), Ok(0)]);
+    assert_eq!(drive.write(50, 1, 60), Status::CapacityExceeded, "there is still no space");
+    drive.disk.fault = None;
+    assert_eq!(drive.write(50, 2, 70), Status::Success, "space was freed");
+    let mut drive = killed(drive);
+    assert_eq!((pointer(&drive, 3), state(&drive, 3)), (4, ZoneState::Closed));
+    assert_eq!(drive.marks(48, 5), [Ok(1), Ok(2), Ok(70), Ok(71), Ok(0)]);
+}
+
+#[test]
 fn what_a_failed_write_left_behind_is_not_found_by_a_recovery() {
     let mut drive = drive(mixed());
     drive.disk.fault = Some(Fault::Write(ImageFile::Data, 0));

@@ -88,6 +88,9 @@ pub(crate) struct BenchArgs {
     /// Agrees that what the zones of the jobs hold is lost
     #[arg(long, requires = "target", help_heading = REAL)]
     yes: bool,
+    /// Writes to a drive that is a member of a volume: the volume may lose what it holds
+    #[arg(long, requires = "target", help_heading = REAL)]
+    force: bool,
     /// How long to look for completions before sleeping, for the lowest latency
     #[arg(long, value_name = "TIME", requires = "target", help_heading = REAL)]
     spin: Option<TimeSpan>,

@@ -45,7 +45,8 @@ pub(super) fn run(place: &str, args: &BenchArgs) -> Result<(), Failure> {
         files::make_directory(directory)?;
     }
     let mut connection = connect::open(&location, &options)?;
-    let result = Plan::new(&run, &job, connection.geometry()).map_err(in_file).and_then(|plan| {
+    let free = if args.force { Ok(()) } else { connect::refuse_member(&mut connection, &location) };
+    let result = free.and_then(|()| Plan::new(&run, &job, connection.geometry()).map_err(in_file)).and_then(|plan| {
         let zones = connect::all_descriptors(&mut connection)?;
         if !args.yes {
             agree(&plan, &zones, connection.geometry(), args.file != "-")?;

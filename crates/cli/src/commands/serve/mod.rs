@@ -71,6 +71,9 @@ pub(crate) struct ServeArgs {
     /// How long commands take
     #[arg(long, value_enum)]
     timing: Option<TimingArg>,
+    /// Serves an image though it is a member of a volume: hosts can then overwrite what the volume needs
+    #[arg(long)]
+    force: bool,
     /// Uses epoll even where io_uring is to be had
     #[arg(long, hide = true)]
     epoll: bool,

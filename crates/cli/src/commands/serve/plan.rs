@@ -26,6 +26,7 @@ pub(super) fn of(args: &ServeArgs) -> Result<ServerPlan, Failure> {
         Some(path) => of_file(path)?,
         None => of_arguments(args)?,
     };
+    plan.may_serve_members = args.force;
     match args.http.as_deref() {
         Some("off") => plan.http = None,
         Some(address) => plan.http = Some(http_address(address)?),

@@ -6,17 +6,18 @@ use clap::{Args, Subcommand};
 use zonda_config::Rate;
 use zonda_devices::{Notice, VolumeReport, VolumeRequest, VolumeState};
 
-use super::reach::Reached;
+use super::reach::{self, Reached};
 use super::{show, watch};
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 
 pub(super) const STATUS_LONG_ABOUT: &str = "Shows a volume: how it is, its members and spares, its space, a rebuild or a scrub under way.
 
-A volume that a server on this machine has is asked there. One that nobody uses is opened for the look: what a crash has left is put \
-in order, and a spare takes the place of a member that is missing.
+A volume that a server on this machine has is asked there. Of one that no program uses the superblocks of its members are read: it is not \
+mounted, and nothing is written. With --wait it is mounted, as zonda serve does it: a rebuild continues, and a spare takes the place of a \
+member that is missing.
 
-The exit code is 1 if the volume is lost.";
+The exit code is 1 if the volume is lost, its I/O is suspended, or too few of its members are present to mount it.";
 
 pub(super) const SCRUB_LONG_ABOUT: &str =
     "Reads every block of every member, compares it with its checksum, and parity with the data. What is wrong is \
@@ -39,7 +40,7 @@ pub(crate) struct PlaceArgs {
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Waits until a rebuild or a scrub has ended, with a bar
+    /// Waits until a rebuild or a scrub has ended, with a progress bar; mounts a volume that no server has
     #[arg(long)]
     wait: bool,
 }
@@ -114,10 +115,19 @@ pub(crate) struct ReplaceArgs {
 }
 
 pub(super) fn status(args: &StatusArgs) -> Result<(), Failure> {
-    let mut reached = Reached::open(&args.place.directory)?;
-    if args.wait {
-        watch::until_at_rest(&mut reached, args.place.json)?;
+    if !args.wait {
+        let report = reach::look(&args.place.directory)?;
+        if args.place.json && report.mounted {
+            print_json(&report)?;
+        } else if args.place.json {
+            print_json(&show::known(&report))?;
+        } else {
+            print(&show::text(&report, Screen::of_stdout()))?;
+        }
+        return must_not_be_lost(&report);
     }
+    let mut reached = Reached::open(&args.place.directory)?;
+    watch::until_at_rest(&mut reached, args.place.json)?;
     let report = finish(reached, &args.place)?;
     must_not_be_lost(&report)
 }
@@ -172,7 +182,10 @@ pub(super) fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
 
 /// A command that ends with a lost volume has failed.
 fn must_not_be_lost(report: &VolumeReport) -> Result<(), Failure> {
-    if report.state == VolumeState::Lost { Err(Failure::Run) } else { Ok(()) }
+    match report.state {
+        VolumeState::Lost | VolumeState::Suspended | VolumeState::Incomplete => Err(Failure::Run),
+        _ => Ok(()),
+    }
 }
 
 fn must_be_served(reached: &Reached, detach: bool, what: &str) -> Result<(), Failure> {

@@ -36,15 +36,8 @@ pub(super) struct Own {
 impl Reached {
     /// Asks whoever has the volume, or opens it.
     pub(super) fn open(directory: &Path) -> Result<Reached, Failure> {
-        let socket = directory.join(CONTROL_SOCKET);
-        match UnixStream::connect(&socket) {
-            Ok(_) => return Ok(Reached::Served(socket)),
-            // Nobody has it; or a server that was killed has left the socket behind.
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {}
-            Err(error) => {
-                let message = format!("{} cannot be spoken to: {error}", socket.display());
-                return Err(Failure::input(message, "see who runs the server: zonda must run as the same user"));
-            }
+        if let Some(socket) = socket_of_server(directory)? {
+            return Ok(Reached::Served(socket));
         }
         let ring = ring()?;
         let volume = VolumeDrive::open(directory, &ring).map_err(connect::failure)?;
@@ -137,6 +130,28 @@ impl Own {
             }
             let next = self.volume.next_wakeup().map_or(until, |at| at.min(until));
             self.ring.turn(Some(next)).map_err(|error| broken(&error))?;
+        }
+    }
+}
+
+/// How the volume is: its server says so; of one that no server has, its superblocks. Nothing is changed.
+pub(super) fn look(directory: &Path) -> Result<VolumeReport, Failure> {
+    match socket_of_server(directory)? {
+        Some(socket) => ask(&socket, &VolumeRequest::Report),
+        None => VolumeReport::look(directory).map_err(connect::failure),
+    }
+}
+
+/// Where the server listens that has the volume, if one has it.
+fn socket_of_server(directory: &Path) -> Result<Option<PathBuf>, Failure> {
+    let socket = directory.join(CONTROL_SOCKET);
+    match UnixStream::connect(&socket) {
+        Ok(_) => Ok(Some(socket)),
+        // No server has it; or one that was killed has left the socket behind.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
+        Err(error) => {
+            let message = format!("{} cannot be spoken to: {error}", socket.display());
+            Err(Failure::input(message, "see who runs the server: zonda must run as the same user"))
         }
     }
 }

@@ -13,13 +13,20 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
         VolumeState::Degraded => screen.styled("1;33", "degraded"),
         VolumeState::Rebuilding => screen.styled("33", "rebuilding"),
         VolumeState::Lost => screen.styled("1;31", "lost"),
+        VolumeState::Suspended => screen.styled("1;31", "suspended"),
+        VolumeState::Incomplete => screen.styled("1;31", "incomplete"),
     };
     let can_lose = match (report.state, report.can_lose) {
         (VolumeState::Lost, _) => "more members are gone than it can do without".to_owned(),
+        (VolumeState::Suspended, _) => "I/O waits for a member that does not answer".to_owned(),
+        (VolumeState::Incomplete, _) => "too few members are present to mount it".to_owned(),
         (_, 0) => "can lose no member".to_owned(),
         (_, members) => format!("can lose {}", units::counted(u64::from(members), "more member")),
     };
     let mut text = format!("{}  {}, {state}, {can_lose}\n", screen.bold(&report.name), report.scheme);
+    if !report.mounted {
+        return text + &unmounted(report, screen);
+    }
     let share = report.live_bytes as f64 / report.volume_bytes.max(1) as f64;
     text += &format!(
         "  space      {} of {} in use ({}), {} of {} free\n",
@@ -92,6 +99,39 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     text + "\n" + &table.render(screen, 2)
 }
 
+/// What the superblocks say of a volume that is not mounted.
+fn unmounted(report: &VolumeReport, screen: Screen) -> String {
+    let epoch = report.epoch.map_or_else(|| "-".to_owned(), units::count);
+    let text = format!("  not mounted, {} for hosts, epoch {epoch}\n", units::bytes(report.volume_bytes));
+    let mut table = Table::new(&[">member", "at", "state", ">epoch"]);
+    for member in &report.members {
+        let epoch = member.epoch.map_or_else(|| "-".to_owned(), units::count);
+        table.row(&[member.member.to_string(), member.at.clone(), member.state.clone(), epoch]);
+    }
+    for spare in &report.spares {
+        table.row(&["-".to_owned(), spare.clone(), "spare".to_owned(), "-".to_owned()]);
+    }
+    text + "\n" + &table.render(screen, 2)
+}
+
+/// The report on a volume that is not mounted, as `--json` prints it: without the figures that only a mount finds out.
+pub(super) fn known(report: &VolumeReport) -> serde_json::Value {
+    let mut value = serde_json::to_value(report).unwrap_or_default();
+    let keep = |object: &mut serde_json::Value, keys: &[&str]| {
+        if let Some(object) = object.as_object_mut() {
+            object.retain(|key, _| keys.contains(&key.as_str()));
+        }
+    };
+    keep(
+        &mut value,
+        &["mounted", "name", "array", "scheme", "state", "can_lose", "epoch", "volume_bytes", "members", "spares"],
+    );
+    for member in value["members"].as_array_mut().into_iter().flatten() {
+        keep(member, &["member", "at", "state", "epoch"]);
+    }
+    value
+}
+
 #[cfg(test)]
 mod tests {
     use zonda_devices::MemberSummary;
@@ -102,6 +142,7 @@ mod tests {
 
     fn report() -> VolumeReport {
         VolumeReport {
+            mounted: true,
             name: "vol".to_owned(),
             scheme: "RAID 0 (2)".to_owned(),
             volume_bytes: 100 * GIB,

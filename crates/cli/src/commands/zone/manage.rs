@@ -24,6 +24,9 @@ pub(crate) struct ManageArgs {
     /// Every zone that is in a state for it
     #[arg(long, conflicts_with = "zone")]
     all: bool,
+    /// Manages zones of a drive that is a member of a volume: the volume may lose what they hold
+    #[arg(long)]
+    force: bool,
     /// Prints one JSON object, and nothing else
     #[arg(long)]
     json: bool,
@@ -91,7 +94,12 @@ pub(super) fn run(args: &ManageArgs, wish: Wish) -> Result<(), Failure> {
         ));
     }
     let options = args.place.connect.options()?;
-    let changed = connect::with(&location, &options, |connection| manage(connection, args.zone, wish))?;
+    let changed = connect::with(&location, &options, |connection| {
+        if !args.force {
+            connect::refuse_member(connection, &location)?;
+        }
+        manage(connection, args.zone, wish)
+    })?;
     if args.json {
         return print_json(&Done { location: location.to_string(), action: wish.name(), changed_zones: changed });
     }

@@ -1,0 +1,126 @@
+//! [`Opening`]: a device on its way to being open, for loops that must not wait for it.
+
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::thread;
+
+use zonda_ring::{Client, Ring, Waker};
+use zonda_zoned::Instant;
+
+use crate::file_backed::PreparedImage;
+use crate::remote::resolve;
+use crate::{Drive, DriveError, FileBacked, Location, NamespaceOptions, NvmeTcpUrl, Remote};
+
+/// A device that is being opened. Dropping it cancels that.
+pub(crate) enum Opening {
+    /// A thread recovers the image.
+    Image {
+        prepared: Receiver<Result<PreparedImage, DriveError>>,
+        /// For the image, and for its storage elements.
+        clients: Option<[Client; 2]>,
+    },
+    /// A thread looks up the server's address.
+    Resolving { address: Receiver<Result<std::net::SocketAddr, DriveError>>, url: NvmeTcpUrl, client: Option<Client> },
+    /// The connection is being set up on the ring.
+    Connecting(Box<Remote>),
+}
+
+/// What a device will need of the ring.
+pub(crate) struct OnRing {
+    clients: [Client; 2],
+    waker: Waker,
+}
+
+impl OnRing {
+    pub(crate) fn of(ring: &Ring) -> OnRing {
+        OnRing { clients: [ring.client(), ring.client()], waker: ring.waker() }
+    }
+}
+
+impl Opening {
+    /// Begins to open a device. What blocks is done in a thread, which wakes the ring at its end.
+    pub(crate) fn begin(location: &Location, OnRing { clients, waker }: OnRing) -> Result<Opening, DriveError> {
+        match location {
+            Location::Image(path) => {
+                let path = path.clone();
+                let prepared = in_thread(waker, move || PreparedImage::open(&path))?;
+                Ok(Opening::Image { prepared, clients: Some(clients) })
+            }
+            Location::NvmeTcp(url) => {
+                let named = url.clone();
+                let address = in_thread(waker, move || resolve(&named))?;
+                let [client, _] = clients;
+                Ok(Opening::Resolving { address, url: url.clone(), client: Some(client) })
+            }
+        }
+    }
+
+    /// Makes what progress is possible now; the device, once it is open.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<Result<Box<dyn Drive>, DriveError>> {
+        match self {
+            Opening::Image { prepared, clients } => {
+                let prepared = match received(prepared)? {
+                    Ok(prepared) => prepared,
+                    Err(error) => return Some(Err(error)),
+                };
+                let clients = clients.take().expect("an image is opened once");
+                Some(Ok(Box::new(FileBacked::of(prepared, clients).0)))
+            }
+            Opening::Resolving { address, url, client } => {
+                let address = match received(address)? {
+                    Ok(address) => address,
+                    Err(error) => return Some(Err(error)),
+                };
+                let client = client.take().expect("an address is looked up once");
+                match Remote::begin(url, address, &NamespaceOptions::default(), client, now) {
+                    Ok(remote) => *self = Opening::Connecting(Box::new(remote)),
+                    Err(error) => return Some(Err(error)),
+                }
+                self.poll(now)
+            }
+            Opening::Connecting(remote) => {
+                let result = remote.poll_ready(now)?;
+                let Opening::Connecting(remote) = std::mem::replace(self, Opening::ended()) else { unreachable!() };
+                Some(result.map(|()| remote as Box<dyn Drive>))
+            }
+        }
+    }
+
+    /// When the next poll may have news without the ring's help.
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        match self {
+            Opening::Connecting(remote) => remote.next_timeout(),
+            Opening::Image { .. } | Opening::Resolving { .. } => None,
+        }
+    }
+
+    /// In the place of what was handed out.
+    fn ended() -> Opening {
+        Opening::Image { prepared: mpsc::channel().1, clients: None }
+    }
+}
+
+/// Does something that blocks in a thread, and wakes the ring when it is done.
+fn in_thread<T: Send + 'static>(
+    waker: Waker,
+    work: impl FnOnce() -> Result<T, DriveError> + Send + 'static,
+) -> Result<Receiver<Result<T, DriveError>>, DriveError> {
+    let (sender, receiver) = mpsc::channel();
+    let thread = thread::Builder::new().name("zonda-open".to_owned()).spawn(move || {
+        // Who asked may have stopped waiting; the device is then closed again.
+        let _ = sender.send(work());
+        waker.wake();
+    });
+    thread
+        .map_err(|error| DriveError::new(format!("no thread can be started: {error}"), "see the limits on threads"))?;
+    Ok(receiver)
+}
+
+fn received<T>(receiver: &Receiver<Result<T, DriveError>>) -> Option<Result<T, DriveError>> {
+    match receiver.try_recv() {
+        Ok(result) => Some(result),
+        Err(TryRecvError::Empty) => None,
+        Err(TryRecvError::Disconnected) => {
+            Some(Err(DriveError::new("the thread that opens the drive has ended", "see the log")))
+        }
+    }
+}

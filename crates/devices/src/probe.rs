@@ -1,0 +1,186 @@
+//! [`Probe`]: what a device holds, and which volume it belongs to, before a program writes to it. It writes nothing.
+
+use std::collections::VecDeque;
+
+use zonda_raid::limits::METADATA_ZONES;
+use zonda_raid::{Identity, Membership, SUPERBLOCKS_BACK_MAX, identify};
+use zonda_ring::Ring;
+use zonda_zoned::{
+    Blocks, Command, CommandId, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, Outcome, Payload,
+    QueueFull, ReportFilter, ZoneDescriptor, ZoneIndex, ZoneState, ZonedDevice,
+};
+
+use crate::{DriveError, random};
+
+/// Zones in one report: more than one transfer of any drive carries.
+const REPORT_ZONES_MAX: u32 = 4096;
+
+/// What a probe has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Probed {
+    /// Whether no zone that was looked at holds anything.
+    pub(crate) is_empty: bool,
+    /// Whose superblock the device has: the newest that can be read.
+    pub(crate) identity: Option<Identity>,
+}
+
+impl Probed {
+    /// What the superblock says, where it can be read.
+    pub(crate) fn membership(&self) -> Option<&Membership> {
+        match &self.identity {
+            Some(Identity::Member(membership)) => Some(membership),
+            _ => None,
+        }
+    }
+}
+
+/// Reports the zones of a device and reads its superblock, one command after another. Nothing else may use the device meanwhile.
+#[derive(Debug)]
+pub(crate) struct Probe {
+    /// Zones to be reported.
+    zones: u32,
+    descriptors: Vec<ZoneDescriptor>,
+    /// Blocks to be read, of each metadata zone the newest first; `None` before the zones are known.
+    reads: Option<Vec<VecDeque<Lba>>>,
+    /// The metadata zone of the read in flight.
+    read_of: usize,
+    identity: Option<Identity>,
+    is_in_flight: bool,
+    commands: u64,
+    completions: CompletionQueue,
+}
+
+impl Probe {
+    /// Looks at all zones.
+    pub(crate) fn of_all(geometry: &Geometry) -> Probe {
+        Probe::of_zones(geometry.zone_count)
+    }
+
+    /// Looks only for a superblock.
+    pub(crate) fn of_superblock(geometry: &Geometry) -> Probe {
+        Probe::of_zones(METADATA_ZONES.min(geometry.zone_count))
+    }
+
+    fn of_zones(zones: u32) -> Probe {
+        Probe {
+            zones,
+            descriptors: Vec::new(),
+            reads: None,
+            read_of: 0,
+            identity: None,
+            is_in_flight: false,
+            commands: 0,
+            completions: CompletionQueue::new(),
+        }
+    }
+
+    /// Probes to the end, and waits for the device.
+    pub(crate) fn run(mut self, device: &mut dyn ZonedDevice, ring: &Ring) -> Result<Probed, DriveError> {
+        loop {
+            if let Some(result) = self.poll(device, ring.now()) {
+                return result;
+            }
+            ring.turn(device.next_wakeup()).map_err(|error| broken(&error.to_string()))?;
+        }
+    }
+
+    /// Makes what progress is possible now; the result, once there is one.
+    pub(crate) fn poll(&mut self, device: &mut dyn ZonedDevice, now: Instant) -> Option<Result<Probed, DriveError>> {
+        loop {
+            device.poll(now, &mut self.completions);
+            if let Some(completion) = self.completions.pop() {
+                self.is_in_flight = false;
+                if let Err(error) = self.on_outcome(completion.outcome, device.geometry(NamespaceId::FIRST)) {
+                    return Some(Err(error));
+                }
+            }
+            if self.is_in_flight {
+                return None;
+            }
+            let Some(operation) = self.next_operation(device.geometry(NamespaceId::FIRST)) else {
+                let is_empty = self.descriptors.iter().all(|zone| is_free(zone.state));
+                return Some(Ok(Probed { is_empty, identity: self.identity.take() }));
+            };
+            self.commands += 1;
+            let command = Command { id: CommandId(self.commands), namespace: NamespaceId::FIRST, operation };
+            if let Err(QueueFull(_)) = device.submit(now, command) {
+                return Some(Err(broken("it takes no command")));
+            }
+            self.is_in_flight = true;
+        }
+    }
+
+    fn next_operation(&mut self, geometry: &Geometry) -> Option<Operation> {
+        let known = self.descriptors.len() as u32;
+        if known < self.zones {
+            return Some(Operation::ReportZones {
+                start: geometry.zone_start(ZoneIndex(known)),
+                filter: ReportFilter::All,
+                extended: false,
+                partial: true,
+                descriptors_max: (self.zones - known).min(REPORT_ZONES_MAX),
+            });
+        }
+        let metadata_zones = &self.descriptors[..self.descriptors.len().min(METADATA_ZONES as usize)];
+        let reads = self.reads.get_or_insert_with(|| metadata_zones.iter().map(superblock_places).collect());
+        let zone = reads.iter().position(|places| !places.is_empty())?;
+        self.read_of = zone;
+        Some(Operation::Read { start: reads[zone].pop_front()?, blocks: Blocks(1) })
+    }
+
+    fn on_outcome(&mut self, outcome: Outcome, geometry: &Geometry) -> Result<(), DriveError> {
+        let Some(reads) = &mut self.reads else {
+            return match outcome {
+                Outcome::Report(report) if !report.zones.is_empty() => {
+                    self.descriptors.extend(report.zones);
+                    Ok(())
+                }
+                _ => Err(broken("it does not report them")),
+            };
+        };
+        // A block that cannot be read identifies nothing; an older one may.
+        let Outcome::Data(Payload::Bytes(buffer)) = outcome else { return Ok(()) };
+        let block = buffer.data.get(..geometry.block_size_bytes as usize).unwrap_or(&buffer.data);
+        let Some(found) = identify(block) else { return Ok(()) };
+        reads[self.read_of].clear();
+        let is_newer = match (&self.identity, &found) {
+            (Some(Identity::Member(known)), Identity::Member(found)) => found.is_newer_than(known),
+            (Some(Identity::Member(_)), Identity::OtherVersion(_)) => false,
+            _ => true,
+        };
+        if is_newer {
+            self.identity = Some(found);
+        }
+        Ok(())
+    }
+}
+
+/// Where superblocks are in a zone: at its end; in one that was finished, at its start.
+fn superblock_places(zone: &ZoneDescriptor) -> VecDeque<Lba> {
+    let written = match zone.state {
+        ZoneState::Empty | ZoneState::Offline | ZoneState::NotWritePointer => 0,
+        _ => zone.write_pointer.map_or(zone.capacity_blocks.0, |pointer| pointer.0 - zone.start.0),
+    };
+    let last = (0..written).rev().take(SUPERBLOCKS_BACK_MAX as usize);
+    let first = (written > u64::from(SUPERBLOCKS_BACK_MAX)).then_some(0);
+    last.chain(first).map(|offset| Lba(zone.start.0 + offset)).collect()
+}
+
+fn is_free(state: ZoneState) -> bool {
+    matches!(state, ZoneState::Empty | ZoneState::Offline | ZoneState::ReadOnly)
+}
+
+fn broken(why: &str) -> DriveError {
+    DriveError::new(format!("its zones cannot be reported: {why}"), "see whether the drive is well")
+}
+
+/// A device that belongs to a volume, in words.
+pub(crate) fn in_words(identity: &Identity) -> String {
+    match identity {
+        Identity::Member(membership) => {
+            let Membership { name, member, array, .. } = &**membership;
+            format!("member {member} of the volume \"{name}\" ({})", random::uuid_text(array))
+        }
+        Identity::OtherVersion(version) => format!("a member of a volume of format version {version}"),
+    }
+}

@@ -1,0 +1,158 @@
+//! [`Found`]: the devices of a volume before it is mounted, and what their superblocks say.
+
+use zonda_raid::{MemberState, Membership};
+use zonda_ring::Ring;
+
+use super::directory::{LastState, VolumeDirectory};
+use super::drive::Spare;
+use super::seat::Seat;
+use crate::probe::{Probe, Probed, in_words};
+use crate::{DriveError, Location};
+
+/// A device that is open.
+pub(super) struct Device {
+    pub(super) seat: Seat,
+    pub(super) probed: Probed,
+}
+
+/// The devices that `volume.toml` names.
+pub(super) struct Found {
+    pub(super) directory: VolumeDirectory,
+    pub(super) array: [u8; 16],
+    /// In the places of the members; `None` for those that are missing.
+    pub(super) devices: Vec<Option<Device>>,
+    pub(super) spares: Vec<Spare>,
+    /// The newest superblock of the volume.
+    pub(super) newest: Option<Box<Membership>>,
+    /// Notices for the operator.
+    pub(super) told: Vec<String>,
+    /// Devices in whose place there is another.
+    pub(super) leaving: Vec<Seat>,
+    /// Spares that the volume knows as members.
+    misplaced: Vec<(usize, usize)>,
+}
+
+impl Device {
+    /// Opens a device, and looks at what it holds. Waits for it.
+    fn open(location: &Location, ring: &Ring) -> Result<Device, DriveError> {
+        let mut seat = Seat::open(location, ring)?;
+        let probed = Probe::of_all(seat.own_geometry()).run(&mut seat, ring)?;
+        Ok(Device { seat, probed })
+    }
+
+    /// Whether the volume's newest superblock has this device as a member that takes part.
+    pub(super) fn is_known_to(&self, newest: Option<&Membership>) -> bool {
+        newest.is_some_and(|newest| member_of(&self.probed, newest).is_some())
+    }
+}
+
+/// The place that the newest superblock gives a device.
+fn member_of(probed: &Probed, newest: &Membership) -> Option<usize> {
+    let own = probed.membership().filter(|own| own.array == newest.array)?;
+    let known = newest.members.get(usize::from(own.member))?;
+    (known.id == own.id() && known.state != MemberState::Failed).then_some(usize::from(own.member))
+}
+
+impl Found {
+    /// Opens what is there.
+    pub(super) fn open(directory: VolumeDirectory, ring: &Ring) -> Result<Found, DriveError> {
+        let array = directory.array()?;
+        let (mut devices, mut told) = (Vec::new(), Vec::new());
+        for (at, place) in directory.file.member.iter().enumerate() {
+            match directory.location(place).and_then(|location| Device::open(&location, ring)) {
+                Ok(device) => devices.push(Some(device)),
+                // It may be well: that is for whoever uses it to say.
+                Err(error) if error.is_in_use => return Err(error),
+                Err(error) => {
+                    told.push(format!("member {at} ({}) is not there: {error}", place.at));
+                    devices.push(None);
+                }
+            }
+        }
+        if let Some(first) = told.first().filter(|_| devices.iter().all(Option::is_none)) {
+            return Err(DriveError::new(format!("none of the members is there; {first}"), "see where they have gone"));
+        }
+        let mut spares = Vec::new();
+        for place in &directory.file.spare {
+            match directory.location(place).and_then(|location| Device::open(&location, ring)) {
+                Ok(device) => spares.push((place.clone(), device)),
+                Err(error) => told.push(format!("the spare {} is not there: {error}", place.at)),
+            }
+        }
+        let known = devices.iter().flatten().chain(spares.iter().map(|(_, device)| device));
+        let own = known.filter_map(|device| device.probed.membership()).filter(|found| found.array == array);
+        let newest = own.reduce(|best, next| if next.is_newer_than(best) { next } else { best });
+        let newest = newest.map(|newest| Box::new(newest.clone()));
+        let mut found = Found {
+            directory,
+            array,
+            devices,
+            spares: Vec::new(),
+            newest,
+            told,
+            leaving: Vec::new(),
+            misplaced: Vec::new(),
+        };
+        for (place, Device { seat, probed }) in spares {
+            let is_own = probed.membership().is_some_and(|own| own.array == array);
+            match &probed.identity {
+                Some(identity) if !is_own => found.told.push(format!(
+                    "the spare {} is not used: it is {}; zonda volume spare add --force takes it all the same",
+                    place.at,
+                    in_words(identity)
+                )),
+                _ => {
+                    let member = found.newest.as_deref().and_then(|newest| member_of(&probed, newest));
+                    let member = member.filter(|member| *member < found.devices.len());
+                    found.misplaced.extend(member.map(|member| (found.spares.len(), member)));
+                    found.spares.push(Spare { place, seat });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// A spare that has stepped in before, and of which `volume.toml` does not know that, is the member that it became.
+    pub(super) fn put_spares_in_their_places(&mut self) {
+        for (spare, member) in std::mem::take(&mut self.misplaced).into_iter().rev() {
+            let Spare { place, seat } = self.spares.remove(spare);
+            let other = self.directory.file.member[member].at.clone();
+            self.told.push(format!("the spare {} has taken the place of member {member} ({other}) before", place.at));
+            self.directory.file.spare.retain(|listed| listed.at != place.at);
+            self.directory.file.member[member] = super::directory::Place { state: Some(LastState::Active), ..place };
+            let probed = Probed { is_empty: false, identity: None };
+            let before = self.devices[member].replace(Device { seat, probed });
+            self.leaving.extend(before.map(|device| device.seat));
+        }
+    }
+
+    /// Members that are older than the volume are not all of it: what was written since is on others.
+    pub(super) fn must_be_newest(&self) -> Result<(), DriveError> {
+        let (Some(reached), Some(newest)) = (self.directory.file.epoch, self.newest.as_deref()) else { return Ok(()) };
+        if newest.epoch >= reached {
+            return Ok(());
+        }
+        let lacking =
+            self.directory.file.member.iter().zip(&self.devices).enumerate().filter(|(_, (place, device))| {
+                place.state != Some(LastState::Failed) && !device.as_ref().is_some_and(|device| device.is_at(reached))
+            });
+        let lacking: Vec<String> = lacking.map(|(at, (place, _))| format!("{at} ({})", place.at)).collect();
+        Err(DriveError::new(
+            format!(
+                "the members that are present are out of date: the newest has epoch {}, the volume has reached {reached}",
+                newest.epoch
+            ),
+            format!(
+                "bring back the member that was active last, one of {}; if it is lost for good, docs/guide/volumes.md says how to go \
+                 on without what was written since",
+                lacking.join(", ")
+            ),
+        ))
+    }
+}
+
+impl Device {
+    fn is_at(&self, epoch: u64) -> bool {
+        self.probed.membership().is_some_and(|own| own.epoch >= epoch)
+    }
+}

@@ -1,0 +1,117 @@
+//! A volume that is looked at without being mounted: its superblocks are read, nothing is written.
+
+use std::path::Path;
+
+use zonda_raid::{Identity, Level, MemberState, Membership};
+use zonda_ring::{Ring, RingOptions};
+
+use super::directory::{LastState, VolumeDirectory};
+use super::report::{MemberSummary, VolumeReport, VolumeState};
+use crate::look::LookedAt;
+use crate::probe::Probe;
+use crate::{DriveError, Location, NamespaceOptions, Remote};
+
+impl VolumeReport {
+    /// What is known of the volume in `path` that no program uses, without mounting it: what its superblocks say. Nothing is written, and
+    /// what only a mount finds out is left at its default.
+    ///
+    /// # Errors
+    /// When there is no volume, it or one of its members is in use, or no member can be read; and what to do.
+    pub fn look(path: &Path) -> Result<VolumeReport, DriveError> {
+        let directory = VolumeDirectory::look(path)?;
+        let array = directory.array()?;
+        let ring = Ring::new(RingOptions::default()).map_err(|error| {
+            DriveError::new(format!("cannot create the event loop: {error}"), "see how many files may be open")
+        })?;
+        let (mut found, mut missing) = (Vec::new(), None);
+        for (at, place) in directory.file.member.iter().enumerate() {
+            match directory.location(place).and_then(|location| identity(&location, &ring)) {
+                Ok(identity) => found.push(Some(identity)),
+                Err(error) if error.is_in_use => return Err(error),
+                Err(error) => {
+                    missing.get_or_insert_with(|| format!("member {at} ({}) is not there: {error}", place.at));
+                    found.push(None);
+                }
+            }
+        }
+        let own = |identity: &Option<Option<Identity>>| match identity {
+            Some(Some(Identity::Member(own))) if own.array == array => Some((**own).clone()),
+            _ => None,
+        };
+        let memberships: Vec<Option<Membership>> = found.iter().map(own).collect();
+        let newest =
+            memberships.iter().flatten().reduce(|best, next| if next.is_newer_than(best) { next } else { best });
+        let Some(newest) = newest else {
+            let what = missing.unwrap_or_else(|| "none of them has a superblock of this volume".to_owned());
+            return Err(DriveError::new(format!("no member of the volume can be read; {what}"), "see volume.toml"));
+        };
+        let members = directory.file.member.iter().enumerate().map(|(at, place)| {
+            let known = newest.members.get(at);
+            let own = memberships[at].as_ref().filter(|own| usize::from(own.member) == at);
+            let is_known = own.zip(known).is_some_and(|(own, known)| own.id() == known.id);
+            let state = match known.map(|known| known.state) {
+                _ if found[at].is_none() => "missing",
+                Some(MemberState::Active) if is_known => "active",
+                Some(MemberState::Rebuilding) if is_known => "rebuilding",
+                _ if place.state == Some(LastState::Joining) => "joining",
+                _ => "failed",
+            };
+            MemberSummary {
+                member: at as u8,
+                at: place.at.clone(),
+                state: state.to_owned(),
+                epoch: own.map(|own| own.epoch),
+                ..MemberSummary::default()
+            }
+        });
+        let members: Vec<MemberSummary> = members.collect();
+        let is_behind = directory.file.epoch.is_some_and(|reached| reached > newest.epoch);
+        let (state, can_lose) = judge(newest, &members, is_behind);
+        Ok(VolumeReport {
+            mounted: false,
+            name: newest.name.clone(),
+            array: directory.file.array.clone(),
+            scheme: newest.scheme.map_or_else(|| "of an unknown level".to_owned(), |scheme| scheme.to_string()),
+            state,
+            can_lose,
+            epoch: Some(newest.epoch),
+            volume_bytes: newest.volume_blocks * u64::from(newest.block_size_bytes),
+            members,
+            spares: directory.file.spare.iter().map(|spare| spare.at.clone()).collect(),
+            ..VolumeReport::default()
+        })
+    }
+}
+
+/// How the volume would be if it were mounted now.
+fn judge(newest: &Membership, members: &[MemberSummary], is_behind: bool) -> (VolumeState, u32) {
+    let count = |state| members.iter().filter(|member| member.state == state).count();
+    let active = count("active");
+    let Some(scheme) = newest.scheme else { return (VolumeState::Degraded, 0) };
+    let away = newest.members.len() - active;
+    // A mirror of a stripe can be lost with two members, and have all its blocks without half of them.
+    let tolerates = if scheme.level == Level::Raid01 { 1 } else { usize::from(scheme.parity) };
+    let state = if is_behind || active < usize::from(scheme.data) {
+        VolumeState::Incomplete
+    } else if count("rebuilding") + count("joining") > 0 {
+        VolumeState::Rebuilding
+    } else if away > 0 {
+        VolumeState::Degraded
+    } else {
+        VolumeState::Well
+    };
+    (state, tolerates.saturating_sub(away) as u32)
+}
+
+/// Whose superblock a device has.
+fn identity(location: &Location, ring: &Ring) -> Result<Option<Identity>, DriveError> {
+    match location {
+        Location::Image(path) => Ok(LookedAt::open(path)?.identity()),
+        Location::NvmeTcp(url) => {
+            let mut remote = Remote::connect(url, &NamespaceOptions::default(), ring)?;
+            let probe =
+                Probe::of_superblock(zonda_zoned::ZonedDevice::geometry(&remote, zonda_zoned::NamespaceId::FIRST));
+            Ok(probe.run(&mut remote, ring)?.identity)
+        }
+    }
+}

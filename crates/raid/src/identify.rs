@@ -1,0 +1,135 @@
+//! Whose member a device is, by a block of its log of superblocks. For programs that must not harm a volume that they do not mount.
+
+use crate::config::{Level, Scheme};
+use crate::format::{ArrayId, HeaderError, MemberState, Superblock};
+
+/// Blocks at the end of each metadata zone in which to look for the newest superblock: those behind it may be damaged.
+pub const SUPERBLOCKS_BACK_MAX: u32 = 16;
+
+/// What a block says about the device that holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// The device is a member of a volume.
+    Member(Box<Membership>),
+    /// It is one, in a version of the format that this crate does not read.
+    OtherVersion(u16),
+}
+
+/// What a member's superblock says about its volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// The volume's name.
+    pub name: String,
+    /// What distinguishes the volume from all others.
+    pub array: ArrayId,
+    /// Which member this device is.
+    pub member: u8,
+    /// The epoch of the superblock: it counts changes of the members.
+    pub epoch: u64,
+    /// The number of the superblock: of two of one epoch, the higher one is newer.
+    pub sequence: u64,
+    /// How blocks are made redundant; `None` of a level that this crate does not support.
+    pub scheme: Option<Scheme>,
+    /// Blocks that hosts see.
+    pub volume_blocks: u64,
+    /// Bytes of a block.
+    pub block_size_bytes: u32,
+    /// All members, in their order, as this superblock has them.
+    pub members: Vec<KnownMember>,
+}
+
+/// A member, as a superblock has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownMember {
+    /// What distinguishes the device from all others.
+    pub id: [u8; 16],
+    /// What it is to the volume.
+    pub state: MemberState,
+    /// The epoch since which it has this state.
+    pub since_epoch: u64,
+}
+
+impl Membership {
+    /// What distinguishes this device from all others.
+    #[must_use]
+    pub fn id(&self) -> [u8; 16] {
+        // A superblock whose member is none of its members is refused when it is read.
+        self.members[usize::from(self.member)].id
+    }
+
+    /// Whether this superblock is newer than another one of the same volume.
+    #[must_use]
+    pub fn is_newer_than(&self, other: &Membership) -> bool {
+        (self.epoch, self.sequence) > (other.epoch, other.sequence)
+    }
+}
+
+/// What the superblock in this block says; `None` where there is none, or it is damaged.
+#[must_use]
+pub fn identify(block: &[u8]) -> Option<Identity> {
+    let superblock = match Superblock::read(block) {
+        Ok(superblock) => superblock,
+        Err(HeaderError::OtherVersion { found }) => return Some(Identity::OtherVersion(found)),
+        Err(_) => return None,
+    };
+    let scheme = Level::of_code(superblock.level).map(|level| Scheme {
+        level,
+        data: superblock.data,
+        parity: superblock.parity,
+    });
+    let member = |entry: &crate::format::MemberEntry| KnownMember {
+        id: entry.id,
+        state: entry.state,
+        since_epoch: entry.since_epoch,
+    };
+    Some(Identity::Member(Box::new(Membership {
+        members: superblock.members.iter().map(member).collect(),
+        name: superblock.name,
+        array: superblock.array,
+        member: superblock.member,
+        epoch: superblock.epoch,
+        sequence: superblock.sequence,
+        scheme,
+        volume_blocks: superblock.volume_blocks,
+        block_size_bytes: superblock.block_size_bytes,
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::StreamShape;
+    use crate::format::MemberEntry;
+
+    #[test]
+    fn a_member_is_identified_by_its_superblock_and_nothing_else_is_one() {
+        let entry = |number: u8, state, since_epoch| MemberEntry { id: [number; 16], state, since_epoch };
+        let shape = StreamShape { unit_blocks: 1, group_stripes: 1 };
+        let superblock = Superblock {
+            array: [7; 16],
+            name: "vol".to_owned(),
+            epoch: 5,
+            sequence: 9,
+            block_size_bytes: 512,
+            volume_blocks: 1000,
+            level: Level::Raid5.code(),
+            data: 1,
+            parity: 1,
+            is_in_band: false,
+            small: shape,
+            large: shape,
+            member: 1,
+            members: vec![entry(1, MemberState::Failed, 5), entry(2, MemberState::Active, 3)],
+        };
+        let mut block = [0; 512];
+        superblock.write(&mut block);
+        let Some(Identity::Member(found)) = identify(&block) else { panic!("it is a superblock") };
+        assert_eq!((found.name.as_str(), found.array, found.member, found.id()), ("vol", [7; 16], 1, [2; 16]));
+        assert_eq!((found.epoch, found.members[0].state, found.members[1].since_epoch), (5, MemberState::Failed, 3));
+        assert_eq!(found.scheme, Some(Scheme { level: Level::Raid5, data: 1, parity: 1 }));
+        let older = Membership { epoch: 4, sequence: 10, ..(*found).clone() };
+        assert!(found.is_newer_than(&older) && !older.is_newer_than(&found));
+        block[200] ^= 1;
+        assert_eq!((identify(&block), identify(&[0; 512]), identify(&[1; 9])), (None, None, None));
+    }
+}
