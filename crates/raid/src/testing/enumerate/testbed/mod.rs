@@ -272,7 +272,7 @@ impl Testbed {
 fn begin_mount(setup: Setup, media: &[Media], absent: u32) -> Result<Volume, VolumeError> {
     let geometry = |(at, media): (usize, &Media)| (absent >> at & 1 == 0).then(|| media.geometry().clone());
     let geometries = media.iter().enumerate().map(geometry).collect();
-    let mut volume = Volume::mount(geometries, setup.config().tuning, None)?;
+    let mut volume = Volume::mount(geometries, setup.config().tuning, crate::MountOptions::default())?;
     if let Some(bug) = setup.bug {
         volume.plant(bug);
     }
