@@ -106,7 +106,9 @@ impl Volume {
 
     /// Writes superblocks of an epoch that is not written; stripes that waited for one count, or are written again.
     pub(super) fn pump_superblocks(&mut self) {
-        self.members.write_superblocks(&self.spec);
+        for member in self.members.write_superblocks(&self.spec) {
+            self.judge(member, Verdict::Failed);
+        }
         for stripe in self.members.decided(&self.spec) {
             // A member may have failed since: what the stripe has is checked again.
             self.stripe_ended(stripe);

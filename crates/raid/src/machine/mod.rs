@@ -290,7 +290,7 @@ impl Volume {
                 self.judge(member, verdict);
             }
             Work::SuperblockFlush => {
-                let verdict = self.members.on_superblock_flush(member, status);
+                let verdict = self.members.on_superblock_flush(&self.spec, member, status);
                 self.judge(member, verdict);
             }
             Work::MetadataReset => {

@@ -7,7 +7,6 @@
 
 use super::Volume;
 use super::zones::Reading;
-use crate::format::Superblock;
 use crate::tables::Physical;
 use crate::{MemberIndex, VolumeError};
 
@@ -18,11 +17,6 @@ pub(super) struct Losses {
     first: Option<(MemberIndex, u64)>,
     /// How many there are, at most.
     blocks: u64,
-}
-
-/// What a superblock says of the losses that were accepted.
-pub(super) fn accepted_segment(_superblock: &Superblock) -> u64 {
-    0
 }
 
 impl Volume {
