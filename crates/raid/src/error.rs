@@ -115,7 +115,7 @@ impl fmt::Display for VolumeError {
             }
             VolumeError::Version { member, found } => write!(
                 f,
-                "member {} has format version {found}, this program reads {}: use the program that wrote it",
+                "member {} has format version {found}, this program reads versions up to {}: use the program that wrote it",
                 member.0,
                 crate::format::VERSION
             ),

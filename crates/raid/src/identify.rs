@@ -106,6 +106,10 @@ mod tests {
         let entry = |number: u8, state, since_epoch| MemberEntry { id: [number; 16], state, since_epoch };
         let shape = StreamShape { unit_blocks: 1, group_stripes: 1 };
         let superblock = Superblock {
+            version: crate::format::VERSION,
+            copies_behind: 0,
+            accepted_segment: 0,
+            has_single_headers: false,
             array: [7; 16],
             name: "vol".to_owned(),
             epoch: 5,

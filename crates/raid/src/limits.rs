@@ -4,6 +4,9 @@
 pub const MEMBERS_MAX: usize = 16;
 /// Zones at the start of each member that hold the log of superblocks.
 pub const METADATA_ZONES: u32 = 2;
+/// Zones that a member may have active, at least, for its superblocks to go to both metadata zones: two for these, one for hosts, one
+/// for relocation, and two that could not be reset.
+pub const MIRRORED_LOG_ACTIVE_ZONES_MIN: u32 = 6;
 /// Stripes of a group: more than any segment has.
 pub const GROUP_STRIPES_MAX: u32 = 1 << 24;
 /// Blocks of a chunk, the part of a stripe on one member.

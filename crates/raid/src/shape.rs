@@ -1,15 +1,15 @@
 //! Numbers that follow from the members and the configuration: how a zone of a segment is divided, who holds what of a stripe.
 //!
 //! ```text
-//! block 0            header
-//!       1 ..         data region: S slots of `unit_blocks`; a slot holds one chunk
-//!       1 + S x unit footer: what each block of the data region is
+//! block 0            header, H times: twice in version 2, once in version 1
+//!       H ..         data region: S slots of `unit_blocks`; a slot holds one chunk
+//!       H + S x unit footer: what each block of the data region is
 //! ```
 
 use zonda_zoned::Geometry;
 
 use crate::config::{Scheme, StreamShape, VolumeConfig};
-use crate::format::{OOB_BYTES, chunk_meta_entries_max, footer_entries_per_block};
+use crate::format::{HEADER_COPIES, OOB_BYTES, chunk_meta_entries_max, footer_entries_per_block};
 use crate::limits::METADATA_ZONES;
 use crate::{MemberIndex, VolumeError};
 
@@ -28,6 +28,8 @@ impl Stream {
 /// How a zone of a segment is divided. All in blocks but `stripes` and `group_stripes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
+    /// H: copies of the header.
+    pub(crate) header_blocks: u32,
     /// Of a slot, its metadata block included.
     pub(crate) unit_blocks: u32,
     /// At the start of each slot: 1 where metadata is in band.
@@ -45,6 +47,8 @@ pub(crate) struct Shape {
     pub(crate) scheme: Scheme,
     pub(crate) block_bytes: usize,
     pub(crate) is_in_band: bool,
+    /// Headers of new segments stand once, whatever members could do.
+    pub(crate) has_single_headers: bool,
     /// Of the smallest zone.
     pub(crate) zone_capacity_blocks: u32,
     pub(crate) small: Layout,
@@ -53,18 +57,33 @@ pub(crate) struct Shape {
     pub(crate) transfer_blocks: u32,
 }
 
+/// What is known of a volume that exists.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    /// Metadata is in band.
+    pub(crate) is_in_band: bool,
+    /// Headers of new segments stand once.
+    pub(crate) has_single_headers: bool,
+}
+
 /// A set of numbers below 32, one bit each.
 pub(crate) fn bits(numbers: impl IntoIterator<Item = usize>) -> u32 {
     numbers.into_iter().fold(0, |bits, number| bits | 1 << number)
 }
 
 impl Layout {
-    fn new(shape: StreamShape, is_in_band: bool, capacity: u32, block_bytes: u32) -> Option<Layout> {
+    fn new(
+        shape: StreamShape,
+        header_blocks: u32,
+        is_in_band: bool,
+        capacity: u32,
+        block_bytes: u32,
+    ) -> Option<Layout> {
         let StreamShape { unit_blocks, group_stripes } = shape;
         let meta_blocks = u32::from(is_in_band);
         let entries_per_block = footer_entries_per_block(block_bytes) as u32;
         let payload = unit_blocks.checked_sub(meta_blocks).filter(|&blocks| blocks > 0)?;
-        let room = capacity.checked_sub(1)?;
+        let room = capacity.checked_sub(header_blocks)?;
         let footer = |stripes: u32| (u64::from(stripes) * u64::from(payload)).div_ceil(u64::from(entries_per_block));
         let mut stripes = room / unit_blocks;
         while u64::from(stripes) * u64::from(unit_blocks) + footer(stripes) > u64::from(room) {
@@ -73,7 +92,8 @@ impl Layout {
             stripes -= (excess / (u64::from(unit_blocks) * 2)).max(1) as u32;
         }
         let group_stripes = group_stripes.min(stripes);
-        let layout = Layout { unit_blocks, meta_blocks, group_stripes, stripes, footer_blocks: footer(stripes) as u32 };
+        let footer_blocks = footer(stripes) as u32;
+        let layout = Layout { header_blocks, unit_blocks, meta_blocks, group_stripes, stripes, footer_blocks };
         (stripes > 0).then_some(layout)
     }
 
@@ -84,7 +104,7 @@ impl Layout {
 
     /// A slot's first block, from the start of its zone.
     pub(crate) fn slot_offset(&self, slot: u32) -> u32 {
-        1 + slot * self.unit_blocks
+        self.header_blocks + slot * self.unit_blocks
     }
 
     /// The first block of the footer, from the start of the zone.
@@ -94,7 +114,7 @@ impl Layout {
 
     /// Slot and block of its payload, of a block of the data region.
     pub(crate) fn place_of(&self, offset: u32) -> (u32, u32) {
-        let from_start = offset - 1;
+        let from_start = offset - self.header_blocks;
         (from_start / self.unit_blocks, from_start % self.unit_blocks - self.meta_blocks)
     }
 
@@ -132,8 +152,8 @@ impl Layout {
 }
 
 impl Shape {
-    /// `known` is whether metadata is in band, of a volume that exists.
-    pub(crate) fn new(config: &VolumeConfig, members: &[Geometry], known: Option<bool>) -> Result<Shape, VolumeError> {
+    /// `known` is of a volume that exists.
+    pub(crate) fn new(config: &VolumeConfig, members: &[Geometry], known: Option<Known>) -> Result<Shape, VolumeError> {
         config.scheme.validate()?;
         config.small.validate()?;
         config.large.validate()?;
@@ -155,7 +175,7 @@ impl Shape {
         }
         let metadata_bytes = members.iter().map(|member| usize::from(member.metadata_bytes)).min().unwrap_or(0);
         // A block's metadata must be in one place on all members, or parity of it could not be made.
-        let is_in_band = known.unwrap_or(metadata_bytes < OOB_BYTES);
+        let is_in_band = known.map_or(metadata_bytes < OOB_BYTES, |known| known.is_in_band);
         if !is_in_band && metadata_bytes < OOB_BYTES {
             return refuse(format!(
                 "members must keep {OOB_BYTES} bytes of metadata with a block, as when the volume was created"
@@ -166,13 +186,16 @@ impl Shape {
         let transfer = members.iter().map(|member| member.max_transfer_blocks.0.min(1 << 16)).min().unwrap_or(1) as u32;
         let append = members.iter().map(|member| member.max_append_blocks.0.min(1 << 16)).min().unwrap_or(1) as u32;
         let entries_max = chunk_meta_entries_max(block_bytes) as u32;
+        // The header is written in one command, or a crash could leave half of it without the zone looking cut short.
+        let has_single_headers = known.is_some_and(|known| known.has_single_headers);
+        let header_blocks = if has_single_headers { 1 } else { HEADER_COPIES.min(transfer) };
         let layout = |wanted: StreamShape| {
             let limit = if wanted.group_stripes > 1 { append.min(transfer) } else { transfer };
             let least = if is_in_band { 2 } else { 1 };
             let limit = if is_in_band { limit.min(entries_max + 1) } else { limit };
             let unit_blocks = wanted.unit_blocks.max(least).min(limit);
             let wanted = StreamShape { unit_blocks, group_stripes: wanted.group_stripes };
-            Layout::new(wanted, is_in_band, capacity, block_bytes).ok_or_else(|| {
+            Layout::new(wanted, header_blocks, is_in_band, capacity, block_bytes).ok_or_else(|| {
                 VolumeError::Config(format!(
                     "a zone of {capacity} blocks does not hold a header, a stripe of {unit_blocks} blocks and a footer"
                 ))
@@ -187,6 +210,7 @@ impl Shape {
             scheme: config.scheme,
             block_bytes: block_bytes as usize,
             is_in_band,
+            has_single_headers,
             zone_capacity_blocks: capacity,
             small,
             large,

@@ -36,7 +36,14 @@ impl StripeTrial {
     pub fn new(data: u8, parity: u8, group_stripes: u32, mut prng: Prng) -> StripeTrial {
         assert!(data > 0 && (1..=STRIPES).contains(&group_stripes), "a segment has groups, a stripe has data");
         let members = usize::from(data) + usize::from(parity);
-        let layout = Layout { unit_blocks: 1, meta_blocks: 0, group_stripes, stripes: STRIPES, footer_blocks: 1 };
+        let layout = Layout {
+            header_blocks: 2,
+            unit_blocks: 1,
+            meta_blocks: 0,
+            group_stripes,
+            stripes: STRIPES,
+            footer_blocks: 1,
+        };
         let mut slots = Slots::new(layout, members);
         let mut first = 0;
         while first < STRIPES {

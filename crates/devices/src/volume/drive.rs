@@ -295,7 +295,8 @@ impl VolumeDrive {
 
     /// The newest epoch that is durable on the members, as far as that is known.
     fn known_epoch(&self) -> Option<u64> {
-        self.epoch
+        let durable = self.on.volume().is_ready().then(|| self.on.volume().epoch());
+        durable.max(self.epoch)
     }
 
     /// Tries again what could not be written down.

@@ -3,17 +3,20 @@
 //! ```text
 //! byte 0..4   magic: which structure it is
 //!      4..8   CRC-32C over byte 8 to the end of the block
-//!      8..10  version, 1
+//!      8..10  version of this structure
 //! ```
 //!
-//! These ten bytes mean the same in every version, so that a block of a later one is told from a damaged one.
+//! These ten bytes mean the same in every version, so that a block of a later one is told from a damaged one. Each structure has a
+//! version of its own: superblocks and segment headers are written in version 2, everything else in version 1.
 
 use super::bytes::{put_u16, put_u32, u16_at, u32_at};
-use super::{BLOCK_BYTES_MIN, VERSION, crc};
+use super::{BLOCK_BYTES_MIN, crc};
 
 const MAGIC_AT: usize = 0;
 const CRC_AT: usize = 4;
 const VERSION_AT: usize = 8;
+/// The first version of every structure.
+pub(super) const FIRST_VERSION: u16 = 1;
 /// Where the fields of the structure itself begin.
 pub(super) const FIELDS_AT: usize = 10;
 
@@ -33,12 +36,17 @@ pub(crate) enum HeaderError {
     Damaged,
 }
 
-/// Zeros the block and makes room for the fields of the structure.
+/// Zeros the block and makes room for the fields of a structure that has one version only.
 pub(super) fn begin(out: &mut [u8], magic: [u8; 4]) {
+    begin_version(out, magic, FIRST_VERSION);
+}
+
+/// Zeros the block and makes room for the fields of a version of the structure.
+pub(super) fn begin_version(out: &mut [u8], magic: [u8; 4], version: u16) {
     assert!(out.len() >= BLOCK_BYTES_MIN, "a member has blocks of at least 512 bytes");
     out.fill(0);
     out[MAGIC_AT..CRC_AT].copy_from_slice(&magic);
-    put_u16(out, VERSION_AT, VERSION);
+    put_u16(out, VERSION_AT, version);
 }
 
 /// Sums the block up, when all fields are there.
@@ -47,8 +55,13 @@ pub(super) fn seal(out: &mut [u8]) {
     put_u32(out, CRC_AT, sum);
 }
 
-/// Says that the block is whole, and of this version.
+/// Checks that the block is whole, and of the only version of the structure.
 pub(super) fn check(block: &[u8], magic: [u8; 4]) -> Result<(), HeaderError> {
+    check_version(block, magic, FIRST_VERSION).map(|_| ())
+}
+
+/// Checks that the block is whole; returns its version, at most `newest`.
+pub(super) fn check_version(block: &[u8], magic: [u8; 4], newest: u16) -> Result<u16, HeaderError> {
     if block.len() < BLOCK_BYTES_MIN {
         return Err(HeaderError::Damaged);
     }
@@ -60,7 +73,7 @@ pub(super) fn check(block: &[u8], magic: [u8; 4]) -> Result<(), HeaderError> {
         return Err(HeaderError::Damaged);
     }
     match u16_at(block, VERSION_AT) {
-        VERSION => Ok(()),
+        version if (FIRST_VERSION..=newest).contains(&version) => Ok(version),
         found => Err(HeaderError::OtherVersion { found }),
     }
 }
@@ -101,5 +114,9 @@ pub(super) mod tests {
         assert_eq!(check(&block, *b"TEST"), Err(HeaderError::Damaged));
         seal(&mut block);
         assert_eq!(check(&block, *b"TEST"), Err(HeaderError::OtherVersion { found: 2 }));
+        assert_eq!(check_version(&block, *b"TEST", 2), Ok(2));
+        begin_version(&mut block, *b"TEST", 3);
+        seal(&mut block);
+        assert_eq!(check_version(&block, *b"TEST", 2), Err(HeaderError::OtherVersion { found: 3 }));
     }
 }

@@ -23,13 +23,13 @@ pub(crate) use chunk_meta::{chunk_meta_entries_max, read_chunk_meta, write_chunk
 pub(crate) use footer::{footer_entries_per_block, read_footer_block, write_footer_block};
 pub(crate) use place::{Place, PlaceSeed};
 pub(crate) use record::{PADDING_LBA, RECORD_BYTES, Record, TOMBSTONE_LBA};
-pub(crate) use segment_header::SegmentHeader;
+pub(crate) use segment_header::{HEADER_COPIES, SegmentHeader};
 pub use superblock::MemberState;
 pub(crate) use superblock::{MemberEntry, NAME_BYTES_MAX, Superblock};
 pub(crate) use tombstone::{Tombstone, read_tombstones, tombstones_per_block, write_tombstones};
 
-/// The version of the format on the media, and the only one that this crate reads.
-pub const VERSION: u16 = 1;
+/// The version of the format on the media that this crate writes; it reads version 1 as well.
+pub const VERSION: u16 = 2;
 /// Members of an array.
 pub(crate) const MEMBERS_MAX: usize = 16;
 const _: () = assert!(crate::limits::MEMBERS_MAX <= MEMBERS_MAX, "headers and superblocks have room for all members");

@@ -12,6 +12,7 @@ fn blocks() -> Vec<[u8; 512]> {
     let shape = StreamShape { unit_blocks: 4, group_stripes: 256 };
     let member = MemberEntry { id: [1; 16], state: MemberState::Active, since_epoch: 1 };
     let header = SegmentHeader {
+        copies: 2,
         array: PLACE.array,
         segment: PLACE.segment,
         epoch: 1,
@@ -27,6 +28,9 @@ fn blocks() -> Vec<[u8; 512]> {
         zones: vec![Some(5); 4],
     };
     let superblock = Superblock {
+        version: 2,
+        copies_behind: 1,
+        accepted_segment: 6,
         array: PLACE.array,
         name: "prague".to_owned(),
         epoch: 1,
@@ -37,6 +41,7 @@ fn blocks() -> Vec<[u8; 512]> {
         data: 3,
         parity: 1,
         is_in_band: false,
+        has_single_headers: false,
         small: shape,
         large: shape,
         member: 2,

@@ -1,9 +1,9 @@
-//! The first block of each zone of a segment.
+//! The first two blocks of each zone of a segment, which are alike; in version 1 there is one.
 //!
 //! ```text
 //! byte 0..4    magic "ZVSG"                        15      members
 //!      4..8    CRC-32C over byte 8 to the end       16..32  array
-//!      8..10   version, 1                           32..40  segment: its sequence, from 1, never used twice
+//!      8..10   version, 2                           32..40  segment: its sequence, from 1, never used twice
 //!      10      member: whose zone this is           40..48  epoch
 //!      11      stream                               48..56  timestamp
 //!      12      bit 0: metadata are in band          56..60  blocks of a stripe unit, the one for metadata included
@@ -15,9 +15,11 @@
 
 use super::block::{self, HeaderError};
 use super::bytes::{array_at, put_u32, put_u64, u32_at, u64_at};
-use super::{ArrayId, BLOCK_BYTES_MIN, MEMBERS_MAX};
+use super::{ArrayId, BLOCK_BYTES_MIN, MEMBERS_MAX, VERSION};
 
 const MAGIC: [u8; 4] = *b"ZVSG";
+/// Copies of the header in a zone of version 2.
+pub(crate) const HEADER_COPIES: u32 = 2;
 const MEMBER_AT: usize = block::FIELDS_AT;
 const STREAM_AT: usize = 11;
 const FLAGS_AT: usize = 12;
@@ -36,11 +38,14 @@ const ZONES_AT: usize = 72;
 const IN_BAND: u8 = 1;
 const NO_ZONE: u32 = u32::MAX;
 
+const _: () = assert!(HEADER_COPIES == VERSION as u32, "the version says how many copies there are");
 const _: () = assert!(ZONES_AT + 4 * MEMBERS_MAX <= BLOCK_BYTES_MIN, "a header fits the smallest block");
 
 /// What a segment is, and which zones it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
+    /// As many copies of the header stand in a row: 1 in version 1, 2 in version 2.
+    pub(crate) copies: u32,
     pub(crate) array: ArrayId,
     /// Its sequence: from 1, never used twice.
     pub(crate) segment: u64,
@@ -68,7 +73,7 @@ impl SegmentHeader {
     /// Writes the header into a block.
     pub(crate) fn write(&self, out: &mut [u8]) {
         assert!(self.zones.len() <= MEMBERS_MAX, "an array has at most {MEMBERS_MAX} members");
-        block::begin(out, MAGIC);
+        block::begin_version(out, MAGIC, self.copies as u16);
         out[MEMBER_AT] = self.member;
         out[STREAM_AT] = self.stream;
         out[FLAGS_AT] = if self.is_in_band { IN_BAND } else { 0 };
@@ -90,19 +95,20 @@ impl SegmentHeader {
         block::seal(out);
     }
 
-    /// The header in a zone's first block. That it speaks of the array, member and zone it was found in is for the caller to check.
+    /// The header in one of a zone's first blocks. That it speaks of the array, member and zone it was found in is for the caller to check.
     ///
     /// # Errors
     /// Why it is none. [`HeaderError::Damaged`] also where the header is whole and contradicts itself: no chunk of data, more chunks
     /// or members than [`MEMBERS_MAX`], the zone of a member that is not there or took no part.
     pub(crate) fn read(block: &[u8]) -> Result<SegmentHeader, HeaderError> {
-        block::check(block, MAGIC)?;
+        let version = block::check_version(block, MAGIC, VERSION)?;
         let zone = |member: usize| Some(u32_at(block, ZONES_AT + 4 * member)).filter(|zone| *zone != NO_ZONE);
         let members = usize::from(block[MEMBERS_AT]);
         if members > MEMBERS_MAX || (members..MEMBERS_MAX).any(|member| zone(member).is_some()) {
             return Err(HeaderError::Damaged);
         }
         let header = SegmentHeader {
+            copies: u32::from(version),
             array: array_at(block, ARRAY_AT),
             segment: u64_at(block, SEGMENT_AT),
             epoch: u64_at(block, EPOCH_AT),
@@ -138,6 +144,7 @@ mod tests {
 
     fn header() -> SegmentHeader {
         SegmentHeader {
+            copies: 2,
             array: *b"0123456789abcdef",
             segment: 0x0102_0304_0506_0708,
             epoch: 0x1112_1314_1516_1718,
@@ -158,7 +165,8 @@ mod tests {
     fn a_header_reads_back_with_any_number_of_members() {
         for members in [3, 4, MEMBERS_MAX] {
             for (is_in_band, block_bytes) in [(false, 512), (true, 4096)] {
-                let mut header = SegmentHeader { is_in_band, ..header() };
+                let copies = if is_in_band { 1 } else { 2 };
+                let mut header = SegmentHeader { copies, is_in_band, ..header() };
                 header.zones.resize(members, Some(9));
                 let mut block = vec![0xFF; block_bytes];
                 header.write(&mut block);
@@ -202,9 +210,9 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_a_header_are_golden() {
+    fn the_bytes_of_a_header_of_version_1_are_golden() {
         let mut block = [0; 512];
-        header().write(&mut block);
+        SegmentHeader { copies: 1, ..header() }.write(&mut block);
         assert_eq!(
             hex(&block),
             concat!(
@@ -219,5 +227,14 @@ mod tests {
                 "ffffffffffffffff",
             )
         );
+    }
+
+    #[test]
+    fn a_header_of_version_2_differs_in_its_version_alone() {
+        let (mut first, mut second) = ([0; 512], [0; 512]);
+        SegmentHeader { copies: 1, ..header() }.write(&mut first);
+        header().write(&mut second);
+        assert_eq!((hex(&first[8..10]), hex(&second[8..10])), ("01".to_owned(), "02".to_owned()));
+        assert_eq!(first[10..], second[10..]);
     }
 }

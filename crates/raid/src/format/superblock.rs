@@ -3,23 +3,29 @@
 //! ```text
 //! byte 0..4    magic "ZVSB"                        32..40  epoch
 //!      4..8    CRC-32C over byte 8 to the end       40..48  sequence of the superblock
-//!      8..10   version, 1                           48..56  blocks of the volume
+//!      8..10   version, 2                           48..56  blocks of the volume
 //!      10      level                                56..60  bytes of a block
 //!      11      data chunks of a stripe              60..64  small stream: blocks of a stripe unit
 //!      12      parity chunks of a stripe            64..68                stripes of a group
-//!      13      bit 0: metadata are in band          68..72  large stream: blocks of a stripe unit
+//!      13      bits: 0 metadata are in band,        68..72  large stream: blocks of a stripe unit
+//!              1 headers of segments stand once
 //!      14      member: whose copy this is           72..76                stripes of a group
 //!      15      members                              76      bytes of the name
-//!      16..32  array                                77..80  0
-//!                                                   80..144 name, UTF-8, then zeros
-//!      144..512  a member each                      512..   zeros
+//!      16..32  array                                77      copies of this superblock in the blocks behind it
+//!      144..496  a member each                      78..80  0
+//!      496..504  accepted: the last segment up to   80..144 name, UTF-8, then zeros
+//!                which an operator accepted losses  504..   zeros
 //!
-//! a member: 0..16  id    16  state: 0 active, 1 failed, 2 rebuilding    17..23  the epoch since which it has it
+//! a member: 0..16  id    16..22  a number of 48 bits: the upper two are its state (0 active, 1 failed, 2 rebuilding), the others
+//!                                the epoch since which it has it
+//!
+//! In version 1 byte 77 is 0, nothing is accepted, and members stand at 144..512:
+//! a member: 0..16  id    16  state    17..23  the epoch since which it has it
 //! ```
 
 use super::block::{self, HeaderError};
 use super::bytes::{array_at, put_u32, put_u48, put_u64, u32_at, u48_at, u64_at};
-use super::{ArrayId, BLOCK_BYTES_MIN, MEMBERS_MAX};
+use super::{ArrayId, BLOCK_BYTES_MIN, MEMBERS_MAX, VERSION};
 use crate::config::StreamShape;
 
 const MAGIC: [u8; 4] = *b"ZVSB";
@@ -37,21 +43,31 @@ const BLOCK_SIZE_AT: usize = 56;
 const SMALL_AT: usize = 60;
 const LARGE_AT: usize = 68;
 const NAME_LENGTH_AT: usize = 76;
+const COPIES_BEHIND_AT: usize = 77;
 const NAME_AT: usize = 80;
 const ENTRIES_AT: usize = NAME_AT + NAME_BYTES_MAX;
 
+const ACCEPTED_AT: usize = 496;
+
+/// Where an entry's state and epoch begin, in both versions.
 const ENTRY_STATE_AT: usize = 16;
-const ENTRY_EPOCH_AT: usize = 17;
-const ENTRY_BYTES: usize = 23;
+const ENTRY_BYTES: usize = 22;
+/// The epoch of an entry has so many bits, its state the two above.
+const ENTRY_EPOCH_BITS: u32 = 46;
+/// In version 1 state and epoch stand apart.
+const ENTRY_EPOCH_AT_V1: usize = 17;
+const ENTRY_BYTES_V1: usize = 23;
 
 const IN_BAND: u8 = 1;
+const SINGLE_HEADERS: u8 = 2;
 
 /// Bytes of an array's name.
 pub(crate) const NAME_BYTES_MAX: usize = 64;
-/// The last epoch: a member's entry has six bytes for it. An array that changed a thousand times a second would reach it in 8,900 years.
-pub(crate) const EPOCH_MAX: u64 = (1 << 48) - 1;
+/// The last epoch: a member's entry has 46 bits for it. An array that changed a thousand times a second would reach it in 2,200 years.
+pub(crate) const EPOCH_MAX: u64 = (1 << ENTRY_EPOCH_BITS) - 1;
 
-const _: () = assert!(ENTRIES_AT + ENTRY_BYTES * MEMBERS_MAX <= BLOCK_BYTES_MIN, "it fits the smallest block");
+const _: () = assert!(ENTRIES_AT + ENTRY_BYTES * MEMBERS_MAX <= ACCEPTED_AT, "members end before what follows them");
+const _: () = assert!(ENTRIES_AT + ENTRY_BYTES_V1 * MEMBERS_MAX <= BLOCK_BYTES_MIN, "it fits the smallest block");
 
 /// What a member is to its volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +92,12 @@ pub(crate) struct MemberEntry {
 /// What an array is, and who its members are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
+    /// 1 or 2.
+    pub(crate) version: u16,
+    /// So many blocks behind it hold the same superblock; always 0 in version 1.
+    pub(crate) copies_behind: u8,
+    /// The last segment up to which an operator accepted losses; always 0 in version 1.
+    pub(crate) accepted_segment: u64,
     pub(crate) array: ArrayId,
     /// At most [`NAME_BYTES_MAX`] bytes.
     pub(crate) name: String,
@@ -90,6 +112,8 @@ pub(crate) struct Superblock {
     /// Parity chunks of a stripe.
     pub(crate) parity: u8,
     pub(crate) is_in_band: bool,
+    /// The headers of new segments stand once, as in version 1: the volume would not fit otherwise.
+    pub(crate) has_single_headers: bool,
     pub(crate) small: StreamShape,
     pub(crate) large: StreamShape,
     /// Whose copy this is.
@@ -103,11 +127,12 @@ impl Superblock {
         assert!(self.members.len() <= MEMBERS_MAX, "an array has at most {MEMBERS_MAX} members");
         assert!(self.name.len() <= NAME_BYTES_MAX, "a name has at most {NAME_BYTES_MAX} bytes");
         assert!(self.epoch <= EPOCH_MAX, "epochs count changes of the array, one by one");
-        block::begin(out, MAGIC);
+        block::begin_version(out, MAGIC, self.version);
         out[LEVEL_AT] = self.level;
         out[DATA_AT] = self.data;
         out[PARITY_AT] = self.parity;
-        out[FLAGS_AT] = if self.is_in_band { IN_BAND } else { 0 };
+        let flag = |flag: u8, is_set: bool| if is_set { flag } else { 0 };
+        out[FLAGS_AT] = flag(IN_BAND, self.is_in_band) | flag(SINGLE_HEADERS, self.has_single_headers);
         out[MEMBER_AT] = self.member;
         out[MEMBERS_AT] = self.members.len() as u8;
         out[ARRAY_AT..EPOCH_AT].copy_from_slice(&self.array);
@@ -119,8 +144,16 @@ impl Superblock {
         write_shape(self.large, &mut out[LARGE_AT..]);
         out[NAME_LENGTH_AT] = self.name.len() as u8;
         out[NAME_AT..NAME_AT + self.name.len()].copy_from_slice(self.name.as_bytes());
-        for (bytes, member) in out[ENTRIES_AT..].chunks_exact_mut(ENTRY_BYTES).zip(&self.members) {
-            member.write(bytes);
+        if self.version == 1 {
+            for (bytes, member) in out[ENTRIES_AT..].chunks_exact_mut(ENTRY_BYTES_V1).zip(&self.members) {
+                member.write_v1(bytes);
+            }
+        } else {
+            out[COPIES_BEHIND_AT] = self.copies_behind;
+            put_u64(out, ACCEPTED_AT, self.accepted_segment);
+            for (bytes, member) in out[ENTRIES_AT..].chunks_exact_mut(ENTRY_BYTES).zip(&self.members) {
+                member.write(bytes);
+            }
         }
         block::seal(out);
     }
@@ -131,18 +164,24 @@ impl Superblock {
     /// Why it is none. [`HeaderError::Damaged`] also where a field has a value that no writer gives it: no chunk of data, more chunks
     /// or members than [`MEMBERS_MAX`], a copy of nobody, a state that is none, a name that is no UTF-8, an epoch to come.
     pub(crate) fn read(block: &[u8]) -> Result<Superblock, HeaderError> {
-        block::check(block, MAGIC)?;
-        Superblock::read_fields(block).filter(Superblock::is_possible).ok_or(HeaderError::Damaged)
+        let version = block::check_version(block, MAGIC, VERSION)?;
+        Superblock::read_fields(block, version).filter(Superblock::is_possible).ok_or(HeaderError::Damaged)
     }
 
-    fn read_fields(block: &[u8]) -> Option<Superblock> {
+    fn read_fields(block: &[u8], version: u16) -> Option<Superblock> {
         let name = block[NAME_AT..ENTRIES_AT].get(..usize::from(block[NAME_LENGTH_AT]))?;
         let members = usize::from(block[MEMBERS_AT]);
         if members > MEMBERS_MAX {
             return None;
         }
-        let entries = block[ENTRIES_AT..].chunks_exact(ENTRY_BYTES).take(members);
+        let is_first = version == 1;
+        let entry_bytes = if is_first { ENTRY_BYTES_V1 } else { ENTRY_BYTES };
+        let entries = block[ENTRIES_AT..].chunks_exact(entry_bytes).take(members);
+        let entry = if is_first { MemberEntry::read_v1 } else { MemberEntry::read };
         Some(Superblock {
+            version,
+            copies_behind: if is_first { 0 } else { block[COPIES_BEHIND_AT] },
+            accepted_segment: if is_first { 0 } else { u64_at(block, ACCEPTED_AT) },
             array: array_at(block, ARRAY_AT),
             name: str::from_utf8(name).ok()?.to_owned(),
             epoch: u64_at(block, EPOCH_AT),
@@ -153,10 +192,11 @@ impl Superblock {
             data: block[DATA_AT],
             parity: block[PARITY_AT],
             is_in_band: block[FLAGS_AT] & IN_BAND != 0,
+            has_single_headers: block[FLAGS_AT] & SINGLE_HEADERS != 0,
             small: read_shape(&block[SMALL_AT..]),
             large: read_shape(&block[LARGE_AT..]),
             member: block[MEMBER_AT],
-            members: entries.map(MemberEntry::read).collect::<Option<Vec<_>>>()?,
+            members: entries.map(entry).collect::<Option<Vec<_>>>()?,
         })
     }
 
@@ -175,19 +215,29 @@ impl MemberEntry {
     fn write(&self, out: &mut [u8]) {
         assert!(self.since_epoch <= EPOCH_MAX, "epochs count changes of the array, one by one");
         out[..ENTRY_STATE_AT].copy_from_slice(&self.id);
-        out[ENTRY_STATE_AT] = self.state as u8;
-        put_u48(out, ENTRY_EPOCH_AT, self.since_epoch);
+        put_u48(out, ENTRY_STATE_AT, (self.state as u64) << ENTRY_EPOCH_BITS | self.since_epoch);
     }
 
     fn read(bytes: &[u8]) -> Option<MemberEntry> {
-        let state = match bytes[ENTRY_STATE_AT] {
-            0 => MemberState::Active,
-            1 => MemberState::Failed,
-            2 => MemberState::Rebuilding,
-            _ => return None,
-        };
-        Some(MemberEntry { id: array_at(bytes, 0), state, since_epoch: u48_at(bytes, ENTRY_EPOCH_AT) })
+        let state_and_epoch = u48_at(bytes, ENTRY_STATE_AT);
+        let state = state_of((state_and_epoch >> ENTRY_EPOCH_BITS) as u8)?;
+        Some(MemberEntry { id: array_at(bytes, 0), state, since_epoch: state_and_epoch & EPOCH_MAX })
     }
+
+    fn write_v1(&self, out: &mut [u8]) {
+        out[..ENTRY_STATE_AT].copy_from_slice(&self.id);
+        out[ENTRY_STATE_AT] = self.state as u8;
+        put_u48(out, ENTRY_EPOCH_AT_V1, self.since_epoch);
+    }
+
+    fn read_v1(bytes: &[u8]) -> Option<MemberEntry> {
+        let state = state_of(bytes[ENTRY_STATE_AT])?;
+        Some(MemberEntry { id: array_at(bytes, 0), state, since_epoch: u48_at(bytes, ENTRY_EPOCH_AT_V1) })
+    }
+}
+
+fn state_of(code: u8) -> Option<MemberState> {
+    [MemberState::Active, MemberState::Failed, MemberState::Rebuilding].into_iter().find(|&state| state as u8 == code)
 }
 
 fn write_shape(shape: StreamShape, out: &mut [u8]) {
@@ -207,6 +257,9 @@ mod tests {
     fn superblock() -> Superblock {
         let member = |number: u8, state, since_epoch| MemberEntry { id: [number; 16], state, since_epoch };
         Superblock {
+            version: 2,
+            copies_behind: 1,
+            accepted_segment: 0x8182_8384_8586_8788,
             array: *b"0123456789abcdef",
             name: "prague".to_owned(),
             epoch: 0x1112_1314_1516,
@@ -217,6 +270,7 @@ mod tests {
             data: 3,
             parity: 1,
             is_in_band: true,
+            has_single_headers: false,
             small: StreamShape { unit_blocks: 0x4142_4344, group_stripes: 0x5152_5354 },
             large: StreamShape { unit_blocks: 0x6162_6364, group_stripes: 0x7172_7374 },
             member: 1,
@@ -234,8 +288,9 @@ mod tests {
         let mut most = Superblock { name: "é".repeat(NAME_BYTES_MAX / 2), epoch: EPOCH_MAX, ..superblock() };
         most.members[0].since_epoch = EPOCH_MAX;
         most.members.resize(MEMBERS_MAX, most.members[1]);
-        let plain = Superblock { name: String::new(), is_in_band: false, ..superblock() };
-        for superblock in [superblock(), most, plain] {
+        let plain = Superblock { name: String::new(), is_in_band: false, has_single_headers: true, ..superblock() };
+        let first = Superblock { version: 1, copies_behind: 0, accepted_segment: 0, ..most.clone() };
+        for superblock in [superblock(), most, plain, first] {
             for block_bytes in [512, 4096] {
                 let mut block = vec![0xFF; block_bytes];
                 superblock.write(&mut block);
@@ -264,7 +319,7 @@ mod tests {
             (NAME_AT, 0xFF),
             (EPOCH_AT + 6, 1),
             (EPOCH_AT + 5, 0),
-            (ENTRIES_AT + ENTRY_STATE_AT, 3),
+            (ENTRIES_AT + ENTRY_STATE_AT + 5, 0xC0),
         ];
         for (at, value) in bytes {
             let mut block = [0; 512];
@@ -276,9 +331,9 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_a_superblock_are_golden() {
+    fn the_bytes_of_a_superblock_of_version_1_are_golden() {
         let mut block = [0; 512];
-        superblock().write(&mut block);
+        Superblock { version: 1, copies_behind: 0, accepted_segment: 0, ..superblock() }.write(&mut block);
         assert_eq!(
             hex(&block),
             concat!(
@@ -298,6 +353,36 @@ mod tests {
                 "1514131211a4a4a4a4a4a4a4a4a4a4a4\n",
                 "a4a4a4a4a40001",
             )
+        );
+    }
+
+    #[test]
+    fn the_bytes_of_a_superblock_of_version_2_are_golden() {
+        let (mut first, mut block) = ([0; 512], [0; 512]);
+        Superblock { version: 1, ..superblock() }.write(&mut first);
+        let flagged = Superblock { has_single_headers: true, ..superblock() };
+        flagged.write(&mut block);
+        assert_eq!(hex(&block[8..10]), "02");
+        assert_eq!((first[13], block[13]), (1, 3));
+        assert_eq!((first[77], block[77]), (0, 1));
+        let is_flag = |at: &usize| [13, 77].contains(at);
+        for at in (10..144).filter(|at| !is_flag(at)) {
+            assert_eq!(first[at], block[at], "byte {at} is as in version 1");
+        }
+        assert_eq!(
+            hex(&block[144..]),
+            concat!(
+                "a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1\n",
+                "000000000000a2a2a2a2a2a2a2a2a2a2\n",
+                "a2a2a2a2a2a2060504030241a3a3a3a3\n",
+                "a3a3a3a3a3a3a3a3a3a3a3a316151413\n",
+                "1291a4a4a4a4a4a4a4a4a4a4a4a4a4a4\n",
+                "a4a40100000000000000000000000000\n",
+                "00000000000000000000000000000000\n",
+            )
+            .to_owned()
+                + &"00000000000000000000000000000000\n".repeat(15)
+                + "8887868584838281"
         );
     }
 }

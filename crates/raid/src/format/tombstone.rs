@@ -15,11 +15,10 @@
 //! version 1: all ranges are trimmed        version 2: bit 31 of `blocks` tells the lost ones
 //! ```
 
-use super::block::{self, HeaderError};
+use super::block;
 use super::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 
 const MAGIC: [u8; 4] = *b"ZVTB";
-const VERSION_AT: usize = 8;
 const VERSION_WITH_LOST: u16 = 2;
 const COUNT_AT: usize = block::FIELDS_AT;
 const ENTRIES_AT: usize = 16;
@@ -57,10 +56,8 @@ pub(crate) fn tombstones_per_block(block_size_bytes: u32) -> usize {
 /// Writes a block of tombstones, at most [`tombstones_per_block`] of them.
 pub(crate) fn write_tombstones(tombstones: &[Tombstone], out: &mut [u8]) {
     assert!(tombstones.len() <= tombstones_per_block(out.len() as u32), "tombstones fit their block");
-    block::begin(out, MAGIC);
-    if tombstones.iter().any(|tombstone| tombstone.is_lost) {
-        put_u16(out, VERSION_AT, VERSION_WITH_LOST);
-    }
+    let has_lost = tombstones.iter().any(|tombstone| tombstone.is_lost);
+    block::begin_version(out, MAGIC, if has_lost { VERSION_WITH_LOST } else { block::FIRST_VERSION });
     put_u16(out, COUNT_AT, tombstones.len() as u16);
     for (bytes, tombstone) in out[ENTRIES_AT..].chunks_exact_mut(ENTRY_BYTES).zip(tombstones) {
         put_u64(bytes, 0, tombstone.lba);
@@ -72,11 +69,7 @@ pub(crate) fn write_tombstones(tombstones: &[Tombstone], out: &mut [u8]) {
 
 /// The tombstones of a block; `None` if it is not whole.
 pub(crate) fn read_tombstones(block: &[u8]) -> Option<Vec<Tombstone>> {
-    let has_lost = match block::check(block, MAGIC) {
-        Ok(()) => false,
-        Err(HeaderError::OtherVersion { found: VERSION_WITH_LOST }) => true,
-        Err(_) => return None,
-    };
+    let has_lost = block::check_version(block, MAGIC, VERSION_WITH_LOST).ok()? == VERSION_WITH_LOST;
     let count = usize::from(u16_at(block, COUNT_AT));
     if count > tombstones_per_block(block.len() as u32) {
         return None;

@@ -161,7 +161,9 @@ impl Volume {
     /// Writes superblocks of an epoch that is not written; stripes that waited for one count, or are written again.
     pub(super) fn pump_superblocks(&mut self) {
         if self.members.may_write(self.now) {
-            self.members.write_superblocks(&self.spec);
+            for member in self.members.write_superblocks(&self.spec) {
+                self.judge(member, Verdict::Failed);
+            }
         }
         for stripe in self.members.decided(&self.spec) {
             // A member may have failed since: what the stripe has is checked again.

@@ -25,7 +25,7 @@ pub(super) fn spec(group_stripes: u32, is_cache_volatile: bool) -> Spec {
 pub(super) fn members(spec: &Spec) -> Members {
     let mut members = Members::new(spec.member_indices().map(|at| Member::new([at.0; 16], geometry())).collect());
     for member in spec.member_indices() {
-        members[member].resume_log(MetadataLog::default());
+        members[member].resume_log(MetadataLog::empty(&geometry()));
         (METADATA_ZONES..ZONES).for_each(|zone| members[member].found_free_zone(zone));
     }
     members

@@ -31,7 +31,7 @@ impl Volume {
             let rebuilding = self.rebuild_active(MemberIndex(at as u8));
             assert_eq!(
                 member.active_zones(),
-                active + 1 + rebuilding + member.stuck_zones(),
+                active + member.log_zones() + rebuilding + member.stuck_zones(),
                 "active zones of member {at}"
             );
         }

@@ -9,7 +9,7 @@ use crate::bug::SeededBug;
 use crate::config::{Level, VolumeConfig};
 use crate::format::{ArrayId, Tombstone, write_tombstones};
 use crate::limits::MEMBERS_MAX;
-use crate::shape::Shape;
+use crate::shape::{Known, Shape};
 use crate::{MemberIndex, VolumeError};
 
 /// What a volume is. It holds no state of the data path: whatever is done with a volume leaves it as it is.
@@ -29,12 +29,12 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    /// `known` is whether metadata is in band, of a volume that exists.
+    /// `known` is of a volume that exists.
     pub(super) fn new(
         mut config: VolumeConfig,
         array: ArrayId,
         geometries: &[Geometry],
-        known: Option<bool>,
+        known: Option<Known>,
     ) -> Result<Spec, VolumeError> {
         let shape = Shape::new(&config, geometries, known)?;
         fit_streams(&mut config, geometries);

@@ -7,7 +7,7 @@ use zonda_zoned::{
 };
 
 use super::map::Map;
-use super::members::{Member, Members, Work, is_dead};
+use super::members::{Member, Members, Work, is_dead, is_mirrored};
 use super::mount::Mount;
 use super::reads::Reads;
 use super::requests::Requests;
@@ -20,7 +20,7 @@ use crate::config::VolumeConfig;
 use crate::event::{Event, FailReason};
 use crate::format::ArrayId;
 use crate::limits::{METADATA_ZONES, MOUNT_SEGMENTS, RELOCATION_SEGMENTS, REPORT_ZONES_MAX, REQUEST_BLOCKS_MAX};
-use crate::shape::Shape;
+use crate::shape::{Known, Shape};
 use crate::{MemberIndex, VolumeError};
 
 /// What is being done while the volume is starting.
@@ -69,8 +69,16 @@ pub(super) enum StartStep {
         zone: u32,
         offset: u32,
     },
+    /// Blocks with which a zone of a segment begins.
     Header {
         zone: u32,
+        first: u32,
+        blocks: u32,
+    },
+    /// A block of a zone whose headers cannot be read.
+    Identify {
+        zone: u32,
+        offset: u32,
     },
     /// Blocks of the zone of the segment that is being looked at.
     Blocks {
@@ -96,8 +104,33 @@ impl Volume {
         ids: &[[u8; 16]],
         may_wipe: bool,
     ) -> Result<Volume, VolumeError> {
+        Volume::create_as(config, geometries, array, ids, may_wipe, None)
+    }
+
+    /// A new volume that is laid out as version 1 was; superblocks are of version 2 all the same.
+    #[cfg(test)]
+    pub(crate) fn create_with_single_headers(
+        config: VolumeConfig,
+        geometries: Vec<Geometry>,
+        array: ArrayId,
+        ids: &[[u8; 16]],
+    ) -> Result<Volume, VolumeError> {
+        let is_in_band =
+            geometries.iter().any(|geometry| usize::from(geometry.metadata_bytes) < crate::format::OOB_BYTES);
+        let known = Known { is_in_band, has_single_headers: true };
+        Volume::create_as(config, geometries, array, ids, false, Some(known))
+    }
+
+    fn create_as(
+        config: VolumeConfig,
+        geometries: Vec<Geometry>,
+        array: ArrayId,
+        ids: &[[u8; 16]],
+        may_wipe: bool,
+        known: Option<Known>,
+    ) -> Result<Volume, VolumeError> {
         let members = geometries.into_iter().zip(ids).map(|(geometry, &id)| Some(Member::new(id, geometry))).collect();
-        let mut volume = Volume::new(config, array, members, None)?;
+        let mut volume = Volume::new(config, array, members, known)?;
         volume.phase = Phase::Starting(Box::new(Start::new(Kind::Create { may_wipe }, volume.spec.members())));
         volume.report_zones();
         Ok(volume)
@@ -107,7 +140,7 @@ impl Volume {
         config: VolumeConfig,
         array: ArrayId,
         members: Vec<Option<Member>>,
-        known: Option<bool>,
+        known: Option<Known>,
     ) -> Result<Volume, VolumeError> {
         if config.name.len() > crate::format::NAME_BYTES_MAX {
             return Err(VolumeError::Config("a volume's name has at most 64 bytes".to_owned()));
@@ -332,10 +365,10 @@ fn step_name(step: Step) -> &'static str {
     }
 }
 
-/// As many open segments as the members' active zones allow: one zone is that of superblocks, one that of relocation.
+/// As many open segments as the members' active zones allow: one zone or two are those of superblocks, one is that of relocation.
 pub(super) fn fit_streams(config: &mut VolumeConfig, members: &[Geometry]) {
-    let active = members.iter().filter_map(|member| member.max_active_zones).min().unwrap_or(u32::MAX);
-    let for_hosts = active.saturating_sub(2).max(1);
+    let left = |member: &Geometry| Some(member.max_active_zones?.saturating_sub(2 + u32::from(is_mirrored(member))));
+    let for_hosts = members.iter().filter_map(left).min().unwrap_or(u32::MAX).max(1);
     let tuning = &mut config.tuning;
     while u32::from(tuning.small_segments) + u32::from(tuning.large_segments) > for_hosts {
         if tuning.large_segments > 0 && tuning.large_segments >= tuning.small_segments {
@@ -346,6 +379,18 @@ pub(super) fn fit_streams(config: &mut VolumeConfig, members: &[Geometry]) {
     }
 }
 
+/// Blocks that a new volume may have, if its members keep nothing in reserve.
+pub(super) fn usable_blocks(config: &VolumeConfig, shape: &Shape, members: &[Geometry]) -> u64 {
+    let zones = members.iter().map(|member| member.zone_count - METADATA_ZONES).min().unwrap_or(0);
+    // Every stream may hold a segment that is open, and one that is being closed.
+    let open = 2 * (u32::from(config.tuning.small_segments) + u32::from(config.tuning.large_segments) + 1);
+    // Where there are few zones: those that are open, and one more for hosts.
+    let open = open.min(zones / 3).max(open / 2 + 1);
+    let for_mounts = if config.tuning.has_contents { MOUNT_SEGMENTS } else { 0 };
+    let usable = zones.saturating_sub(open + RELOCATION_SEGMENTS + for_mounts);
+    u64::from(usable) * shape.segment_blocks()
+}
+
 /// What hosts see.
 pub(super) fn volume_geometry(
     config: &VolumeConfig,
@@ -354,13 +399,7 @@ pub(super) fn volume_geometry(
     is_new: bool,
 ) -> Result<Geometry, VolumeError> {
     let zones = members.iter().map(|member| member.zone_count - METADATA_ZONES).min().unwrap_or(0);
-    // Every stream may hold a segment that is open, and one that is being closed.
-    let open = 2 * (u32::from(config.tuning.small_segments) + u32::from(config.tuning.large_segments) + 1);
-    // Where there are few zones: those that are open, and one more for hosts.
-    let open = open.min(zones / 3).max(open / 2 + 1);
-    let for_mounts = if config.tuning.has_contents { MOUNT_SEGMENTS } else { 0 };
-    let usable = zones.saturating_sub(open + RELOCATION_SEGMENTS + for_mounts);
-    let usable_blocks = u64::from(usable) * shape.segment_blocks();
+    let usable_blocks = usable_blocks(config, shape, members);
     let most = usable_blocks * u64::from(100 - config.tuning.reserve_percent.min(100)) / 100;
     let wanted = config.volume_blocks.unwrap_or(most);
     if (is_new && wanted > usable_blocks) || wanted == 0 {

@@ -114,6 +114,13 @@ impl Volume {
         self.spec.array
     }
 
+    /// The newest epoch that all members know that were left then: it grows with every change of members. A caller that keeps it can
+    /// tell a mount of this volume what is too old (`newest_epoch`).
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.members.durable_epoch()
+    }
+
     /// How its blocks are made redundant.
     #[must_use]
     pub fn scheme(&self) -> crate::Scheme {

@@ -194,7 +194,7 @@ mod tests {
     use zonda_zoned::Prng;
 
     fn layout(group_stripes: u32, stripes: u32) -> Layout {
-        Layout { unit_blocks: 1, meta_blocks: 0, group_stripes, stripes, footer_blocks: 1 }
+        Layout { header_blocks: 2, unit_blocks: 1, meta_blocks: 0, group_stripes, stripes, footer_blocks: 1 }
     }
 
     #[test]

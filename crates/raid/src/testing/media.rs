@@ -1,6 +1,10 @@
 //! What happens to a drive's medium: power cuts, rot, zones that give up.
 
-use zonda_zoned::{Blocks, Command, CommandId, Lba, NamespaceId, Operation, Outcome, Payload, ZoneIndex, ZoneState};
+use zonda_zoned::reference::ZoneImage;
+use zonda_zoned::{
+    Blocks, Command, CommandId, Lba, NamespaceId, Operation, Outcome, Payload, ZoneAction, ZoneIndex, ZoneState,
+    ZoneTarget,
+};
 
 use super::Drive;
 use super::drive::Presence;
@@ -106,6 +110,17 @@ impl Drive {
         self.device.set_block_bytes(lba, &data, &metadata);
     }
 
+    /// The first bit of a block's data flips.
+    pub fn flip(&mut self, lba: Lba) {
+        let read = Operation::Read { start: lba, blocks: Blocks(1) };
+        let completion =
+            self.device.execute(&Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation: read });
+        let Outcome::Data(Payload::Bytes(buffer)) = completion.outcome else { return };
+        let mut data = buffer.data.to_vec();
+        data[0] ^= 1;
+        self.device.set_block_bytes(lba, &data, &buffer.metadata);
+    }
+
     /// Bits flip in the data of a block alone.
     pub fn rot_data(&mut self, lba: Lba) {
         let read = Operation::Read { start: lba, blocks: Blocks(1) };
@@ -130,6 +145,43 @@ impl Drive {
         let start = self.geometry.zone_start(ZoneIndex(zone));
         let blocks = self.device.image(ZoneIndex(zone)).write_pointer_blocks.0;
         (0..blocks).rev().map(|at| start + Blocks(at)).collect()
+    }
+
+    /// A block is overwritten, and stays as it is now.
+    pub fn overwrite(&mut self, lba: Lba, data: &[u8]) {
+        let metadata = vec![0; usize::from(self.geometry.metadata_bytes)];
+        self.device.set_block_bytes(lba, data, &metadata);
+    }
+
+    /// The data of a block.
+    pub fn block(&mut self, lba: Lba) -> Option<Vec<u8>> {
+        let read = Operation::Read { start: lba, blocks: Blocks(1) };
+        let completion =
+            self.device.execute(&Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation: read });
+        let Outcome::Data(Payload::Bytes(buffer)) = completion.outcome else { return None };
+        Some(buffer.data.to_vec())
+    }
+
+    /// Opens an empty zone, if another one may be active.
+    pub fn open(&mut self, zone: u32) {
+        let target = ZoneTarget::Zone(self.geometry.zone_start(ZoneIndex(zone)));
+        let operation = Operation::ManageZones { action: ZoneAction::Open { zrwa: false }, target };
+        drop(self.device.execute(&Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation }));
+    }
+
+    /// A zone becomes empty by itself.
+    pub fn erase(&mut self, zone: u32) {
+        self.device.set_zone(
+            ZoneIndex(zone),
+            ZoneImage { state: ZoneState::Empty, write_pointer_blocks: Blocks::ZERO, zrwa: false, extension: None },
+        );
+        self.forget_past_of(zone);
+    }
+
+    /// How many blocks of a zone were written.
+    #[must_use]
+    pub fn count_written(&self, zone: u32) -> u64 {
+        self.device.image(ZoneIndex(zone)).write_pointer_blocks.0
     }
 
     /// A block cannot be read any more, until its zone is reset.

@@ -32,7 +32,7 @@ pub struct World {
     pub speeds: Vec<u64>,
     /// Members that may be given up, as bits: nobody else may.
     pub suspects: u32,
-    /// What mounts are told.
+    /// What the caller of the next mounts knows and accepts.
     pub options: MountOptions,
     /// All events since the last mount, or since they were last taken.
     pub events: Vec<Event>,
@@ -63,14 +63,20 @@ impl World {
     ///
     /// # Errors
     /// When configuration and drives do not suit each other.
-    ///
-    /// # Panics
-    /// When the volume does not become ready on drives that work.
     pub fn create(config: VolumeConfig, drives: Vec<Drive>, prng: Prng) -> Result<World, VolumeError> {
         let array: ArrayId = *b"world of volumes";
         let ids: Vec<[u8; 16]> = (0..drives.len() as u8).map(|at| [at + 1; 16]).collect();
         let geometries = drives.iter().map(|drive| drive.geometry().clone()).collect();
         let volume = Volume::create(config.clone(), geometries, array, &ids, false)?;
+        Ok(World::of(volume, config, drives, prng))
+    }
+
+    /// The same with a volume that is being created on these drives.
+    ///
+    /// # Panics
+    /// When the volume does not become ready on drives that work.
+    #[must_use]
+    pub fn of(volume: Volume, config: VolumeConfig, drives: Vec<Drive>, prng: Prng) -> World {
         let blocks = volume.geometry().namespace_blocks().0;
         let block_bytes = volume.geometry().block_size_bytes as usize;
         let mut model = Model::new(blocks, block_bytes);
@@ -102,7 +108,7 @@ impl World {
         world.rest().expect("drives that work come to rest");
         assert_eq!(world.events, [Event::Ready], "empty drives that work become a volume");
         world.events.clear();
-        Ok(world)
+        world
     }
 
     /// Plants a bug in the volume, and in those that are mounted after it.

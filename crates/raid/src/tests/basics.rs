@@ -12,8 +12,8 @@ use crate::{Event, Level, MountOptions, Scheme, StreamShape, Volume, VolumeConfi
 pub(super) fn geometry(metadata_bytes: u16) -> Geometry {
     Geometry {
         metadata_bytes,
-        zone_size_blocks: Blocks(64),
-        zone_capacity_blocks: Blocks(64),
+        zone_size_blocks: Blocks(68),
+        zone_capacity_blocks: Blocks(65),
         zone_count: 24,
         max_active_zones: Some(5),
         max_open_zones: Some(5),

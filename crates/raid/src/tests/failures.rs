@@ -13,7 +13,7 @@ pub(super) fn geometry(metadata_bytes: u16) -> Geometry {
     Geometry {
         metadata_bytes,
         zone_size_blocks: Blocks(40),
-        zone_capacity_blocks: Blocks(36),
+        zone_capacity_blocks: Blocks(37),
         zone_count: 18,
         max_active_zones: Some(5),
         max_open_zones: Some(5),

@@ -12,7 +12,7 @@ use zonda_zoned::{
 
 use super::basics::contents;
 use super::failures::geometry;
-use crate::format::SegmentHeader;
+use crate::format::{HEADER_COPIES, SegmentHeader};
 use crate::limits::METADATA_ZONES;
 use crate::{Event, MemberIndex, MountOptions, Scheme, StreamShape, Volume, VolumeConfig};
 
@@ -47,7 +47,7 @@ pub(super) struct Sent {
 impl Sent {
     /// The stripe of a chunk, in segments whose groups have one stripe of one block a member.
     pub(super) fn stripe(&self) -> u32 {
-        self.offset - 1
+        self.offset - HEADER_COPIES
     }
 }
 
@@ -233,9 +233,9 @@ impl Script {
             _ => 0,
         };
         if let (true, Operation::Write { payload: Payload::Bytes(buffer), .. }) = (zone >= METADATA_ZONES, operation)
-            && let Ok(header) = SegmentHeader::read(&buffer.data)
+            && let Ok(header) = SegmentHeader::read(&buffer.data[..self.geometry.block_size_bytes as usize])
         {
-            let end = 1 + header.stripes * header.unit_blocks;
+            let end = header.copies + header.stripes * header.unit_blocks;
             self.segments.insert((member, zone), (header.segment, header.stream, end));
         }
         let (segment, stream, end) = self.segments.get(&(member, zone)).copied().unwrap_or((0, 0, u32::MAX));

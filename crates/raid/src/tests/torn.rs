@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::failures::geometry;
 use super::script::{Kind, Script, plain_config};
 use crate::Scheme;
+use crate::format::HEADER_COPIES;
 use crate::limits::METADATA_ZONES;
 
 /// The segment of which block 0 alone is left, with version 1; other blocks were written to segments behind it.
@@ -113,7 +114,7 @@ fn a_torn_write_keeps_the_version_before_it_that_was_moved_to_a_later_segment() 
         let mut script = with_one_block_left(1);
         // A read of block 0 finds it damaged: it is written again where moved blocks go. Meanwhile it is overwritten.
         let zone = u64::from(METADATA_ZONES) * geometry(64).zone_size_blocks.0;
-        script.unreadable.insert((first_holder(0), zone + 1));
+        script.unreadable.insert((first_holder(0), zone + u64::from(HEADER_COPIES)));
         script.hold(|sent| sent.kind == Kind::Read);
         let read = script.read(0);
         tear_stripes(&mut script);

@@ -349,7 +349,7 @@ mod tests {
         let (mut members, mut segments, mut stripes) = (members(&spec), Segments::new(), Stripes::new());
         segments.open_wanted(&spec, &mut members, true, Stream::Small, 1);
         let index = segments.open(Stream::Small)[0];
-        let place = |member: u8, slot: u32| Physical { segment: index, member: MemberIndex(member), offset: 1 + slot };
+        let place = |member: u8, slot: u32| Physical { segment: index, member: MemberIndex(member), offset: 2 + slot };
         let live = [place(0, 0), place(1, 0), place(1, 2)];
         live.iter().for_each(|&place| segments.set_live(place));
         segments.break_off(&spec, &mut members, index);

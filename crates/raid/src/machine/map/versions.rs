@@ -205,7 +205,8 @@ mod tests {
         /// Its stripe counts: the block is durable in this slot of member 0.
         fn publish(&mut self, version: (u32, u32), slot: u32) -> Physical {
             let segment = self.segments.open(Stream::Small)[0];
-            let place = Physical { segment, member: crate::MemberIndex(0), offset: 1 + slot };
+            let offset = self.segments[segment].layout.slot_offset(slot);
+            let place = Physical { segment, member: crate::MemberIndex(0), offset };
             self.map.publish(&mut self.stripes, &mut self.segments, LBA, version, place);
             place
         }
@@ -254,7 +255,7 @@ mod tests {
         let first = parts.write();
         let from = parts.publish(first, 0);
         let second = parts.write();
-        let (to, sequence) = (Physical { offset: 3, ..from }, parts.segments[from.segment].sequence);
+        let (to, sequence) = (Physical { offset: from.offset + 2, ..from }, parts.segments[from.segment].sequence);
         let Parts { spec, segments, stripes, map, .. } = &mut parts;
         assert!(map.refers_to(stripes, LBA, Address::media(from)));
         map.publish_moved(spec, stripes, segments, LBA, (Address::media(from), sequence), to);

@@ -6,7 +6,7 @@ use zonda_zoned::{
 };
 
 use super::commands::Commands;
-use super::superblocks::MetadataLog;
+use super::log::{LogStep, MetadataLog, is_mirrored};
 use super::zones::Zones;
 use super::{Verdict, Work};
 use crate::format::{MemberEntry, MemberState};
@@ -37,16 +37,16 @@ impl Member {
     pub(in crate::machine) fn new(id: [u8; 16], geometry: Geometry) -> Member {
         Member {
             id,
-            geometry,
             state: MemberState::Active,
             since_epoch: 1,
             recorded: None,
             zones: Zones::default(),
-            log: MetadataLog::default(),
+            log: MetadataLog::empty(&geometry),
             commands: Commands::default(),
             errors: 0,
             failures: 0,
             failed_finishes: 0,
+            geometry,
         }
     }
 
@@ -71,8 +71,7 @@ impl Member {
                 self.zones.found_free(zone);
             }
         }
-        self.log = MetadataLog::default();
-        self.zones.open_log();
+        self.resume_log(MetadataLog::empty(&self.geometry));
     }
 
     /// A mount does not find it.
@@ -90,8 +89,21 @@ impl Member {
 
     /// A mount goes on with its log of superblocks.
     pub(in crate::machine) fn resume_log(&mut self, log: MetadataLog) {
+        self.zones.open_log(log.active_zones());
         self.log = log;
-        self.zones.open_log();
+    }
+
+    /// A superblock is to be written. A second zone becomes active for it where that may be.
+    pub(super) fn begin_superblock(&mut self) {
+        let may_open = self.may_activate(0);
+        if self.log.begin(&self.geometry, may_open) {
+            self.zones.open_log_mirror();
+        }
+    }
+
+    /// What comes next of that.
+    pub(super) fn next_of_superblock(&mut self) -> LogStep {
+        self.log.next(&self.geometry)
     }
 
     /// It takes part in what is written, and is given the rest.
@@ -239,6 +251,11 @@ impl Member {
         &self.geometry
     }
 
+    /// The epoch since which it has its state.
+    pub(in crate::machine) fn since_epoch(&self) -> u64 {
+        self.since_epoch
+    }
+
     pub(in crate::machine) fn state(&self) -> MemberState {
         self.state
     }
@@ -273,6 +290,11 @@ impl Member {
         self.zones.active()
     }
 
+    /// Zones of its log that are active.
+    pub(in crate::machine) fn log_zones(&self) -> u32 {
+        self.log.active_zones()
+    }
+
     pub(in crate::machine) fn stuck_zones(&self) -> u32 {
         self.zones.stuck()
     }
@@ -292,9 +314,10 @@ impl Member {
         self.geometry.max_active_zones.is_none_or(|max| self.zones.active() + waiting < max)
     }
 
-    /// Whether zones that are stuck leave what a volume cannot do without: one of superblocks, one of hosts, one of relocation.
+    /// Whether zones that are stuck leave what a volume cannot do without: those of superblocks, one of hosts, one of relocation.
     pub(in crate::machine) fn has_active_to_spare(&self) -> bool {
-        self.geometry.max_active_zones.is_none_or(|max| self.zones.stuck() + 3 <= max)
+        let needed = 3 + u32::from(is_mirrored(&self.geometry));
+        self.geometry.max_active_zones.is_none_or(|max| self.zones.stuck() + needed <= max)
     }
 
     /// A block of a zone, counted from the zone's start.

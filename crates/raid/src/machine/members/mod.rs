@@ -4,13 +4,15 @@
 //! member.rs       one member: state, errors
 //! commands.rs     its commands in flight
 //! zones.rs        its zones that no segment holds
-//! superblocks.rs  the log of superblocks, and epochs
+//! superblocks.rs  superblocks, and epochs
+//! log.rs          where a member's superblocks are
 //! caches.rs       members that may lose what they have acknowledged
 //! suspension.rs   members that the volume cannot do without do not answer, fail, or have no room
 //! ```
 
 mod caches;
 mod commands;
+mod log;
 mod member;
 mod superblocks;
 mod suspension;
@@ -30,15 +32,15 @@ use super::start::StartStep;
 use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::event::FailReason;
-use crate::format::MemberState;
+use crate::format::{MemberState, Superblock};
 use crate::shape::bits;
 use crate::tables::{Segment, SegmentIndex};
 
 use caches::Caches;
 pub(super) use caches::Waiter;
+pub(super) use log::{MetadataLog, is_mirrored};
 pub(super) use member::{Member, is_dead};
 use superblocks::Epochs;
-pub(super) use superblocks::MetadataLog;
 use suspension::Suspensions;
 
 /// Owns the members: their states, zones and commands, the epochs of their superblocks, and the flushes of their caches.
@@ -145,8 +147,8 @@ impl Members {
     }
 
     /// A mount goes on with the epoch of a superblock, and with what was aborted before it knew the members.
-    pub(super) fn resume(&mut self, epoch: u64, sequence: u64, before: &mut Members) {
-        self.epochs = Epochs::new(epoch, sequence);
+    pub(super) fn resume(&mut self, best: &Superblock, before: &mut Members) {
+        self.epochs = Epochs::new(best.epoch, best.sequence);
         self.aborted = std::mem::take(&mut before.aborted);
     }
 

@@ -1,5 +1,8 @@
 //! The log of superblocks: who the members are, in the first zones of each of them.
 //!
+//! Where on a member they are is in `log.rs`. A member has a superblock when one of its two zones has it durably; one that can write it
+//! to neither has failed.
+//!
 //! A change of members is an epoch. Until all that are left know of it, no stripe counts that was written without those that
 //! failed, and no segment is opened: a member that comes back is never taken for one that has seen everything.
 //!
@@ -9,33 +12,21 @@
 use bytes::BytesMut;
 use zonda_zoned::{Operation, Status, ZoneAction};
 
+use super::log::LogStep;
 use super::{Members, Verdict, Work};
 use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::config::StreamShape;
-use crate::format::Superblock;
-use crate::limits::METADATA_ZONES;
+use crate::format::{Superblock, VERSION};
 use crate::machine::spec::Spec;
 use crate::shape::Layout;
-
-/// Where a member's log of superblocks is.
-#[derive(Debug, Default)]
-pub(in crate::machine) struct MetadataLog {
-    zone: u32,
-    /// The next block to be written.
-    next: u32,
-}
-
-impl MetadataLog {
-    pub(in crate::machine) fn new(zone: u32, next: u32) -> MetadataLog {
-        MetadataLog { zone, next }
-    }
-}
 
 /// Owns the epoch, and who waits until it is written.
 #[derive(Debug)]
 pub(super) struct Epochs {
     current: u64,
+    /// The newest one that all members know that were left then.
+    durable: u64,
     /// Of the last superblock.
     sequence: u64,
     /// The current epoch has still to be written.
@@ -48,7 +39,15 @@ pub(super) struct Epochs {
 
 impl Epochs {
     pub(super) fn new(current: u64, sequence: u64) -> Epochs {
-        Epochs { current, sequence, is_wanted: false, pending: 0, waiting: Vec::new() }
+        Epochs { current, durable: current, sequence, is_wanted: false, pending: 0, waiting: Vec::new() }
+    }
+
+    /// A member has the superblock, or never will.
+    fn ended(&mut self) {
+        self.pending -= 1;
+        if self.is_durable() {
+            self.durable = self.current;
+        }
     }
 
     /// Whether all members that are left know who they are.
@@ -76,16 +75,27 @@ impl Members {
         self.epochs.is_wanted = true;
     }
 
-    /// Writes the current epoch, if it is not written.
-    pub(in crate::machine) fn write_superblocks(&mut self, spec: &Spec) {
+    /// Writes the current epoch, if it is not written. Returns the members that cannot record it: they have failed.
+    pub(in crate::machine) fn write_superblocks(&mut self, spec: &Spec) -> Vec<MemberIndex> {
+        let mut failed = Vec::new();
         if self.epochs.is_wanted && self.epochs.pending == 0 {
             self.epochs.is_wanted = false;
             self.epochs.sequence += 1;
             for member in self.present() {
                 self.epochs.pending += 1;
-                self.write_superblock(spec, member);
+                self[member].begin_superblock();
+                if self.continue_superblock(spec, member, Status::Success) == Verdict::Failed {
+                    failed.push(member);
+                }
             }
         }
+        failed
+    }
+
+    /// Superblocks go to the second zone of members that lack it, now that enough zones may be active.
+    pub(in crate::machine) fn complete_logs(&mut self) {
+        let lacks = |member: MemberIndex| self[member].may_activate(0) && self[member].log.lacks_mirror();
+        self.epochs.is_wanted |= self.present().any(lacks);
     }
 
     /// A stripe is complete but for the epoch: it waits until that is durable.
@@ -111,23 +121,21 @@ impl Members {
         member: MemberIndex,
         status: Status,
     ) -> Verdict {
-        if status.is_success() && self[member].is_present() {
-            self.write_superblock(spec, member);
-            return Verdict::Usable;
+        if status.is_success() {
+            self[member].log.was_reset();
         }
-        self.superblock_failed(spec, member, status)
+        self.continue_after(spec, member, status)
     }
 
     pub(in crate::machine) fn on_superblock(&mut self, spec: &Spec, member: MemberIndex, status: Status) -> Verdict {
-        if !status.is_success() {
-            return self.superblock_failed(spec, member, status);
-        }
-        if spec.is_cache_volatile() {
+        if status.is_success() && spec.is_cache_volatile() {
             self.send(member, Work::SuperblockFlush, Operation::Flush);
-        } else {
-            self.epochs.pending -= 1;
+            return Verdict::Usable;
         }
-        Verdict::Usable
+        if status.is_success() {
+            self[member].log.was_written();
+        }
+        self.continue_after(spec, member, status)
     }
 
     pub(in crate::machine) fn on_superblock_flush(
@@ -136,11 +144,11 @@ impl Members {
         member: MemberIndex,
         status: Status,
     ) -> Verdict {
-        if status.is_success() {
-            self.epochs.pending -= 1;
-            return Verdict::Usable;
+        if !status.is_success() {
+            return self.superblock_failed(spec, member, status);
         }
-        self.superblock_failed(spec, member, status)
+        self[member].log.was_written();
+        self.continue_superblock(spec, member, status)
     }
 
     /// Whether all members that are left know who they are.
@@ -152,42 +160,65 @@ impl Members {
         self.epochs.current
     }
 
-    /// A member that cannot record who belongs to the volume does not belong to it any more. One that the volume cannot do without, or
-    /// that has no room, is asked again, in the other zone, since what was written of this one is not known.
-    fn superblock_failed(&mut self, spec: &Spec, member: MemberIndex, status: Status) -> Verdict {
-        self.epochs.pending -= 1;
+    /// The newest epoch that all members know that were left then.
+    pub(in crate::machine) fn durable_epoch(&self) -> u64 {
+        self.epochs.durable
+    }
+
+    /// A command of a member's log has ended: one zone that fails costs no member.
+    fn continue_after(&mut self, spec: &Spec, member: MemberIndex, status: Status) -> Verdict {
         if !self[member].is_present() {
+            self.epochs.ended();
             return Verdict::Usable;
         }
+        if !status.is_success() {
+            self[member].count_error();
+            self[member].log.has_failed();
+        }
+        self.continue_superblock(spec, member, status)
+    }
+
+    /// A member that cannot record who belongs to the volume does not belong to it any more. One that the volume cannot do without, or
+    /// that has no room, is asked again.
+    fn superblock_failed(&mut self, spec: &Spec, member: MemberIndex, status: Status) -> Verdict {
         let verdict = self.verdict_of(status);
         if verdict == Verdict::Usable || !self.can_spare(spec, member) {
             self.epochs.is_wanted = true;
-            self[member].log.next = u32::MAX;
+            self[member].log.forgive();
         }
+        self.epochs.ended();
         verdict
     }
 
-    fn write_superblock(&mut self, spec: &Spec, index: MemberIndex) {
-        let member = &self[index];
-        // To the end of the zone, so that it is not active any more when the other one is.
-        if u64::from(member.log.next) >= member.geometry().zone_capacity_blocks.0 {
-            let zone = (member.log.zone + 1) % METADATA_ZONES;
-            let reset = member.manage(zone, ZoneAction::Reset);
-            self[index].log = MetadataLog { zone, next: 0 };
-            return self.send(index, Work::MetadataReset, reset);
+    fn continue_superblock(&mut self, spec: &Spec, index: MemberIndex, status: Status) -> Verdict {
+        match self[index].next_of_superblock() {
+            LogStep::Reset { zone } => {
+                let reset = self[index].manage(zone, ZoneAction::Reset);
+                self.send(index, Work::MetadataReset, reset);
+            }
+            LogStep::Write { zone, offset, copies } => {
+                let metadata = spec.no_metadata(self[index].geometry(), copies);
+                let mut blocks = BytesMut::zeroed(copies as usize * spec.shape.block_bytes);
+                for (behind, block) in (0..).zip(blocks.chunks_mut(spec.shape.block_bytes).rev()) {
+                    Superblock { copies_behind: behind, ..self.superblock(spec, index) }.write(block);
+                }
+                let contents = (blocks.freeze(), metadata);
+                self.write(spec, index, Work::Superblock, (zone, offset), copies, contents);
+            }
+            LogStep::Done => self.epochs.ended(),
+            LogStep::Failed => return self.superblock_failed(spec, index, status),
         }
-        let place = (member.log.zone, member.log.next);
-        let metadata = spec.no_metadata(member.geometry(), 1);
-        self[index].log.next += 1;
-        let mut block = BytesMut::zeroed(spec.shape.block_bytes);
-        self.superblock(spec, index).write(&mut block);
-        self.write(spec, index, Work::Superblock, place, 1, (block.freeze(), metadata));
+        Verdict::Usable
     }
 
     fn superblock(&self, spec: &Spec, member: MemberIndex) -> Superblock {
         let shape =
             |layout: &Layout| StreamShape { unit_blocks: layout.unit_blocks, group_stripes: layout.group_stripes };
         Superblock {
+            version: VERSION,
+            copies_behind: 0,
+            accepted_segment: self.accepted_segment,
+            has_single_headers: spec.shape.has_single_headers,
             array: spec.array,
             name: spec.config.name.clone(),
             epoch: self.epochs.current,
@@ -210,6 +241,7 @@ impl Members {
 mod tests {
     use super::super::super::fixtures::{end_next, members, spec};
     use super::*;
+    use crate::limits::METADATA_ZONES;
 
     #[test]
     fn stripes_wait_until_all_members_know_of_a_change() {
@@ -217,13 +249,17 @@ mod tests {
         let mut members = members(&spec);
         members.begin_epoch(&spec);
         members.wait_for_epoch(4);
-        members.write_superblocks(&spec);
+        assert_eq!(members.write_superblocks(&spec), []);
         for member in spec.member_indices() {
             assert!(!members.is_epoch_durable() && members.decided(&spec).is_empty());
-            let (work, completion) = end_next(&mut members, member, Status::Success).expect("a superblock");
-            assert!(matches!(work, Work::Superblock));
-            assert_eq!(members.on_superblock(&spec, member, completion.status), Verdict::Usable);
+            for _ in 0..METADATA_ZONES {
+                assert!(!members.is_epoch_durable() && members.durable_epoch() == 1);
+                let (work, completion) = end_next(&mut members, member, Status::Success).expect("a superblock");
+                assert!(matches!(work, Work::Superblock));
+                assert_eq!(members.on_superblock(&spec, member, completion.status), Verdict::Usable);
+            }
         }
+        assert_eq!(members.durable_epoch(), 2);
         assert!(members.is_epoch_durable());
         assert_eq!((members.epoch(), members.decided(&spec)), (2, vec![4]));
         members.check_invariants();
@@ -234,13 +270,69 @@ mod tests {
         let spec = spec(1, false);
         let mut members = members(&spec);
         members.begin_epoch(&spec);
-        members.write_superblocks(&spec);
+        assert_eq!(members.write_superblocks(&spec), []);
         for member in spec.member_indices() {
-            let status = if member.0 == 1 { Status::InternalError } else { Status::Success };
-            end_next(&mut members, member, status).expect("a superblock");
-            let expected = if member.0 == 1 { Verdict::Failed } else { Verdict::Usable };
-            assert_eq!(members.on_superblock(&spec, member, status), expected);
+            for zone in 0..METADATA_ZONES {
+                let status = if member.0 == 1 { Status::InternalError } else { Status::Success };
+                end_next(&mut members, member, status).expect("a superblock");
+                let is_last = member.0 == 1 && zone + 1 == METADATA_ZONES;
+                let expected = if is_last { Verdict::Failed } else { Verdict::Usable };
+                assert_eq!(members.on_superblock(&spec, member, status), expected);
+            }
         }
         assert!(members.is_epoch_durable());
+    }
+
+    #[test]
+    fn a_member_of_which_one_metadata_zone_fails_records_each_epoch_in_the_other() {
+        let spec = spec(1, false);
+        let mut members = members(&spec);
+        for statuses in [&[Status::InternalError, Status::Success][..], &[Status::Success]] {
+            members.begin_epoch(&spec);
+            assert_eq!(members.write_superblocks(&spec), []);
+            for member in spec.member_indices() {
+                let all = if member.0 == 1 { statuses } else { &[Status::Success; 2] };
+                for &status in all {
+                    end_next(&mut members, member, status).expect("a superblock");
+                    assert_eq!(members.on_superblock(&spec, member, status), Verdict::Usable);
+                }
+            }
+            assert!(members.is_epoch_durable());
+        }
+    }
+
+    #[test]
+    fn the_second_zone_of_a_log_is_written_once_another_zone_may_be_active() {
+        let spec = spec(1, false);
+        let mut members = members(&spec);
+        for member in spec.member_indices() {
+            while members[member].may_activate(0) {
+                members[member].take_zone().expect("there are free ones");
+            }
+        }
+        let written = |members: &mut Members| {
+            assert_eq!(members.write_superblocks(&spec), []);
+            let mut written = Vec::new();
+            for member in spec.member_indices() {
+                let mut commands = 0;
+                while end_next(members, member, Status::Success).is_some() {
+                    commands += 1;
+                    assert_eq!(members.on_superblock(&spec, member, Status::Success), Verdict::Usable);
+                }
+                written.push(commands);
+            }
+            assert!(members.is_epoch_durable());
+            written
+        };
+        members.begin_epoch(&spec);
+        assert_eq!(written(&mut members), [1; 3]);
+        members.complete_logs();
+        assert_eq!(written(&mut members), [0; 3], "no other zone may be active");
+        spec.member_indices().for_each(|member| members[member].close_one_zone());
+        members.complete_logs();
+        assert_eq!(written(&mut members), [2; 3]);
+        members.complete_logs();
+        assert_eq!(written(&mut members), [0; 3], "both zones have it");
+        assert!(spec.member_indices().all(|member| members[member].log_zones() == METADATA_ZONES));
     }
 }

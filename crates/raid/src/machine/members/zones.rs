@@ -22,9 +22,14 @@ pub(super) struct Zones {
 }
 
 impl Zones {
-    /// The log of superblocks holds one active zone.
-    pub(super) fn open_log(&mut self) {
-        self.active = 1;
+    /// The log of superblocks holds so many active zones.
+    pub(super) fn open_log(&mut self, active: u32) {
+        self.active = active;
+    }
+
+    /// The log of superblocks takes its second zone.
+    pub(super) fn open_log_mirror(&mut self) {
+        self.active += 1;
     }
 
     /// A mount found a free zone.
@@ -109,7 +114,7 @@ mod tests {
 
     fn with_one_taken() -> Zones {
         let mut zones = Zones::default();
-        zones.open_log();
+        zones.open_log(1);
         zones.found_free(7);
         assert_eq!(zones.take(), Some(7));
         assert_eq!((zones.free_count(), zones.active()), (0, 2));

@@ -89,6 +89,9 @@ impl Volume {
         }
         self.count_timestamps(&reading);
         let index = self.segments.insert_found(segment);
+        if reading.found.has_damaged_header {
+            self.segments.set_damaged(index);
+        }
         let mut unknown = u64::from(unseen * layout.payload_blocks()) * self.spec.shape.data() as u64;
         for stripe in &stripes {
             let standing = self.standing(index, stripe, is_filled);

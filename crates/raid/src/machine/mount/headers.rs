@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zonda_zoned::{BlockBuffer, ZoneAction, ZoneDescriptor, ZoneState};
+use zonda_zoned::{BlockBuffer, ZoneAction, ZoneState};
 
 use super::superblocks::written_blocks;
 use super::{Volume, block_of};
-use crate::MemberIndex;
-use crate::format::{HeaderError, MemberState, SegmentHeader};
+use crate::format::{HEADER_COPIES, HeaderError, MemberState, SegmentHeader};
 use crate::limits::{METADATA_ZONES, READ_ATTEMPTS_MAX};
 use crate::machine::start::StartStep;
 use crate::shape::bits;
+use crate::{MemberIndex, VolumeError};
 
 /// A segment of which a header was found.
 #[derive(Debug)]
@@ -23,6 +23,19 @@ pub(super) struct FoundSegment {
     /// Zones that a rebuild has written, finished or not, and those of which it is not known: what they lack need not have been
     /// missing before.
     pub(super) copied: u32,
+    /// A header of one of its zones is damaged: the segment is to be moved to where it has all of them.
+    pub(super) has_damaged_header: bool,
+}
+
+/// Whose a zone is that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// That of a segment; and the epoch in which it was taken for it.
+    Segment { sequence: u64, epoch: u64 },
+    /// Nothing of this volume was written to it.
+    Nobody,
+    /// Its headers cannot be read.
+    Unknown,
 }
 
 /// Headers of one member on their way.
@@ -44,7 +57,11 @@ impl Volume {
                         if descriptor.state.is_active() {
                             entry.found_active_zone();
                         }
-                        self.found().unread[member.as_usize()].push_back(zone);
+                        if written_blocks(descriptor) > 0 {
+                            self.found().unread[member.as_usize()].push_back(zone);
+                        } else {
+                            self.found().owners[member.as_usize()].insert(zone, Owner::Nobody);
+                        }
                     }
                 }
             }
@@ -56,62 +73,153 @@ impl Volume {
         for member in self.members.present() {
             for _ in 0..HEADERS_IN_FLIGHT {
                 let Some(zone) = self.found().unread[member.as_usize()].pop_front() else { break };
-                self.read_at_start(member, StartStep::Header { zone }, zone, 0, 1);
+                let transfer = self.spec.shape.transfer_blocks;
+                let blocks = HEADER_COPIES.min(transfer).min(self.blocks_in(member, zone));
+                self.read_header(member, zone, 0, blocks);
             }
         }
     }
 
-    /// Whether a header that could not be read is read once more: whose zone it is decides whether it is reset.
-    pub(super) fn tries_again(&mut self, member: MemberIndex, zone: u32) -> bool {
-        let failures = self.found().unreadable.entry((member, zone)).or_default();
-        *failures += 1;
-        *failures < READ_ATTEMPTS_MAX
+    fn read_header(&mut self, member: MemberIndex, zone: u32, first: u32, blocks: u32) {
+        self.read_at_start(member, StartStep::Header { zone, first, blocks }, zone, first, blocks);
     }
 
-    pub(super) fn on_header_read(&mut self, member: MemberIndex, zone: u32, buffer: Option<&BlockBuffer>) {
-        let (block_bytes, array, is_in_band) =
-            (self.spec.shape.block_bytes, self.spec.array, self.spec.shape.is_in_band);
-        let (members, data, parity) = (self.spec.members(), self.spec.shape.scheme.data, self.spec.shape.scheme.parity);
-        let found = self.found();
-        let header = buffer.and_then(|buffer| block_of(buffer, 0, block_bytes)).map(SegmentHeader::read);
-        let owner = match header {
-            Some(Ok(header)) => {
-                let is_ours = header.array == array
-                    && header.member == member.0
-                    && header.zones.len() == members
-                    && header.is_in_band == is_in_band
-                    && (header.data, header.parity) == (data, parity);
-                if !is_ours {
-                    found.owners[member.as_usize()].insert(zone, Some((0, 0)));
-                    return;
-                }
-                let (sequence, epoch) = (header.segment, header.epoch);
-                let segment = FoundSegment { zones: vec![None; members], rebuilt: 0, copied: 0, header };
-                match found.segments.get_mut(&sequence) {
-                    // Of two headers the older one is of those that opened the segment.
-                    Some(known) if known.header.epoch <= segment.header.epoch => {}
-                    _ => drop(found.segments.insert(sequence, segment)),
-                }
-                Some((sequence, epoch))
+    fn state_of(&mut self, member: MemberIndex, zone: u32) -> ZoneState {
+        self.start_mut().zones[member.as_usize()][zone as usize].state
+    }
+
+    /// Blocks of a zone that may hold something.
+    pub(super) fn blocks_in(&mut self, member: MemberIndex, zone: u32) -> u32 {
+        written_blocks(&self.start_mut().zones[member.as_usize()][zone as usize])
+    }
+
+    /// Headers were read, or could not be: then one after the other is, several times. Whose zone it is decides whether it is reset.
+    pub(super) fn on_header_read(
+        &mut self,
+        member: MemberIndex,
+        zone: u32,
+        (first, blocks): (u32, u32),
+        buffer: Option<&BlockBuffer>,
+    ) {
+        let Some(buffer) = buffer else {
+            if blocks > 1 {
+                return self.read_header(member, zone, first, 1);
             }
-            Some(Err(HeaderError::Blank | HeaderError::NotOurs | HeaderError::OtherVersion { .. })) => Some((0, 0)),
-            // It may be any segment's.
-            Some(Err(HeaderError::Damaged)) | None => None,
+            let failures = self.found().unreadable.entry((member, zone)).or_default();
+            *failures += 1;
+            if *failures < READ_ATTEMPTS_MAX {
+                return self.read_header(member, zone, first, 1);
+            }
+            return self.read_next_header(member, zone, first + 1);
         };
-        found.owners[member.as_usize()].insert(zone, owner);
+        // Of a zone that cannot be written any more it is not known how far it was: nothing was, where its headers are zeros.
+        let is_blank = |at: u32| {
+            let block = block_of(buffer, at as usize, self.spec.shape.block_bytes);
+            block.is_some_and(|block| SegmentHeader::read(block) == Err(HeaderError::Blank))
+        };
+        let is_whole_read = first == 0 && blocks == HEADER_COPIES.min(self.spec.shape.transfer_blocks);
+        if is_whole_read && (0..blocks).all(is_blank) && self.state_of(member, zone) == ZoneState::ReadOnly {
+            self.found().owners[member.as_usize()].insert(zone, Owner::Nobody);
+            return;
+        }
+        let mut damaged = first > 0;
+        for at in 0..blocks {
+            let Some(block) = block_of(buffer, at as usize, self.spec.shape.block_bytes) else { break };
+            match SegmentHeader::read(block) {
+                // In version 1 the second block is data, which may be anything.
+                Ok(header) if first + at > 0 && !is_second_header(&header, member, zone) => damaged = true,
+                Ok(header) => {
+                    let has_second = at + 1 < blocks && header.copies > first + at + 1;
+                    let second = block_of(buffer, at as usize + 1, self.spec.shape.block_bytes);
+                    damaged |= has_second && second != Some(block);
+                    return self.take_header(member, zone, header, damaged);
+                }
+                Err(HeaderError::OtherVersion { found }) if first + at == 0 => {
+                    return self.fail(VolumeError::Version { member, found });
+                }
+                Err(_) => damaged = true,
+            }
+        }
+        self.read_next_header(member, zone, first + blocks);
+    }
+
+    /// What came before is no header.
+    fn read_next_header(&mut self, member: MemberIndex, zone: u32, next: u32) {
+        self.found().unreadable.remove(&(member, zone));
+        if next < HEADER_COPIES.min(self.blocks_in(member, zone)) {
+            return self.read_header(member, zone, next, 1);
+        }
+        self.found().owners[member.as_usize()].insert(zone, Owner::Unknown);
+    }
+
+    fn take_header(&mut self, member: MemberIndex, zone: u32, header: SegmentHeader, has_damaged_header: bool) {
+        let members = self.spec.members();
+        let shape = &self.spec.shape;
+        let is_ours = header.array == self.spec.array
+            && header.member == member.0
+            && header.zones.len() == members
+            && header.is_in_band == shape.is_in_band
+            && (header.data, header.parity) == (shape.scheme.data, shape.scheme.parity);
+        let found = self.found();
+        if !is_ours {
+            found.owners[member.as_usize()].insert(zone, Owner::Nobody);
+            return;
+        }
+        let (sequence, epoch) = (header.segment, header.epoch);
+        found.owners[member.as_usize()].insert(zone, Owner::Segment { sequence, epoch });
+        let mut segment =
+            FoundSegment { zones: vec![None; members], rebuilt: 0, copied: 0, header, has_damaged_header };
+        match found.segments.get_mut(&sequence) {
+            // Of two headers the older one is of those that opened the segment.
+            Some(known) if known.header.epoch <= epoch => known.has_damaged_header |= has_damaged_header,
+            known => {
+                segment.has_damaged_header |= known.is_some_and(|known| known.has_damaged_header);
+                found.segments.insert(sequence, segment);
+            }
+        }
     }
 
     /// All headers are read: zones go to their segments, and those of none are reset.
     pub(super) fn match_zones(&mut self) {
         let owners = std::mem::take(&mut self.found().owners);
-        let descriptors = self.start_mut().zones.clone();
         let mut segments = std::mem::take(&mut self.found().segments);
+        let claims = self.claim_zones(&owners, &mut segments);
+        let mut kept = BTreeMap::new();
+        for (sequence, segment) in segments {
+            self.segments.saw_sequence(sequence);
+            self.map.saw_header(segment.header.timestamp);
+            if self.is_kept(&owners, &claims, &segment) {
+                kept.insert(sequence, segment);
+            }
+        }
+        let accepts = self.found().options.accepts_losses;
+        if !accepts && let Some(error) = self.unidentified(&owners, &claims, &kept) {
+            return self.fail(error);
+        }
         for member in self.members.present() {
-            let at = member.as_usize();
-            let is_rebuilding = self.members[member].state() == MemberState::Rebuilding;
+            for &zone in owners[member.as_usize()].keys() {
+                if !kept.values().any(|segment| segment.zones[member.as_usize()] == Some(zone)) {
+                    self.reset_orphan(member, zone);
+                }
+            }
+        }
+        self.found().segments = kept;
+    }
+
+    /// Gives each segment its zones. Returns those of each member that no segment has for certain.
+    fn claim_zones(
+        &mut self,
+        owners: &[BTreeMap<u32, Owner>],
+        segments: &mut BTreeMap<u64, FoundSegment>,
+    ) -> Vec<BTreeSet<u32>> {
+        let descriptors = self.start_mut().zones.clone();
+        let mut unclaimed = Vec::new();
+        for at in 0..self.spec.members() {
+            let member = &self.members[MemberIndex(at as u8)];
+            let is_rebuilding = member.state() == MemberState::Rebuilding;
             let mut claimed: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
             for (&zone, &owner) in &owners[at] {
-                let Some((sequence, epoch)) = owner else { continue };
+                let Owner::Segment { sequence, epoch } = owner else { continue };
                 let Some(segment) = segments.get(&sequence) else { continue };
                 // A rebuild may have come to the very zone that was named.
                 let is_original = segment.header.zones[at] == Some(zone) && segment.header.epoch == epoch;
@@ -121,63 +229,88 @@ impl Volume {
                     claimed.insert(sequence, (zone, epoch));
                 }
             }
-            // A zone whose header cannot be read is that of the last segment that was opened with it.
-            let mut unreadable: BTreeSet<u32> =
-                owners[at].iter().filter(|(_, owner)| owner.is_none()).map(|(&zone, _)| zone).collect();
+            // A zone whose headers cannot be read is that of the last segment that was opened with it.
+            let mut unknown: BTreeSet<u32> = zones_that(&owners[at], |owner| owner == Owner::Unknown).collect();
             for (sequence, segment) in segments.iter_mut().rev() {
                 let named = segment.header.zones[at];
-                let unreadable = named.filter(|zone| unreadable.remove(zone));
                 let claimed = claimed.get(sequence).copied();
-                let zone = claimed.map(|(zone, _)| zone).or(unreadable);
+                let is_same_device = member.since_epoch() <= segment.header.epoch;
+                let by_name = named.filter(|zone| claimed.is_none() && is_same_device && unknown.remove(zone));
+                segment.has_damaged_header |= by_name.is_some();
+                let zone = claimed.map(|(zone, _)| zone).or(by_name);
                 segment.zones[at] = zone;
-                let is_later = claimed.is_none_or(|(_, epoch)| epoch > segment.header.epoch);
-                if zone.is_some() && (zone != named || is_later) {
-                    segment.copied |= 1 << at;
-                    if is_rebuilding {
-                        segment.rebuilt |= 1 << at;
-                    }
-                }
+                let is_later = claimed.is_some_and(|(_, epoch)| epoch > segment.header.epoch);
+                let is_copy = zone.is_some() && (zone != named || is_later);
+                segment.copied |= u32::from(is_copy || by_name.is_some()) << at;
+                segment.rebuilt |= u32::from(is_copy && is_rebuilding) << at;
             }
+            unclaimed.push(unknown);
         }
-        let mut kept = BTreeMap::new();
-        for (sequence, segment) in segments {
-            self.segments.saw_sequence(sequence);
-            self.map.saw_header(segment.header.timestamp);
-            // What was not opened everywhere holds nothing that was acknowledged, what is reset nothing that is needed.
-            let zones = bits((0..segment.zones.len()).filter(|&at| segment.zones[at].is_some()));
-            let has_enough = self.spec.are_enough(zones);
-            if has_enough || !self.shows_no_zone(&segment, &owners, &descriptors) {
-                kept.insert(sequence, segment);
-            }
-        }
-        for member in self.members.present() {
-            let at = member.as_usize();
-            for &zone in owners[at].keys() {
-                if !kept.values().any(|segment| segment.zones[at] == Some(zone)) {
-                    self.reset_orphan(member, zone);
-                }
-            }
-        }
-        self.found().segments = kept;
+        unclaimed
     }
 
-    /// Whether a member that took part in a segment has no zone of it: it can be read, and the zone that is named is empty or another
-    /// segment's.
-    fn shows_no_zone(
-        &self,
-        segment: &FoundSegment,
-        owners: &[BTreeMap<u32, Option<(u64, u64)>>],
-        descriptors: &[Vec<ZoneDescriptor>],
-    ) -> bool {
-        self.members.present().any(|member| {
-            let at = member.as_usize();
-            let is_active = self.members[member].state() == MemberState::Active;
-            let lacks = segment.zones[at].is_none() && owners[at].values().all(Option::is_some);
-            let is_others = |zone: u32| {
-                let state = descriptors[at][zone as usize].state;
-                state == ZoneState::Empty || owners[at].contains_key(&zone)
+    /// Whether a segment may hold something that was acknowledged. One with too few zones may not if an active member that took part
+    /// shows that it was never opened, or that it was being emptied.
+    fn is_kept(&mut self, owners: &[BTreeMap<u32, Owner>], unknown: &[BTreeSet<u32>], segment: &FoundSegment) -> bool {
+        if self.has_enough(segment) {
+            return true;
+        }
+        let descriptors = self.start_mut().zones.clone();
+        let shows_none = |at: usize| {
+            let member = &self.members[MemberIndex(at as u8)];
+            if segment.zones[at].is_some() || member.state() != MemberState::Active || !unknown[at].is_empty() {
+                return false;
+            }
+            let is_same_device = member.since_epoch() <= segment.header.epoch;
+            match segment.header.zones[at] {
+                Some(zone) if is_same_device => descriptors[at].get(zone as usize).is_some_and(|descriptor| {
+                    descriptor.state != ZoneState::Offline
+                        && (written_blocks(descriptor) == 0 || owners[at].contains_key(&zone))
+                }),
+                // It was rebuilt since, and given all segments.
+                _ if !is_same_device => descriptors[at].iter().all(|zone| zone.state != ZoneState::Offline),
+                _ => false,
+            }
+        };
+        !(0..self.spec.members()).any(shows_none)
+    }
+
+    /// Whether all of a segment can be computed from the zones that were found.
+    fn has_enough(&self, segment: &FoundSegment) -> bool {
+        self.spec.are_enough(bits((0..segment.zones.len()).filter(|&at| segment.zones[at].is_some())))
+    }
+
+    /// What may have been acknowledged, and is neither found nor known.
+    fn unidentified(
+        &mut self,
+        owners: &[BTreeMap<u32, Owner>],
+        unknown: &[BTreeSet<u32>],
+        kept: &BTreeMap<u64, FoundSegment>,
+    ) -> Option<VolumeError> {
+        for (at, unknown) in unknown.iter().enumerate() {
+            let member = MemberIndex(at as u8);
+            // The first block is a header: without another one nothing is in the zone.
+            let Some(&zone) = unknown.iter().find(|&&zone| self.blocks_in(member, zone) > 1) else { continue };
+            debug_assert_eq!(owners[at].get(&zone), Some(&Owner::Unknown));
+            let blocks = u64::from(self.blocks_in(member, zone)) - 1;
+            return Some(VolumeError::UnidentifiedLosses { member, segment: 0, blocks });
+        }
+        let accepted = self.members.accepted_segment();
+        let mut lacking = kept
+            .iter()
+            .skip_while(|&(&sequence, _)| sequence <= accepted)
+            .filter(|(_, segment)| !self.has_enough(segment));
+        lacking.find_map(|(_, segment)| {
+            let lacks = |member: &MemberIndex| segment.zones[member.as_usize()].is_none();
+            let is = |state| {
+                let members = self.spec.member_indices().filter(lacks);
+                members.filter(|&at| self.members[at].state() == state).collect::<Vec<_>>()
             };
-            is_active && lacks && segment.header.zones[at].is_some_and(is_others)
+            let (missing, rebuilding) = (is(MemberState::Failed), is(MemberState::Rebuilding));
+            // Where all are there, each block that cannot be read is counted when the segment is.
+            let is_counted = missing.is_empty() && rebuilding.is_empty();
+            let tolerates = self.spec.code.tolerates();
+            (!is_counted).then_some(VolumeError::TooManyMissing { tolerates, missing, rebuilding })
         })
     }
 
@@ -193,4 +326,13 @@ impl Volume {
         let reset = entry.manage(zone, ZoneAction::Reset);
         self.send_start(member, StartStep::ResetOrphan { zone }, reset);
     }
+}
+
+/// Whether a header that stands in a zone's second block is that of the zone, and not data that look like one.
+fn is_second_header(header: &SegmentHeader, member: MemberIndex, zone: u32) -> bool {
+    header.copies == HEADER_COPIES && header.zones.get(member.as_usize()) == Some(&Some(zone))
+}
+
+fn zones_that(owners: &BTreeMap<u32, Owner>, is_meant: impl Fn(Owner) -> bool) -> impl Iterator<Item = u32> {
+    owners.iter().filter(move |&(_, &owner)| is_meant(owner)).map(|(&zone, _)| zone)
 }

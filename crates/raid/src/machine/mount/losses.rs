@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Volume;
 use super::zones::Reading;
-use crate::format::Superblock;
 use crate::limits::READ_ATTEMPTS_MAX;
 use crate::tables::Physical;
 use crate::{MemberIndex, VolumeError};
@@ -25,11 +24,6 @@ pub(super) struct Losses {
     unread: BTreeMap<Physical, u8>,
     /// Blocks of tombstones in stripes that were never complete.
     pub(super) cut: BTreeSet<Physical>,
-}
-
-/// What a superblock says of the losses that were accepted.
-pub(super) fn accepted_segment(_superblock: &Superblock) -> u64 {
-    0
 }
 
 impl Volume {

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! superblocks.rs  who the members are, and which of them can be believed
+//! sides.rs        members that went on without each other
 //! headers.rs      which zones make which segments
+//! identify.rs     zones whose headers cannot be read
 //! zones.rs        what each block of a segment is: from footers, or from the blocks themselves
 //! salvage.rs      a slot of which not all can be read
 //! assemble.rs     stripes
@@ -20,9 +22,11 @@
 
 mod assemble;
 mod headers;
+mod identify;
 mod losses;
 mod room;
 mod salvage;
+mod sides;
 mod superblocks;
 mod torn;
 mod versions;
@@ -37,10 +41,11 @@ use super::start::{Kind, Start, StartStep, Step};
 use super::{Phase, Volume};
 use crate::config::{Level, MountOptions, Scheme, StreamShape, Tuning, VolumeConfig};
 use crate::limits::MOUNT_ATTEMPTS_MAX;
+use crate::shape::Known;
 use crate::tables::{Physical, SegmentIndex, SegmentState};
 use crate::{MemberIndex, VolumeError};
 
-use headers::FoundSegment;
+use headers::{FoundSegment, Owner};
 use losses::Losses;
 use superblocks::Probe;
 use versions::Standing;
@@ -56,10 +61,12 @@ pub(super) struct Mount {
     probes: Vec<Vec<Probe>>,
     /// Zones whose headers have still to be read, for each member.
     unread: Vec<VecDeque<u32>>,
+    /// Blocks of zones whose headers cannot be read have been asked for.
+    is_identified: bool,
     /// Headers that could not be read, and how often.
     unreadable: BTreeMap<(MemberIndex, u32), u8>,
-    /// The sequence and the epoch that a zone's own header names, for each member; `None` of a header that cannot be read.
-    owners: Vec<BTreeMap<u32, Option<(u64, u64)>>>,
+    /// Whose a zone is by its own headers, for each member.
+    owners: Vec<BTreeMap<u32, Owner>>,
     segments: BTreeMap<u64, FoundSegment>,
     current: Option<Reading>,
     /// The newest timestamp of each logical block.
@@ -136,7 +143,8 @@ impl Volume {
         config.volume_blocks = Some(1);
         config.tuning = tuning;
         let is_absent: Vec<bool> = members.iter().map(Option::is_none).collect();
-        let mut volume = Volume::new(config, [0; 16], members, Some(true))?;
+        let mut volume =
+            Volume::new(config, [0; 16], members, Some(Known { is_in_band: true, has_single_headers: true }))?;
         for (member, is_absent) in (0..).map(MemberIndex).zip(is_absent) {
             if is_absent {
                 volume.members[member].set_absent();
@@ -178,7 +186,13 @@ impl Volume {
             Step::ReadHeaders => {
                 self.read_headers();
                 if self.start_mut().pending == 0 {
+                    if self.identify_zones() {
+                        return;
+                    }
                     self.match_zones();
+                    if self.is_lost() {
+                        return;
+                    }
                     let blocks = self.map.blocks() as usize;
                     self.found().stamps = vec![0; blocks];
                     self.enter(Step::ReadSegments);
@@ -229,6 +243,7 @@ impl Volume {
                 let is_moving = |state| !matches!(state, SegmentState::Sealed);
                 if self.members.is_epoch_durable() && !self.segments.iter().any(|(_, segment)| is_moving(segment.state))
                 {
+                    self.members.complete_logs();
                     self.enter(Step::Reclaim);
                 }
             }
@@ -248,11 +263,11 @@ impl Volume {
             _ => None,
         };
         match step {
-            StartStep::Superblock { zone, .. } => self.on_superblock_read(member, zone, buffer),
-            StartStep::Header { zone } if buffer.is_none() && self.tries_again(member, zone) => {
-                self.read_at_start(member, step, zone, 0, 1);
+            StartStep::Superblock { zone, offset } => self.on_superblock_read(member, (zone, offset), buffer),
+            StartStep::Header { zone, first, blocks } => {
+                self.on_header_read(member, zone, (first, blocks), buffer.as_ref());
             }
-            StartStep::Header { zone } => self.on_header_read(member, zone, buffer.as_ref()),
+            StartStep::Identify { zone, offset } => self.on_identify_read(member, (zone, offset), buffer.as_ref()),
             StartStep::Blocks { offset } => self.on_blocks_read(member, offset, buffer),
             StartStep::Report | StartStep::Flush | StartStep::Wipe | StartStep::ResetOrphan { .. } => {
                 unreachable!("handled before")

@@ -138,13 +138,15 @@ impl Volume {
         let per_block = footer_entries_per_block(self.spec.shape.block_bytes as u32) as u64;
         let payload = u64::from(header.unit_blocks.saturating_sub(meta_blocks));
         let layout = Layout {
+            header_blocks: header.copies,
             unit_blocks: header.unit_blocks,
             meta_blocks,
             group_stripes: header.group_stripes,
             stripes: header.stripes,
             footer_blocks: (u64::from(header.stripes) * payload).div_ceil(per_block) as u32,
         };
-        let end = u64::from(layout.stripes) * u64::from(layout.unit_blocks) + u64::from(layout.footer_blocks) + 1;
+        let around = u64::from(layout.footer_blocks) + u64::from(layout.header_blocks);
+        let end = u64::from(layout.stripes) * u64::from(layout.unit_blocks) + around;
         let is_possible = payload > 0
             && layout.group_stripes > 0
             && layout.stripes > 0
@@ -198,7 +200,7 @@ impl Volume {
             ReadPhase::Slots(next) => {
                 let offset = layout.slot_offset(next);
                 // A chunk that was cut short counts: a zone that is finished later shows it as well.
-                let slots_written = zone.written.saturating_sub(1).div_ceil(layout.unit_blocks);
+                let slots_written = zone.written.saturating_sub(layout.header_blocks).div_ceil(layout.unit_blocks);
                 let end = slots_written.min(layout.stripes);
                 // Beyond where drives were told to stop, or a group of nothing, there is nothing.
                 if next >= end || zone.blank > layout.group_stripes.max(transfer / layout.unit_blocks) {

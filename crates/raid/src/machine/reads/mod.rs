@@ -168,7 +168,8 @@ mod tests {
         }
         let (mut reads, mut requests) = (Reads::default(), Requests::default());
         let request = requests.begin(CommandId(1), 1, Answer::Pieces { bytes: 512, pieces: Vec::new() });
-        let place = Physical { segment: index, member: MemberIndex(0), offset: 1 };
+        let offset = segments[index].layout.slot_offset(0);
+        let place = Physical { segment: index, member: MemberIndex(0), offset };
         let purpose = Purpose::Host { request, at: 0, lba: 3 };
         assert!(reads.fetch(&spec, &mut members, &mut segments, &mut requests, place, 1, purpose).is_none());
         reads.check_invariants(&segments);

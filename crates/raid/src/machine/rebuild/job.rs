@@ -101,7 +101,9 @@ impl Volume {
         zones[member.as_usize()] = Some(zone);
         // Its epoch is later than that of the headers that opened the segment, which name the zones that it began with.
         let data = header(&self.spec, (self.members.epoch(), self.map.next_timestamp()), segment, member, zones);
-        let header = Ready { blocks: 1, data, metadata: self.spec.no_metadata(self.members[member].geometry(), 1) };
+        let blocks = segment.layout.header_blocks;
+        let metadata = self.spec.no_metadata(self.members[member].geometry(), blocks);
+        let header = Ready { blocks, data, metadata };
         let entries = if self.spec.has_contents() { segment.layout.entries() as usize } else { 0 };
         self.rebuild.job = Some(Box::new(Job {
             segment: index,

@@ -4,7 +4,7 @@ use zonda_zoned::{Geometry, Instant, Operation, Outcome, Status, ZoneAction, Zon
 
 use super::super::Volume;
 use super::super::members::Work;
-use super::super::members::is_dead;
+use super::super::members::{is_dead, is_mirrored};
 use super::RebuildStep;
 use crate::event::{Event, FailReason};
 use crate::format::{MemberState, OOB_BYTES};
@@ -92,7 +92,8 @@ impl Volume {
         let others = self.members.present().map(|member| self.members[member].geometry().zone_count).min().unwrap_or(0);
         at_least("zones", u64::from(geometry.zone_count), u64::from(others))?;
         let tuning = &self.spec.config.tuning;
-        let active = 2 + u64::from(tuning.small_segments) + u64::from(tuning.large_segments);
+        let active =
+            2 + u64::from(is_mirrored(geometry)) + u64::from(tuning.small_segments) + u64::from(tuning.large_segments);
         at_least("zones that may be active", geometry.max_active_zones.map_or(u64::MAX, u64::from), active)
     }
 

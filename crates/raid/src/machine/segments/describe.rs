@@ -7,7 +7,8 @@ use crate::MemberIndex;
 use crate::format::{BlockMeta, Place, SegmentHeader, footer_entries_per_block, write_footer_block};
 use crate::tables::Segment;
 
-/// The header of a member's zone of a segment, which is said to have these zones; empty without contents.
+/// The header of a member's zone of a segment, which is said to have these zones, as often as the zone begins with it; empty without
+/// contents.
 pub(in crate::machine) fn header(
     spec: &Spec,
     (epoch, timestamp): (u64, u64),
@@ -18,7 +19,9 @@ pub(in crate::machine) fn header(
     if !spec.has_contents() {
         return Bytes::new();
     }
+    let copies = segment.layout.header_blocks;
     let header = SegmentHeader {
+        copies,
         array: spec.array,
         segment: segment.sequence,
         epoch,
@@ -33,9 +36,9 @@ pub(in crate::machine) fn header(
         parity: spec.shape.scheme.parity,
         zones,
     };
-    let mut block = BytesMut::zeroed(spec.shape.block_bytes);
-    header.write(&mut block);
-    block.freeze()
+    let mut blocks = BytesMut::zeroed(copies as usize * spec.shape.block_bytes);
+    blocks.chunks_mut(spec.shape.block_bytes).for_each(|block| header.write(block));
+    blocks.freeze()
 }
 
 /// Blocks of the footer of a member's zone of a segment, from the `first`.

@@ -149,7 +149,7 @@ fn placed(segment: &Segment, members: &Members, member: MemberIndex, number: u32
     let Outcome::Appended(lba) = outcome else { return None };
     let zone = segment.zones[member.as_usize()]?;
     let start = members[member].lba(zone, 0);
-    let offset = u32::try_from(lba.0.checked_sub(start.0)?).ok()?.checked_sub(1)?;
+    let offset = u32::try_from(lba.0.checked_sub(start.0)?).ok()?.checked_sub(layout.header_blocks)?;
     let slot = offset / layout.unit_blocks;
     (offset % layout.unit_blocks == 0 && segment.slots.is_free(member, slot)).then_some(slot)
 }

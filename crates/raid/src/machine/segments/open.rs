@@ -61,15 +61,16 @@ impl Segments {
         let mut segment = Segment::new(sequence, stream, &spec.shape, zones.clone(), spec.array, spec.has_contents());
         segment.active = active;
         segment.pending = active.count_ones();
+        let blocks = segment.layout.header_blocks;
         let index = self.table.insert(segment);
         self.open[stream as usize].segments.push(index);
         for member in members.present() {
             let zone = zones[member.as_usize()].expect("every member that is present gave a zone");
             let newest = (members.epoch(), timestamp);
             let header = describe::header(spec, newest, &self[index], member, zones.clone());
-            let metadata = spec.no_metadata(members[member].geometry(), 1);
-            members.write(spec, member, Work::Header { segment: index }, (zone, 0), 1, (header, metadata));
-            members.count_written(1);
+            let metadata = spec.no_metadata(members[member].geometry(), blocks);
+            members.write(spec, member, Work::Header { segment: index }, (zone, 0), blocks, (header, metadata));
+            members.count_written(u64::from(blocks));
         }
     }
 

@@ -76,7 +76,8 @@ fn what_is_live_read_or_pinned_is_not_reset() {
     let spec = spec(1, false);
     let (mut members, mut segments) = (members(&spec), Segments::new());
     let index = open_one(&spec, &mut members, &mut segments);
-    let place = Physical { segment: index, member: MemberIndex(1), offset: 1 };
+    let offset = segments[index].layout.slot_offset(0);
+    let place = Physical { segment: index, member: MemberIndex(1), offset };
     segments.set_live(place);
     segments.break_off(&spec, &mut members, index);
     let _ = end_all(&spec, &mut members, &mut segments, None);

@@ -1,0 +1,189 @@
+//! Headers of segments that are damaged, or that cannot be read for a while.
+
+use zonda_zoned::{Lba, Operation, ZoneState};
+
+use super::sides::{RAID1, refusal, written};
+use crate::format::{HEADER_COPIES, SegmentHeader};
+use crate::limits::METADATA_ZONES;
+use crate::testing::{Drive, World};
+use crate::{Level, MemberIndex, Scheme, VolumeError};
+
+const RAID0: Scheme = Scheme { level: Level::Raid0, data: 1, parity: 0 };
+const RAID5: Scheme = Scheme { level: Level::Raid5, data: 2, parity: 1 };
+
+fn mount(world: &mut World, without: u32) {
+    world.mount(without).unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+fn read_all(world: &mut World) {
+    world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+/// The first block of each zone of a segment that holds stripes, by sequence.
+fn zones(drive: &mut Drive) -> Vec<(u64, Lba)> {
+    let size = drive.geometry().zone_size_blocks.0;
+    let mut found: Vec<(u64, Lba)> = (METADATA_ZONES..drive.geometry().zone_count)
+        .filter_map(|zone| {
+            let is_empty = drive.zone_state(zone) == ZoneState::Empty;
+            if is_empty || drive.count_written(zone) <= u64::from(HEADER_COPIES) {
+                return None;
+            }
+            let start = Lba(u64::from(zone) * size);
+            let header = SegmentHeader::read(&drive.block(start)?).ok()?;
+            Some((header.segment, start))
+        })
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+#[test]
+fn one_damaged_block_of_a_header_costs_nothing_on_one_drive() {
+    for metadata_bytes in [64, 0] {
+        for copy in 0..u64::from(HEADER_COPIES) {
+            let mut world = written(RAID0, metadata_bytes, 1);
+            world.crash();
+            for (_, start) in zones(&mut world.drives[0]) {
+                world.drives[0].flip(Lba(start.0 + copy));
+            }
+            mount(&mut world, 0);
+            read_all(&mut world);
+        }
+    }
+}
+
+#[test]
+fn headers_that_cannot_be_read_for_a_while_cost_nothing_once_they_can() {
+    for times in [1, 5, 12] {
+        let mut world = written(RAID0, 64, 2);
+        world.crash();
+        world.drives[0].fail_next(times, |geometry, operation| {
+            matches!(operation, Operation::Read { start, .. } if geometry.zone_of(*start).is_some_and(|zone| {
+                let offset = start.0 - geometry.zone_start(zone).0;
+                zone.0 == METADATA_ZONES + 1 && offset < u64::from(HEADER_COPIES)
+            }))
+        });
+        if times == 12 {
+            let error = refusal(&mut world, 0);
+            assert!(matches!(error, VolumeError::UnidentifiedLosses { .. }), "{error}");
+        }
+        world.drives[0].finish_alone();
+        mount(&mut world, 0);
+        read_all(&mut world);
+    }
+}
+
+#[test]
+fn without_any_header_of_a_zone_a_drive_alone_is_refused_and_nothing_is_reset() {
+    for metadata_bytes in [64, 0] {
+        let mut world = written(RAID0, metadata_bytes, 3);
+        world.crash();
+        let (_, start) = zones(&mut world.drives[0])[1];
+        let copies: Vec<Lba> = (0..u64::from(HEADER_COPIES)).map(|copy| Lba(start.0 + copy)).collect();
+        copies.iter().for_each(|&lba| world.drives[0].flip(lba));
+        for _ in 0..2 {
+            let error = refusal(&mut world, 0);
+            assert!(matches!(error, VolumeError::UnidentifiedLosses { .. }), "{error}");
+        }
+        copies.iter().for_each(|&lba| world.drives[0].flip(lba));
+        mount(&mut world, 0);
+        read_all(&mut world);
+    }
+}
+
+#[test]
+fn a_mirror_that_is_alone_with_a_damaged_header_waits_for_the_other_member() {
+    let count = zones(&mut written(RAID1, 64, 4).drives[0]).len();
+    for (scrubs, at) in [0, 2].into_iter().flat_map(|scrubs| (0..count).map(move |at| (scrubs, at))) {
+        let mut world = written(RAID1, 64, 4);
+        let (_, start) = zones(&mut world.drives[0])[at];
+        for copy in 0..u64::from(HEADER_COPIES) {
+            world.drives[0].flip(Lba(start.0 + copy));
+        }
+        for _ in 0..scrubs {
+            world.volume.start_scrub(world.now());
+            world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+        }
+        world.crash();
+        let error = refusal(&mut world, 0b10);
+        assert!(matches!(error, VolumeError::UnidentifiedLosses { .. }), "{error}");
+        mount(&mut world, 0);
+        read_all(&mut world);
+        // What had a damaged header was moved: each member can do without the other.
+        world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+        world.crash();
+        mount(&mut world, 0b10);
+        read_all(&mut world);
+    }
+}
+
+#[test]
+fn two_damaged_headers_of_three_are_refused_without_the_third_member_and_known_with_it() {
+    let mut world = written(RAID5, 64, 5);
+    world.crash();
+    let segments = zones(&mut world.drives[0]);
+    for at in 1..3 {
+        let (_, start) = *zones(&mut world.drives[at])
+            .iter()
+            .find(|(sequence, _)| *sequence == segments[1].0)
+            .expect("each member has a zone of each segment");
+        for copy in 0..u64::from(HEADER_COPIES) {
+            world.drives[at].flip(Lba(start.0 + copy));
+        }
+    }
+    let error = refusal(&mut world, 0b001);
+    assert!(matches!(error, VolumeError::UnidentifiedLosses { .. }), "{error}");
+    mount(&mut world, 0);
+    read_all(&mut world);
+}
+
+#[test]
+fn a_zone_that_a_rebuild_wrote_is_known_by_its_blocks() {
+    for metadata_bytes in [64, 0] {
+        let mut world = written(RAID1, metadata_bytes, 6);
+        world.replace(0).unwrap_or_else(|violation| panic!("{violation}"));
+        world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+        world.crash();
+        let (_, start) = zones(&mut world.drives[0])[1];
+        for copy in 0..u64::from(HEADER_COPIES) {
+            world.drives[0].flip(Lba(start.0 + copy));
+        }
+        mount(&mut world, 0);
+        read_all(&mut world);
+        world.crash();
+        mount(&mut world, 0b10);
+        read_all(&mut world);
+    }
+}
+
+#[test]
+fn a_zone_of_which_nothing_can_be_read_is_the_one_that_another_header_names() {
+    let mut world = written(RAID1, 64, 7);
+    world.crash();
+    let (_, start) = zones(&mut world.drives[0])[1];
+    let zone = (start.0 / world.drives[0].geometry().zone_size_blocks.0) as u32;
+    for lba in world.drives[0].written_blocks(zone) {
+        world.drives[0].lose_block(lba);
+    }
+    mount(&mut world, 0);
+    read_all(&mut world);
+    world.crash();
+    mount(&mut world, 0b10);
+    read_all(&mut world);
+}
+
+#[test]
+fn a_segment_with_too_few_zones_waits_for_the_member_that_has_another() {
+    for metadata_bytes in [64, 0] {
+        let mut world = written(RAID5, metadata_bytes, 8);
+        world.crash();
+        let (_, start) = zones(&mut world.drives[1])[1];
+        let zone = (start.0 / world.drives[1].geometry().zone_size_blocks.0) as u32;
+        world.drives[1].degrade(zone, ZoneState::Offline);
+        let error = refusal(&mut world, 0b001);
+        let missing = vec![MemberIndex(0)];
+        assert_eq!(error, VolumeError::TooManyMissing { tolerates: 1, missing, rebuilding: Vec::new() });
+        mount(&mut world, 0);
+        read_all(&mut world);
+    }
+}

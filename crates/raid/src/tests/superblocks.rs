@@ -1,0 +1,146 @@
+//! Superblocks that are damaged, metadata zones that fail, and volumes of version 1.
+
+use zonda_zoned::{Geometry, Lba, Operation, Prng, ZoneState};
+
+use super::failures::{config, geometry};
+use super::sides::{RAID1, refusal, written};
+use crate::format::{MemberState, Superblock};
+use crate::limits::METADATA_ZONES;
+use crate::testing::{Drive, Request, World};
+use crate::{Event, MemberIndex, VolumeError};
+
+/// The last superblock of a zone, and where it is.
+fn last_superblock(drive: &mut Drive, zone: u32) -> (Lba, Superblock) {
+    let start = u64::from(zone) * drive.geometry().zone_size_blocks.0;
+    let lba = Lba(start + drive.count_written(zone) - 1);
+    let block = drive.block(lba).expect("it was written");
+    (lba, Superblock::read(&block).expect("a superblock"))
+}
+
+fn world_on(max_active_zones: u32, seed: u64) -> World {
+    let active = Some(max_active_zones);
+    let geometry = Geometry { max_active_zones: active, max_open_zones: active, ..geometry(64) };
+    let prng = Prng::new(seed);
+    let drives = (0..RAID1.members()).map(|at| Drive::new(geometry.clone(), prng.fork(&format!("drive/{at}"))));
+    World::create(config(RAID1), drives.collect(), prng.fork("world")).expect("they suit")
+}
+
+fn mount(world: &mut World, without: u32) {
+    world.mount(without).unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+#[test]
+fn a_new_volume_survives_one_damaged_metadata_block_on_each_member() {
+    for max_active_zones in [3, 8] {
+        let blocks: Vec<Vec<Lba>> = {
+            let mut world = world_on(max_active_zones, 1);
+            world.drives.iter_mut().map(metadata_blocks).collect()
+        };
+        assert_eq!(blocks[0].len(), 2, "{blocks:?}");
+        for at in 0..4 {
+            let mut world = world_on(max_active_zones, 1);
+            world.crash();
+            world.drives[0].flip(blocks[0][at % 2]);
+            world.drives[1].flip(blocks[1][at / 2]);
+            mount(&mut world, 0);
+            world.fill().unwrap_or_else(|violation| panic!("{violation}"));
+            world.crash();
+            // The mount has written both anew.
+            for drive in &mut world.drives {
+                let copies: Vec<u64> = metadata_blocks(drive)
+                    .into_iter()
+                    .filter_map(|lba| Superblock::read(&drive.block(lba).expect("it was written")).ok())
+                    .map(|superblock| superblock.epoch)
+                    .collect();
+                let newest = copies.iter().max().expect("there are some");
+                assert_eq!(copies.iter().filter(|epoch| *epoch == newest).count(), 2, "{copies:?}");
+            }
+            mount(&mut world, 0);
+            world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+        }
+    }
+}
+
+/// Blocks of the metadata zones that were written.
+fn metadata_blocks(drive: &mut Drive) -> Vec<Lba> {
+    let size = drive.geometry().zone_size_blocks.0;
+    let blocks = |zone: u32| (0..drive.count_written(zone)).map(move |at| Lba(u64::from(zone) * size + at));
+    (0..METADATA_ZONES).flat_map(blocks).collect()
+}
+
+#[test]
+fn what_the_newest_superblock_said_is_not_undone_where_it_cannot_be_read() {
+    let mut world = written(RAID1, 64, 1);
+    world.crash();
+    mount(&mut world, 0b10);
+    assert!(world.ask(&Request::Write { start: 0, blocks: 8 }).expect("it is taken"));
+    world.rest().expect("it ends");
+    world.crash();
+    let (first, newest) = last_superblock(&mut world.drives[0], 0);
+    let (second, other) = last_superblock(&mut world.drives[0], 1);
+    assert_eq!((newest.sequence, newest.members[1].state), (other.sequence, MemberState::Failed));
+    world.drives[0].flip(first);
+    world.drives[0].flip(second);
+    let error = refusal(&mut world, 0);
+    assert!(matches!(error, VolumeError::Member { member: MemberIndex(0), .. }), "{error}");
+    assert!(error.to_string().contains("superblock"), "{error}");
+    world.drives[0].flip(second);
+    mount(&mut world, 0);
+    world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+#[test]
+fn a_member_of_which_one_metadata_zone_fails_goes_on_with_the_other() {
+    for zone in 0..METADATA_ZONES {
+        let mut world = written(RAID1, 64, 3);
+        world.suspects = 0b10;
+        world.drives[0].degrade(zone, ZoneState::ReadOnly);
+        world.volume.fail_member(world.now(), MemberIndex(1));
+        world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+        assert_eq!(world.events.len(), 1, "only member 1 has failed: {:?}", world.events);
+        assert!(world.ask(&Request::Write { start: 0, blocks: 8 }).expect("it is taken"));
+        world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+        world.crash();
+        let (last, newest) = last_superblock(&mut world.drives[0], 1 - zone);
+        assert_eq!(newest.members[1].state, MemberState::Failed);
+        // There are two copies in the zone that is left.
+        world.drives[0].flip(last);
+        mount(&mut world, 0);
+        world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+    }
+}
+
+#[test]
+fn a_mount_that_cannot_read_a_superblock_at_once_tries_again() {
+    let mut world = written(RAID1, 64, 4);
+    world.crash();
+    for drive in &mut world.drives {
+        drive.fail_next(3, |geometry, operation| {
+            matches!(operation, Operation::Read { start, .. } if geometry.zone_of(*start).is_some_and(|zone| zone.0 == 0))
+        });
+    }
+    mount(&mut world, 0);
+    assert_eq!(world.events, [Event::Ready]);
+}
+
+#[test]
+fn logs_of_superblocks_go_round_and_every_mount_finds_the_newest() {
+    for max_active_zones in [3, 8] {
+        let mut world = world_on(max_active_zones, 5);
+        world.suspects = 0b11;
+        world.fill().expect("all is written");
+        let rounds = 3 * world.drives[0].geometry().zone_capacity_blocks.0;
+        for round in 0..rounds {
+            let failed = (round % 2) as usize;
+            world.replace(failed).unwrap_or_else(|violation| panic!("{violation}"));
+            world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+            let epoch = world.volume.epoch();
+            if round % 5 == 0 {
+                world.crash();
+                mount(&mut world, 0);
+                assert!(world.volume.epoch() >= epoch, "{} after {epoch}", world.volume.epoch());
+            }
+        }
+        world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+    }
+}
