@@ -33,6 +33,8 @@ pub struct Model {
     pub is_lost: bool,
     /// Zones are worn out: writes and trims may end for want of room, and nothing else with an error.
     pub may_be_full: bool,
+    /// The newest epoch that the volume has told: who mounts it knows that.
+    pub newest_epoch: Option<u64>,
     refused: u64,
     /// What is acknowledged is durable only when it was flushed.
     pub is_cache_volatile: bool,
@@ -109,6 +111,7 @@ impl Model {
             ended: 0,
             is_lost: false,
             may_be_full: false,
+            newest_epoch: None,
             refused: 0,
             is_cache_volatile: false,
         }

@@ -19,57 +19,8 @@ struct Known {
     after: &'static str,
 }
 
-/// What is to be repaired. This list is to become empty.
-const KNOWN: &[Known] = &[
-    Known {
-        words: &["beyond", "Zeros Older"],
-        cause: "data",
-        reason: "a damaged stripe of a segment without footers counts as never acknowledged",
-        after: "raid5/oob/g1/plp/w0 fail0",
-    },
-    Known {
-        words: &["beyond", "Zeros Older"],
-        cause: "header",
-        reason: "a zone whose header is damaged is reset",
-        after: "raid5/oob/g1/plp/w0 fail0",
-    },
-    Known {
-        words: &["beyond", "Zeros Older"],
-        cause: "zone",
-        reason: "a zone that is offline is as if it had been empty",
-        after: "single/oob/g1/plp/w0",
-    },
-    Known {
-        words: &["beyond", "Zeros Older"],
-        cause: "tombstone",
-        reason: "a tombstone that is lost is as if there had been none",
-        after: "single/oob/g1/plp/w0 trim",
-    },
-    Known {
-        words: &["beyond", "First", "Zeros Older"],
-        cause: "absent",
-        reason: "a member that is known to be stale is mounted alone",
-        after: "raid1/oob/g1/plp/fail0 w0",
-    },
-    Known {
-        words: &["beyond", "First", "Zeros Older"],
-        cause: "superblock zone",
-        reason: "a member that is known to be stale is mounted alone",
-        after: "raid1/oob/g1/plp/fail0 w0",
-    },
-    Known {
-        words: &["beyond", "Back", "Zeros Older"],
-        cause: "absent",
-        reason: "two sides that went on alone are taken for one",
-        after: "raid1/oob/g1/plp/fail0",
-    },
-    Known {
-        words: &["tolerated", "Readable", "Zeros Older"],
-        cause: "data",
-        reason: "a torn stripe is dropped at one mount, and read at a later one that can read more (docs/internals/volumes.md)",
-        after: "raid1/oob/g1/plp/w0",
-    },
-];
+/// What is to be repaired.
+const KNOWN: &[Known] = &[];
 
 impl Known {
     /// A kind is `beyond, First, Zeros: absent + data`.

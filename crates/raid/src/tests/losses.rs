@@ -5,6 +5,7 @@ use zonda_zoned::{Blocks, Lba, LbaRange, Status};
 use super::basics::config;
 use super::bench::Bench;
 use super::script::{Kind, Script, plain_config};
+use crate::format::HEADER_COPIES;
 use crate::{Event, Level, Scheme, StreamShape};
 
 const BAD: Status = Status::UnrecoveredReadError;
@@ -22,7 +23,7 @@ fn written_twice() -> Script {
 /// The chunks of a stripe on these members cannot be read any more.
 fn hurt(script: &mut Script, members: &[usize], segment: u64, stripe: u64) {
     for &member in members {
-        let lba = script.zone_start(member, segment) + 1 + stripe;
+        let lba = script.zone_start(member, segment) + u64::from(HEADER_COPIES) + stripe;
         script.unreadable.insert((member, lba));
     }
 }

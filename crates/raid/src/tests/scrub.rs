@@ -5,6 +5,9 @@ use super::bench::Bench;
 use super::rebuild::long_zones;
 use crate::{Event, Level, Scheme, StreamShape};
 
+/// Of the members of these tests, between the starts of two zones.
+const ZONE_BLOCKS: u64 = 68;
+
 fn scrub(bench: &mut Bench) -> (u64, u64, u64) {
     let now = bench.now;
     bench.volume.volume_mut().start_scrub(now);
@@ -61,7 +64,7 @@ fn rotten_and_unreadable_blocks_are_mended() {
         for (group_stripes, metadata_bytes) in [(1, 64), (8, 64), (64, 64), (8, 0)] {
             let mut bench = bench(scheme, group_stripes, metadata_bytes, 2);
             let blocks = bench.device(1).full_blocks();
-            let data = blocks.into_iter().filter(|lba| lba % 64 > 0);
+            let data = blocks.into_iter().filter(|lba| lba % ZONE_BLOCKS > 1);
             bench.device(1).rotten = data.clone().filter(|lba| lba % 31 == 0).collect();
             bench.device(1).latent = data.filter(|lba| lba % 97 == 0).collect();
             let (_, mended, lost) = scrub(&mut bench);
@@ -100,7 +103,7 @@ fn groups_that_are_larger_than_memory_is_spent_on_are_scrubbed_in_parts() {
 fn a_second_scrub_finds_nothing() {
     let mut bench = bench(Scheme::raid5(3), 8, 64, 3);
     let blocks = bench.device(2).full_blocks();
-    bench.device(2).rotten = blocks.into_iter().filter(|lba| lba % 64 > 0 && lba % 50 == 7).collect();
+    bench.device(2).rotten = blocks.into_iter().filter(|lba| lba % ZONE_BLOCKS > 1 && lba % 50 == 7).collect();
     assert!(scrub(&mut bench).1 > 0);
     let (_, mended, lost) = scrub(&mut bench);
     assert_eq!((mended, lost), (0, 0));
@@ -111,7 +114,8 @@ fn what_cannot_be_mended_is_told() {
     let mut bench = bench(Scheme::raid5(3), 1, 64, 4);
     // The same stripes on all members: groups of one.
     for member in 0..4 {
-        bench.device(member).rotten = (64 * 2..64 * 24).filter(|lba| lba % 64 == 5).collect();
+        bench.device(member).rotten =
+            (ZONE_BLOCKS * 2..ZONE_BLOCKS * 24).filter(|lba| lba % ZONE_BLOCKS == 6).collect();
     }
     let (_, _, lost) = scrub(&mut bench);
     assert!(lost > 0);
@@ -123,7 +127,8 @@ fn hosts_go_on_while_a_volume_is_scrubbed() {
     let mut bench = bench(Scheme::raid5(3), 8, 0, 5);
     for round in 0..5 {
         let blocks = bench.device(round % 4).full_blocks();
-        bench.device(round % 4).rotten = blocks.into_iter().filter(|lba| lba % 64 > 0 && lba % 41 == 0).collect();
+        bench.device(round % 4).rotten =
+            blocks.into_iter().filter(|lba| lba % ZONE_BLOCKS > 1 && lba % 41 == 0).collect();
         let now = bench.now;
         bench.volume.volume_mut().start_scrub(now);
         while bench.volume.volume().status().scrub.is_some() {
@@ -273,7 +278,8 @@ fn blocks_in_open_segments_are_repaired() {
     for (group_stripes, metadata_bytes) in [(1, 64), (4, 64), (4, 0), (50, 64)] {
         let mut bench = with_open_segments(group_stripes, metadata_bytes);
         for member in 1..3 {
-            bench.device(member).rotten = (64 * 2..64 * 60).filter(|lba| lba % 64 > 0 && lba % 5 == 0).collect();
+            bench.device(member).rotten =
+                (ZONE_BLOCKS * 2..ZONE_BLOCKS * 60).filter(|lba| lba % ZONE_BLOCKS > 1 && lba % 5 == 0).collect();
         }
         let (blocks, mended, lost) = scrub(&mut bench);
         assert!(blocks > 100 && mended > 10, "{blocks} blocks, {mended} repaired");
@@ -292,7 +298,8 @@ fn blocks_in_open_segments_are_repaired() {
 fn hosts_write_to_open_segments_while_these_are_scrubbed() {
     for steps in 0..40 {
         let mut bench = with_open_segments(4, 64);
-        bench.device(1).rotten = (64 * 2..64 * 60).filter(|lba| lba % 64 > 0 && lba % 7 == 0).collect();
+        bench.device(1).rotten =
+            (ZONE_BLOCKS * 2..ZONE_BLOCKS * 60).filter(|lba| lba % ZONE_BLOCKS > 1 && lba % 7 == 0).collect();
         let now = bench.now;
         bench.volume.volume_mut().start_scrub(now);
         bench.steps(steps);
@@ -312,8 +319,8 @@ fn a_scrub_that_has_repaired_and_lost_blocks_says_how_many_and_a_second_one_find
     for (group_stripes, metadata_bytes) in [(1, 64), (8, 64), (8, 0)] {
         let mut bench = bench(Scheme::raid5(3), group_stripes, metadata_bytes, 12);
         for member in 0..4 {
-            let blocks = bench.device(member).full_blocks().into_iter().filter(|lba| lba % 64 > 0);
-            bench.device(member).rotten = blocks.filter(|lba| lba % 64 % 10 < 2 && lba % 3 > 0).collect();
+            let blocks = bench.device(member).full_blocks().into_iter().filter(|lba| lba % ZONE_BLOCKS > 1);
+            bench.device(member).rotten = blocks.filter(|lba| lba % ZONE_BLOCKS % 10 < 2 && lba % 3 > 0).collect();
         }
         bench.may_lose = true;
         let (_, mended, lost) = scrub(&mut bench);
@@ -339,8 +346,8 @@ fn segments_with_damaged_headers_and_footers_are_emptied() {
         let mut bench = bench(Scheme::raid5(3), 8, 64, 13);
         let zones: Vec<u32> = bench.device(2).full_zones().into_iter().take(3).collect();
         let blocks = bench.device(2).full_blocks();
-        let last = |zone: u32| blocks.iter().copied().filter(|lba| lba / 64 == u64::from(zone)).max().unwrap();
-        let at = |zone: u32| if is_footer { last(zone) } else { u64::from(zone) * 64 };
+        let last = |zone: u32| blocks.iter().copied().filter(|lba| lba / ZONE_BLOCKS == u64::from(zone)).max().unwrap();
+        let at = |zone: u32| if is_footer { last(zone) } else { u64::from(zone) * ZONE_BLOCKS };
         let hurt: Vec<u64> = zones.iter().map(|&zone| at(zone)).collect();
         bench.device(2).latent = hurt[..2].iter().copied().collect();
         bench.device(2).rotten = hurt[2..].iter().copied().collect();

@@ -10,7 +10,7 @@ use super::super::{Model, Request, Violation};
 use super::Setup;
 use super::media::Media;
 use super::setup::VOLUME_BLOCKS;
-use crate::{MemberIndex, MemberState, Volume, VolumeError};
+use crate::{MemberIndex, MemberState, MountOptions, Volume, VolumeError};
 
 /// Commands to members, and timeouts, after which a volume that does not quiesce is said to hang.
 const STEPS_MAX: u32 = 20_000;
@@ -129,11 +129,11 @@ impl Testbed {
         model: Model,
         absent: u32,
     ) -> Result<(Testbed, Mounted), Stop> {
-        let volume = match begin_mount(setup, &media, absent) {
+        let volume = match begin_mount(setup, &media, &model, absent) {
             Ok(volume) => volume,
             // No mount began: the members are as they were.
             Err(error) => {
-                let volume = begin_mount(setup, &media, 0).map_err(Stop::Refused)?;
+                let volume = begin_mount(setup, &media, &model, 0).map_err(Stop::Refused)?;
                 return Ok((Testbed::of(setup, volume, media, model, absent), Mounted::Refused(error)));
             }
         };
@@ -257,6 +257,9 @@ impl Testbed {
 
     fn hear(&mut self) -> Result<(), Violation> {
         while self.volume.poll_event().is_some() {}
+        if self.volume.is_ready() {
+            self.model.newest_epoch = self.model.newest_epoch.max(Some(self.volume.epoch()));
+        }
         while let Some(completion) = self.volume.poll_completion() {
             self.model.hear(&completion)?;
             self.reads.insert(completion.id, completion);
@@ -269,10 +272,11 @@ impl Testbed {
     }
 }
 
-fn begin_mount(setup: Setup, media: &[Media], absent: u32) -> Result<Volume, VolumeError> {
+fn begin_mount(setup: Setup, media: &[Media], model: &Model, absent: u32) -> Result<Volume, VolumeError> {
     let geometry = |(at, media): (usize, &Media)| (absent >> at & 1 == 0).then(|| media.geometry().clone());
     let geometries = media.iter().enumerate().map(geometry).collect();
-    let mut volume = Volume::mount(geometries, setup.config().tuning, crate::MountOptions::default())?;
+    let options = MountOptions { newest_epoch: model.newest_epoch, ..MountOptions::default() };
+    let mut volume = Volume::mount(geometries, setup.config().tuning, options)?;
     if let Some(bug) = setup.bug {
         volume.plant(bug);
     }

@@ -85,7 +85,7 @@ impl Testbed {
 
     fn remount(&mut self) -> Result<(), Stop> {
         self.inactive_before = self.inactive() | self.absent;
-        self.volume = begin_mount(self.setup, &self.media, self.absent).map_err(Stop::Refused)?;
+        self.volume = begin_mount(self.setup, &self.media, &self.model, self.absent).map_err(Stop::Refused)?;
         self.queues.iter_mut().for_each(VecDeque::clear);
         self.now = Instant::ZERO;
         match self.finish_mount()? {
