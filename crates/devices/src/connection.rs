@@ -90,6 +90,7 @@ impl Connection {
     /// When its zones cannot be reported, or the event loop fails.
     pub fn volume(&mut self) -> Result<Option<String>, DriveError> {
         let probed = Probe::of_superblock(&self.geometry).run(&mut self.drive, &self.ring)?;
+        self.drive.forget_reads(probed.read_blocks);
         Ok(probed.identity.as_ref().map(in_words))
     }
 

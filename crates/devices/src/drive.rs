@@ -12,6 +12,11 @@ pub trait Drive: ZonedDevice {
     /// The drive as it stands.
     fn facts(&self) -> DriveFacts;
 
+    /// So many blocks were read by no host, but to find out whose the drive is: they do not count among what hosts have read.
+    fn forget_reads(&mut self, blocks: u64) {
+        let _ = blocks;
+    }
+
     /// Failures inside the drive since it was opened: blocks that cannot be read, writes that the disk refused.
     fn media_errors(&self) -> u64;
 

@@ -276,6 +276,10 @@ impl ZonedDevice for FileBacked {
 }
 
 impl Drive for FileBacked {
+    fn forget_reads(&mut self, blocks: u64) {
+        self.image.forget_reads(blocks);
+    }
+
     fn facts(&self) -> DriveFacts {
         let zones = (0..self.image.geometry().zone_count).map(ZoneIndex);
         let wear = zones.map(|zone| self.image.wear(zone));

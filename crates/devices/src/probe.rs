@@ -22,6 +22,8 @@ pub(crate) struct Probed {
     pub(crate) is_empty: bool,
     /// Whose superblock the device has: the newest that can be read.
     pub(crate) identity: Option<Identity>,
+    /// Blocks that were read for it.
+    pub(crate) read_blocks: u64,
 }
 
 impl Probed {
@@ -47,6 +49,7 @@ pub(crate) struct Probe {
     identity: Option<Identity>,
     is_in_flight: bool,
     commands: u64,
+    read_blocks: u64,
     completions: CompletionQueue,
 }
 
@@ -70,6 +73,7 @@ impl Probe {
             identity: None,
             is_in_flight: false,
             commands: 0,
+            read_blocks: 0,
             completions: CompletionQueue::new(),
         }
     }
@@ -99,7 +103,7 @@ impl Probe {
             }
             let Some(operation) = self.next_operation(device.geometry(NamespaceId::FIRST)) else {
                 let is_empty = self.descriptors.iter().all(|zone| is_free(zone.state));
-                return Some(Ok(Probed { is_empty, identity: self.identity.take() }));
+                return Some(Ok(Probed { is_empty, identity: self.identity.take(), read_blocks: self.read_blocks }));
             };
             self.commands += 1;
             let command = Command { id: CommandId(self.commands), namespace: NamespaceId::FIRST, operation };
@@ -140,6 +144,7 @@ impl Probe {
         };
         // A block that cannot be read identifies nothing; an older one may.
         let Outcome::Data(Payload::Bytes(buffer)) = outcome else { return Ok(()) };
+        self.read_blocks += 1;
         let block = buffer.data.get(..geometry.block_size_bytes as usize).unwrap_or(&buffer.data);
         let Some(found) = identify(block) else { return Ok(()) };
         reads[self.read_of].clear();

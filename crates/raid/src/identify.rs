@@ -109,6 +109,7 @@ mod tests {
             version: crate::format::VERSION,
             copies_behind: 0,
             accepted_segment: 0,
+            offline_zones: Some(0),
             has_single_headers: false,
             array: [7; 16],
             name: "vol".to_owned(),

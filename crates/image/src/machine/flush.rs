@@ -57,6 +57,11 @@ impl FlushRound {
         self.running
     }
 
+    /// No more blocks than these were read.
+    pub(super) fn forget_reads_from(&mut self, blocks: u64) {
+        (self.read_noted, self.read_counted) = (self.read_noted.min(blocks), self.read_counted.min(blocks));
+    }
+
     pub(super) fn note_reads_up_to(&mut self, blocks: u64) {
         (self.read_noted, self.read_counted) = (blocks, blocks);
     }

@@ -186,6 +186,13 @@ impl Image {
         Counters { erases: self.ledger.counters.erases, ..self.counters }
     }
 
+    /// These blocks were read by no host, but to find out whose the drive is: they are not counted. Nothing is in flight.
+    pub fn forget_reads(&mut self, blocks: u64) {
+        assert!(blocks <= self.counters.host_read_blocks, "what is forgotten was read");
+        self.counters.host_read_blocks -= blocks;
+        self.flush.forget_reads_from(self.counters.host_read_blocks);
+    }
+
     /// How many times a zone was erased.
     ///
     /// # Panics

@@ -31,6 +31,7 @@ fn blocks() -> Vec<[u8; 512]> {
         version: 2,
         copies_behind: 1,
         accepted_segment: 6,
+        offline_zones: Some(2),
         array: PLACE.array,
         name: "prague".to_owned(),
         epoch: 1,

@@ -14,12 +14,13 @@
 //!      16..32  array                                77      copies of this superblock in the blocks behind it
 //!      144..496  a member each                      78..80  0
 //!      496..504  accepted: the last segment up to   80..144 name, UTF-8, then zeros
-//!                which an operator accepted losses  504..   zeros
+//!                which an operator accepted losses  504..508 zones of the member that are offline and held nothing
+//!                                                  508..   zeros
 //!
 //! a member: 0..16  id    16..22  a number of 48 bits: the upper two are its state (0 active, 1 failed, 2 rebuilding), the others
 //!                                the epoch since which it has it
 //!
-//! In version 1 byte 77 is 0, nothing is accepted, and members stand at 144..512:
+//! In version 1 byte 77 is 0, nothing is accepted, zones that are offline are not counted, and members stand at 144..512:
 //! a member: 0..16  id    16  state    17..23  the epoch since which it has it
 //! ```
 
@@ -48,6 +49,7 @@ const NAME_AT: usize = 80;
 const ENTRIES_AT: usize = NAME_AT + NAME_BYTES_MAX;
 
 const ACCEPTED_AT: usize = 496;
+const OFFLINE_AT: usize = 504;
 
 /// Where an entry's state and epoch begin, in both versions.
 const ENTRY_STATE_AT: usize = 16;
@@ -98,6 +100,8 @@ pub(crate) struct Superblock {
     pub(crate) copies_behind: u8,
     /// The last segment up to which an operator accepted losses; always 0 in version 1.
     pub(crate) accepted_segment: u64,
+    /// Zones of this member that are offline, and of which it is known that they hold nothing that is needed; `None` in version 1.
+    pub(crate) offline_zones: Option<u32>,
     pub(crate) array: ArrayId,
     /// At most [`NAME_BYTES_MAX`] bytes.
     pub(crate) name: String,
@@ -151,6 +155,7 @@ impl Superblock {
         } else {
             out[COPIES_BEHIND_AT] = self.copies_behind;
             put_u64(out, ACCEPTED_AT, self.accepted_segment);
+            put_u32(out, OFFLINE_AT, self.offline_zones.unwrap_or(0));
             for (bytes, member) in out[ENTRIES_AT..].chunks_exact_mut(ENTRY_BYTES).zip(&self.members) {
                 member.write(bytes);
             }
@@ -182,6 +187,7 @@ impl Superblock {
             version,
             copies_behind: if is_first { 0 } else { block[COPIES_BEHIND_AT] },
             accepted_segment: if is_first { 0 } else { u64_at(block, ACCEPTED_AT) },
+            offline_zones: (!is_first).then(|| u32_at(block, OFFLINE_AT)),
             array: array_at(block, ARRAY_AT),
             name: str::from_utf8(name).ok()?.to_owned(),
             epoch: u64_at(block, EPOCH_AT),
@@ -260,6 +266,7 @@ mod tests {
             version: 2,
             copies_behind: 1,
             accepted_segment: 0x8182_8384_8586_8788,
+            offline_zones: Some(0x9192_9394),
             array: *b"0123456789abcdef",
             name: "prague".to_owned(),
             epoch: 0x1112_1314_1516,
@@ -289,7 +296,8 @@ mod tests {
         most.members[0].since_epoch = EPOCH_MAX;
         most.members.resize(MEMBERS_MAX, most.members[1]);
         let plain = Superblock { name: String::new(), is_in_band: false, has_single_headers: true, ..superblock() };
-        let first = Superblock { version: 1, copies_behind: 0, accepted_segment: 0, ..most.clone() };
+        let first =
+            Superblock { version: 1, copies_behind: 0, accepted_segment: 0, offline_zones: None, ..most.clone() };
         for superblock in [superblock(), most, plain, first] {
             for block_bytes in [512, 4096] {
                 let mut block = vec![0xFF; block_bytes];
@@ -333,7 +341,8 @@ mod tests {
     #[test]
     fn the_bytes_of_a_superblock_of_version_1_are_golden() {
         let mut block = [0; 512];
-        Superblock { version: 1, copies_behind: 0, accepted_segment: 0, ..superblock() }.write(&mut block);
+        Superblock { version: 1, copies_behind: 0, accepted_segment: 0, offline_zones: None, ..superblock() }
+            .write(&mut block);
         assert_eq!(
             hex(&block),
             concat!(
@@ -382,7 +391,7 @@ mod tests {
             )
             .to_owned()
                 + &"00000000000000000000000000000000\n".repeat(15)
-                + "8887868584838281"
+                + "888786858483828194939291"
         );
     }
 }

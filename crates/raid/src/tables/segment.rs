@@ -60,6 +60,8 @@ pub(crate) struct Segment {
     pub(crate) is_broken: bool,
     /// A member's chunks are gone: which members, as bits.
     pub(crate) lost: u32,
+    /// Those of them whose zone is offline, as bits.
+    pub(crate) offline: u32,
     /// Something in it was found damaged: what is live is to be moved before more is.
     pub(crate) is_suspect: bool,
     /// Somebody works on the whole of it; it is not to be collected.
@@ -146,6 +148,7 @@ impl Segment {
             awaits_flush: false,
             is_broken: false,
             lost,
+            offline: 0,
             is_suspect: false,
             is_pinned: false,
             pending: 0,

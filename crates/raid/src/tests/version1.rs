@@ -37,6 +37,7 @@ fn of_version_1(config: &VolumeConfig, geometry: Geometry, seed: u64) -> World {
                 version: 1,
                 copies_behind: 0,
                 accepted_segment: 0,
+                offline_zones: None,
                 has_single_headers: false,
                 ..superblock
             };

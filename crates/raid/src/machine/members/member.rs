@@ -67,6 +67,7 @@ impl Member {
         for zone in METADATA_ZONES..self.geometry.zone_count {
             if is_dead(zones[zone as usize].state) {
                 self.zones.retire(zone);
+                self.zones.lost_offline(u32::from(zones[zone as usize].state == ZoneState::Offline));
             } else {
                 self.zones.found_free(zone);
             }
@@ -192,6 +193,16 @@ impl Member {
     /// A zone cannot be written any more.
     pub(in crate::machine) fn retire_zone(&mut self, zone: u32) {
         self.zones.retire(zone);
+    }
+
+    /// Zones are offline that hold nothing that is needed.
+    pub(in crate::machine) fn lost_offline(&mut self, zones: u32) {
+        self.zones.lost_offline(zones);
+    }
+
+    /// How many they are.
+    pub(in crate::machine) fn offline_zones(&self) -> u32 {
+        self.zones.offline_count()
     }
 
     /// A zone needs no active resource any more.

@@ -75,6 +75,14 @@ impl Members {
         self.epochs.is_wanted = true;
     }
 
+    /// Zones of these members, as bits, are offline, and nothing that they held is needed any more: superblocks are to say so.
+    pub(in crate::machine) fn count_offline(&mut self, members: u32) {
+        for member in self.present().filter(|member| members >> member.0 & 1 == 1) {
+            self[member].lost_offline(1);
+            self.epochs.is_wanted = true;
+        }
+    }
+
     /// Writes the current epoch, if it is not written. Returns the members that cannot record it: they have failed.
     pub(in crate::machine) fn write_superblocks(&mut self, spec: &Spec) -> Vec<MemberIndex> {
         let mut failed = Vec::new();
@@ -218,6 +226,7 @@ impl Members {
             version: VERSION,
             copies_behind: 0,
             accepted_segment: self.accepted_segment,
+            offline_zones: Some(self[member].offline_zones()),
             has_single_headers: spec.shape.has_single_headers,
             array: spec.array,
             name: spec.config.name.clone(),

@@ -19,6 +19,9 @@ pub(super) struct Zones {
     active: u32,
     /// Those of them that no segment uses: they could not be reset, and may stay active.
     stuck: u32,
+    /// Zones that are offline, and held nothing that is needed: superblocks say how many, so that a mount knows of a zone that went
+    /// offline since.
+    offline: u32,
 }
 
 impl Zones {
@@ -40,6 +43,15 @@ impl Zones {
     /// A mount found an active zone.
     pub(super) fn found_active(&mut self) {
         self.active += 1;
+    }
+
+    /// So many more zones are offline, and hold nothing that is needed.
+    pub(super) fn lost_offline(&mut self, zones: u32) {
+        self.offline += zones;
+    }
+
+    pub(super) fn offline_count(&self) -> u32 {
+        self.offline
     }
 
     /// A zone cannot be written any more.

@@ -49,6 +49,7 @@ impl Volume {
             true,
         );
         segment.footers = None;
+        segment.offline = reading.found.offline;
         for (at, zone) in reading.zones.iter().enumerate() {
             if zone.as_ref().is_some_and(|zone| zone.state.is_active()) {
                 segment.active |= 1 << at;

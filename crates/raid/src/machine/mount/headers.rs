@@ -23,6 +23,8 @@ pub(super) struct FoundSegment {
     /// Zones that a rebuild has written, finished or not, and those of which it is not known: what they lack need not have been
     /// missing before.
     pub(super) copied: u32,
+    /// Zones that are offline, of members that took part.
+    pub(super) offline: u32,
     /// A header of one of its zones is damaged: the segment is to be moved to where it has all of them.
     pub(super) has_damaged_header: bool,
 }
@@ -168,7 +170,7 @@ impl Volume {
         let (sequence, epoch) = (header.segment, header.epoch);
         found.owners[member.as_usize()].insert(zone, Owner::Segment { sequence, epoch });
         let mut segment =
-            FoundSegment { zones: vec![None; members], rebuilt: 0, copied: 0, header, has_damaged_header };
+            FoundSegment { zones: vec![None; members], rebuilt: 0, copied: 0, offline: 0, header, has_damaged_header };
         match found.segments.get_mut(&sequence) {
             // Of two headers the older one is of those that opened the segment.
             Some(known) if known.header.epoch <= epoch => known.has_damaged_header |= has_damaged_header,
@@ -193,8 +195,13 @@ impl Volume {
             }
         }
         let accepts = self.found().options.accepts_losses;
-        if !accepts && let Some(error) = self.unidentified(&owners, &claims, &kept) {
-            return self.fail(error);
+        let offline = self.offline_since(&claims, &kept);
+        if let Some(error) = self.unidentified(&owners, &claims, &kept).or(offline) {
+            if !accepts {
+                return self.fail(error);
+            }
+            // What is accepted is written to the superblocks.
+            self.found().is_behind = true;
         }
         for member in self.members.present() {
             for &zone in owners[member.as_usize()].keys() {
@@ -204,6 +211,32 @@ impl Volume {
             }
         }
         self.found().segments = kept;
+    }
+
+    /// Counts the zones that are offline and of no segment that is known. One that is new since the last superblock may have held a
+    /// segment of which nothing else is left, unless another active member shows all headers that there were.
+    fn offline_since(&mut self, unknown: &[BTreeSet<u32>], kept: &BTreeMap<u64, FoundSegment>) -> Option<VolumeError> {
+        let mut news = vec![0_u64; self.spec.members()];
+        for member in self.members.present() {
+            let at = member.as_usize();
+            let zones = self.start_mut().zones[at].iter().skip(METADATA_ZONES as usize);
+            let offline = zones.filter(|zone| zone.state == ZoneState::Offline).count();
+            let named = kept.values().filter(|segment| segment.offline >> at & 1 == 1).count();
+            let counted = offline.saturating_sub(named) as u32;
+            let known = self.found().known_offline[at].unwrap_or(counted);
+            news[at] = u64::from(counted.saturating_sub(known));
+            self.found().is_behind |= counted != known;
+            self.members[member].lost_offline(counted);
+        }
+        let shows_all = |&at: &usize| {
+            let is_active = self.members[MemberIndex(at as u8)].state() == MemberState::Active;
+            is_active && unknown[at].is_empty() && news[at] == 0
+        };
+        let has_witness = (0..news.len()).any(|at| shows_all(&at));
+        let lost = (0..news.len()).find(|&at| news[at] > 0).filter(|_| !has_witness)?;
+        let member = MemberIndex(lost as u8);
+        let capacity = self.members[member].geometry().zone_capacity_blocks.0;
+        Some(VolumeError::UnidentifiedLosses { member, segment: 0, blocks: news[lost] * (capacity - 1) })
     }
 
     /// Gives each segment its zones. Returns those of each member that no segment has for certain.
@@ -239,6 +272,9 @@ impl Volume {
                 segment.has_damaged_header |= by_name.is_some();
                 let zone = claimed.map(|(zone, _)| zone).or(by_name);
                 segment.zones[at] = zone;
+                let is_offline =
+                    |zone: u32| descriptors[at].get(zone as usize).is_some_and(|zone| zone.state == ZoneState::Offline);
+                segment.offline |= u32::from(is_same_device && zone.is_none() && named.is_some_and(is_offline)) << at;
                 let is_later = claimed.is_some_and(|(_, epoch)| epoch > segment.header.epoch);
                 let is_copy = zone.is_some() && (zone != named || is_later);
                 segment.copied |= u32::from(is_copy || by_name.is_some()) << at;

@@ -57,6 +57,8 @@ pub(super) struct Mount {
     options: MountOptions,
     /// Members that are believed do not all know the newest epoch.
     is_behind: bool,
+    /// What each member's superblock says of its zones that are offline.
+    known_offline: Vec<Option<u32>>,
     /// For each member, its two logs.
     probes: Vec<Vec<Probe>>,
     /// Zones whose headers have still to be read, for each member.
@@ -151,7 +153,13 @@ impl Volume {
             }
         }
         let members = volume.spec.members();
-        let mount = Mount { options, attempts, owners: vec![BTreeMap::new(); members], ..Mount::default() };
+        let mount = Mount {
+            options,
+            attempts,
+            owners: vec![BTreeMap::new(); members],
+            known_offline: vec![None; members],
+            ..Mount::default()
+        };
         volume.phase = Phase::Starting(Box::new(Start::new(Kind::Mount(Box::new(mount)), members)));
         volume.flush_at_start();
         volume.report_zones();

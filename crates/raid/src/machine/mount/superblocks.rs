@@ -204,6 +204,7 @@ impl Volume {
             self.members[member].adopt(&known, state);
             if is_there {
                 let own = entry.expect("what is believed was read");
+                self.found().known_offline[member.as_usize()] = own.superblock.offline_zones;
                 if own.sequence_at_least > best.sequence && !options.accepts_losses {
                     let what = "its newest superblock cannot be read, and no other member has it: bring back the members that \
                                 are missing, or accept losses"

@@ -73,6 +73,7 @@ impl Segments {
         self.table.doubt(index);
         let segment = &mut self.table[index];
         segment.lost |= 1 << member.0;
+        segment.offline |= 1 << member.0;
         if let Some(zone) = segment.zones[member.as_usize()].take() {
             members[member].retire_zone(zone);
         }

@@ -34,6 +34,8 @@ impl Segments {
         assert_eq!(segment.state, SegmentState::Sealed, "a segment is closed before it is reset");
         segment.state = SegmentState::Resetting;
         segment.pending = 1;
+        let offline = segment.offline;
+        members.count_offline(offline);
         // What replaces its contents may be in the members' caches alone.
         if spec.has(SeededBug::UnflushedReset) || members.when_durable(spec, Waiter::Reset(index)) {
             self.on_replacement_durable(members, index);
