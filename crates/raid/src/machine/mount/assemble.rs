@@ -98,7 +98,7 @@ impl Volume {
             let standing = self.standing(index, stripe, is_filled);
             unknown += self.take_stripe(index, &reading, stripe, standing);
         }
-        if unknown > 0 {
+        if unknown > 0 && !reading.found.is_leaving {
             self.lose_unidentified(reading.damaged_member(), reading.sequence, unknown);
         }
         // Where no footer says what a block was, damage makes more unknown than what is damaged: its blocks are moved soon.

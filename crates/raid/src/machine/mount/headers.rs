@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zonda_zoned::{BlockBuffer, ZoneAction, ZoneState};
+use zonda_zoned::{BlockBuffer, ZoneAction, ZoneDescriptor, ZoneState};
 
 use super::superblocks::written_blocks;
 use super::{Volume, block_of};
@@ -25,6 +25,9 @@ pub(super) struct FoundSegment {
     pub(super) copied: u32,
     /// Zones that are offline, of members that took part.
     pub(super) offline: u32,
+    /// An active member that took part shows that it has no zone of it: it was never opened, or was being emptied, and nothing in it is
+    /// needed.
+    pub(super) is_leaving: bool,
     /// A header of one of its zones is damaged: the segment is to be moved to where it has all of them.
     pub(super) has_damaged_header: bool,
 }
@@ -119,10 +122,15 @@ impl Volume {
             let block = block_of(buffer, at as usize, self.spec.shape.block_bytes);
             block.is_some_and(|block| SegmentHeader::read(block) == Err(HeaderError::Blank))
         };
-        let is_whole_read = first == 0 && blocks == HEADER_COPIES.min(self.spec.shape.transfer_blocks);
-        if is_whole_read && (0..blocks).all(is_blank) && self.state_of(member, zone) == ZoneState::ReadOnly {
-            self.found().owners[member.as_usize()].insert(zone, Owner::Nobody);
-            return;
+        let are_blank = (0..blocks).all(is_blank);
+        let end = first + blocks;
+        let were_blank = first == 0 || self.found().blank_headers.remove(&(member, zone));
+        if are_blank && were_blank && self.state_of(member, zone) == ZoneState::ReadOnly {
+            if end >= HEADER_COPIES.min(self.spec.shape.transfer_blocks) {
+                self.found().owners[member.as_usize()].insert(zone, Owner::Nobody);
+                return;
+            }
+            self.found().blank_headers.insert((member, zone));
         }
         let mut damaged = first > 0;
         for at in 0..blocks {
@@ -169,8 +177,15 @@ impl Volume {
         }
         let (sequence, epoch) = (header.segment, header.epoch);
         found.owners[member.as_usize()].insert(zone, Owner::Segment { sequence, epoch });
-        let mut segment =
-            FoundSegment { zones: vec![None; members], rebuilt: 0, copied: 0, offline: 0, header, has_damaged_header };
+        let mut segment = FoundSegment {
+            zones: vec![None; members],
+            rebuilt: 0,
+            copied: 0,
+            offline: 0,
+            is_leaving: false,
+            header,
+            has_damaged_header,
+        };
         match found.segments.get_mut(&sequence) {
             // Of two headers the older one is of those that opened the segment.
             Some(known) if known.header.epoch <= epoch => known.has_damaged_header |= has_damaged_header,
@@ -185,18 +200,22 @@ impl Volume {
     pub(super) fn match_zones(&mut self) {
         let owners = std::mem::take(&mut self.found().owners);
         let mut segments = std::mem::take(&mut self.found().segments);
-        let claims = self.claim_zones(&owners, &mut segments);
+        let descriptors = self.start_mut().zones.clone();
+        let claims = self.claim_zones(&owners, &descriptors, &mut segments);
         let mut kept = BTreeMap::new();
-        for (sequence, segment) in segments {
+        for (sequence, mut segment) in segments {
             self.segments.saw_sequence(sequence);
             self.map.saw_header(segment.header.timestamp);
-            if self.is_kept(&owners, &claims, &segment) {
+            segment.is_leaving = self.is_leaving(&owners, &claims, &descriptors, &segment);
+            if self.has_enough(&segment) || !segment.is_leaving {
                 kept.insert(sequence, segment);
             }
         }
         let accepts = self.found().options.accepts_losses;
-        let offline = self.offline_since(&claims, &kept);
-        if let Some(error) = self.unidentified(&owners, &claims, &kept).or(offline) {
+        let offline = self.offline_since(&kept);
+        // A zone that no header names on a member that has them all belongs to no segment that is needed.
+        let zones = self.unidentified_zones(&owners, &claims, &offline);
+        if let Some(error) = zones.or_else(|| self.lacking(&kept)) {
             if !accepts {
                 return self.fail(error);
             }
@@ -213,10 +232,10 @@ impl Volume {
         self.found().segments = kept;
     }
 
-    /// Counts the zones that are offline and of no segment that is known. One that is new since the last superblock may have held a
-    /// segment of which nothing else is left, unless another active member shows all headers that there were.
-    fn offline_since(&mut self, unknown: &[BTreeSet<u32>], kept: &BTreeMap<u64, FoundSegment>) -> Option<VolumeError> {
-        let mut news = vec![0_u64; self.spec.members()];
+    /// Counts the zones that are offline and of no segment that is known. Returns for each member how many of them are so since the last
+    /// superblock: those may have held something.
+    fn offline_since(&mut self, kept: &BTreeMap<u64, FoundSegment>) -> Vec<u32> {
+        let mut news = vec![0; self.spec.members()];
         for member in self.members.present() {
             let at = member.as_usize();
             let zones = self.start_mut().zones[at].iter().skip(METADATA_ZONES as usize);
@@ -224,28 +243,20 @@ impl Volume {
             let named = kept.values().filter(|segment| segment.offline >> at & 1 == 1).count();
             let counted = offline.saturating_sub(named) as u32;
             let known = self.found().known_offline[at].unwrap_or(counted);
-            news[at] = u64::from(counted.saturating_sub(known));
+            news[at] = counted.saturating_sub(known);
             self.found().is_behind |= counted != known;
             self.members[member].lost_offline(counted);
         }
-        let shows_all = |&at: &usize| {
-            let is_active = self.members[MemberIndex(at as u8)].state() == MemberState::Active;
-            is_active && unknown[at].is_empty() && news[at] == 0
-        };
-        let has_witness = (0..news.len()).any(|at| shows_all(&at));
-        let lost = (0..news.len()).find(|&at| news[at] > 0).filter(|_| !has_witness)?;
-        let member = MemberIndex(lost as u8);
-        let capacity = self.members[member].geometry().zone_capacity_blocks.0;
-        Some(VolumeError::UnidentifiedLosses { member, segment: 0, blocks: news[lost] * (capacity - 1) })
+        news
     }
 
     /// Gives each segment its zones. Returns those of each member that no segment has for certain.
     fn claim_zones(
-        &mut self,
+        &self,
         owners: &[BTreeMap<u32, Owner>],
+        descriptors: &[Vec<ZoneDescriptor>],
         segments: &mut BTreeMap<u64, FoundSegment>,
     ) -> Vec<BTreeSet<u32>> {
-        let descriptors = self.start_mut().zones.clone();
         let mut unclaimed = Vec::new();
         for at in 0..self.spec.members() {
             let member = &self.members[MemberIndex(at as u8)];
@@ -285,13 +296,14 @@ impl Volume {
         unclaimed
     }
 
-    /// Whether a segment may hold something that was acknowledged. One with too few zones may not if an active member that took part
-    /// shows that it was never opened, or that it was being emptied.
-    fn is_kept(&mut self, owners: &[BTreeMap<u32, Owner>], unknown: &[BTreeSet<u32>], segment: &FoundSegment) -> bool {
-        if self.has_enough(segment) {
-            return true;
-        }
-        let descriptors = self.start_mut().zones.clone();
+    /// Whether an active member that took part in a segment shows that this was never opened, or that it was being emptied.
+    fn is_leaving(
+        &self,
+        owners: &[BTreeMap<u32, Owner>],
+        unknown: &[BTreeSet<u32>],
+        descriptors: &[Vec<ZoneDescriptor>],
+        segment: &FoundSegment,
+    ) -> bool {
         let shows_none = |at: usize| {
             let member = &self.members[MemberIndex(at as u8)];
             if segment.zones[at].is_some() || member.state() != MemberState::Active || !unknown[at].is_empty() {
@@ -308,7 +320,7 @@ impl Volume {
                 _ => false,
             }
         };
-        !(0..self.spec.members()).any(shows_none)
+        (0..self.spec.members()).any(shows_none)
     }
 
     /// Whether all of a segment can be computed from the zones that were found.
@@ -316,21 +328,39 @@ impl Volume {
         self.spec.are_enough(bits((0..segment.zones.len()).filter(|&at| segment.zones[at].is_some())))
     }
 
-    /// What may have been acknowledged, and is neither found nor known.
-    fn unidentified(
+    /// Zones that may hold a segment of which nothing else is left: their headers cannot be read, or they are offline. None do where an
+    /// active member shows all headers that there were.
+    fn unidentified_zones(
         &mut self,
         owners: &[BTreeMap<u32, Owner>],
         unknown: &[BTreeSet<u32>],
-        kept: &BTreeMap<u64, FoundSegment>,
+        offline: &[u32],
     ) -> Option<VolumeError> {
-        for (at, unknown) in unknown.iter().enumerate() {
-            let member = MemberIndex(at as u8);
+        let shows_all = |at: usize| {
+            let is_active = self.members[MemberIndex(at as u8)].state() == MemberState::Active;
+            is_active && unknown[at].is_empty() && offline[at] == 0
+        };
+        if (0..self.spec.members()).any(shows_all) {
+            return None;
+        }
+        for member in self.members.present() {
+            let at = member.as_usize();
             // The first block is a header: without another one nothing is in the zone.
-            let Some(&zone) = unknown.iter().find(|&&zone| self.blocks_in(member, zone) > 1) else { continue };
-            debug_assert_eq!(owners[at].get(&zone), Some(&Owner::Unknown));
-            let blocks = u64::from(self.blocks_in(member, zone)) - 1;
+            let damaged = unknown[at].iter().find(|&&zone| self.blocks_in(member, zone) > 1).copied();
+            debug_assert!(damaged.is_none_or(|zone| owners[at].get(&zone) == Some(&Owner::Unknown)));
+            let capacity = self.members[member].geometry().zone_capacity_blocks.0;
+            let blocks = match damaged {
+                Some(zone) => u64::from(self.blocks_in(member, zone)) - 1,
+                None if offline[at] > 0 => u64::from(offline[at]) * (capacity - 1),
+                None => continue,
+            };
             return Some(VolumeError::UnidentifiedLosses { member, segment: 0, blocks });
         }
+        None
+    }
+
+    /// Segments that may hold something that was acknowledged, and lack the zones of members that are missing.
+    fn lacking(&mut self, kept: &BTreeMap<u64, FoundSegment>) -> Option<VolumeError> {
         let accepted = self.members.accepted_segment();
         let mut lacking = kept
             .iter()

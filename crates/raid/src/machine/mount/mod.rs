@@ -67,6 +67,8 @@ pub(super) struct Mount {
     is_identified: bool,
     /// Headers that could not be read, and how often.
     unreadable: BTreeMap<(MemberIndex, u32), u8>,
+    /// Zones whose first headers are blank, where the others are still to be read.
+    blank_headers: BTreeSet<(MemberIndex, u32)>,
     /// Whose a zone is by its own headers, for each member.
     owners: Vec<BTreeMap<u32, Owner>>,
     segments: BTreeMap<u64, FoundSegment>,
