@@ -40,6 +40,8 @@ pub const SCRUBBED_STRIPES_MAX: usize = 4;
 pub const REPAIRED_STRIPES_MAX: usize = 64;
 /// Blocks that could not be read and wait to be read once more; more of them are found again.
 pub const UNREADABLE_BLOCKS_MAX: usize = 16_384;
+/// Blocks that a mount cannot identify and of which it keeps the places, to see whether markers name them; more of them only count.
+pub const UNIDENTIFIED_PLACES_MAX: usize = 65_536;
 /// Blocks that are read once more at a time, to find out whether they are lost.
 pub const CONFIRMED_BLOCKS_MAX: usize = 256;
 /// Blocks that garbage collection holds in memory at once, or as many as three stripes have.

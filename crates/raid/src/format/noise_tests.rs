@@ -49,12 +49,15 @@ fn blocks() -> Vec<[u8; 512]> {
         members: vec![member; 4],
     };
     let meta = BlockMeta { record: [3; RECORD_BYTES], block_crc: 4, stripe: 5 };
-    let mut blocks = vec![[0; 512]; 5];
+    let mut blocks = vec![[0; 512]; 6];
     header.write(&mut blocks[0]);
     superblock.write(&mut blocks[1]);
     write_chunk_meta(&PLACE, 1, &[([3; RECORD_BYTES], 4); 3], &mut blocks[2]);
     write_footer_block(&PLACE, 0, &[meta; 3], &mut blocks[3]);
-    write_tombstones(&[Tombstone { lba: 1, blocks: 2, timestamp: 3, is_lost: false }; 3], &mut blocks[4]);
+    let trimmed = Tombstone { lba: 1, blocks: 2, timestamp: 3, is_lost: false };
+    write_tombstones(&[trimmed; 3], &[], &mut blocks[4]);
+    let place = LostPlace { segment: PLACE.segment, stripe: 5, member: PLACE.member, block: 1 };
+    write_tombstones(&[trimmed, Tombstone { is_lost: true, ..trimmed }], &[place; 2], &mut blocks[5]);
     blocks
 }
 

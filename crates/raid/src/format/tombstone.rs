@@ -1,19 +1,24 @@
-//! The contents of a block of tombstones: ranges that read as zeros, and ranges that are lost.
+//! The contents of a block of tombstones: ranges that read as zeros, ranges that are lost, and places whose blocks are lost.
 //!
 //! ```text
-//! byte 0..4   magic "ZVTB"                        10..12  tombstones
+//! byte 0..4   magic "ZVTB"                        10..12  entries
 //!      4..8   CRC-32C over byte 8 to the end       12..16  0
-//!      8..10  version, 1 or 2                      16..    tombstones, then zeros
+//!      8..10  version, 1 or 2                      16..    entries of 20 bytes, then zeros
 //!
-//! a tombstone: 0..8  LBA    8..12  blocks; bit 31: lost    12..20  timestamp of the trim, or of what is lost
+//! a range:     0..8  LBA        8..12  blocks        12..20  timestamp of the trim, or of what is lost
+//! a place:     0..8  segment    8..12  0             12..16  stripe    16  member    17  0    18..20  block of the chunk
+//!
+//! bits of byte 8..12 in version 2:   neither 30 nor 31: trimmed range    31: lost range    30: place    both: refused
 //! ```
 //!
-//! A range that is lost holds a version that can never be read again: reads of it fail until it is written or trimmed. Version 2 says
-//! that a block has such ranges: a reader that knows only version 1 must not take them for trims.
+//! A range that is lost holds a version that can never be read again: reads of it fail until it is written or trimmed.
 //!
-//! ```text
-//! version 1: all ranges are trimmed        version 2: bit 31 of `blocks` tells the lost ones
-//! ```
+//! A place is where such a version was. If the metadata there are lost too, only this entry says that the logical block of that
+//! version is known; it stays true when the block is written again. The place is named by stripe and not by slot: where the metadata
+//! of several slots are lost, a mount cannot know which of them holds which stripe. Chunk metadata do not count as blocks of a chunk.
+//!
+//! Version 2 says that a block has lost ranges or places: a reader that knows only version 1 must not take them for trims. In
+//! version 1 all entries are trimmed ranges, and the two bits are not fields.
 
 use super::block;
 use super::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
@@ -28,7 +33,15 @@ const TIMESTAMP_AT: usize = 12;
 const ENTRY_BYTES: usize = 20;
 /// In the number of blocks: the range is lost.
 const LOST: u32 = 1 << 31;
-const _: () = assert!(crate::limits::TOMBSTONE_BLOCKS_MAX < LOST as u64);
+/// In the same field: the entry is a place.
+const PLACE: u32 = 1 << 30;
+const KIND: u32 = LOST | PLACE;
+const _: () = assert!(crate::limits::TOMBSTONE_BLOCKS_MAX < PLACE as u64);
+
+const STRIPE_AT: usize = 12;
+const MEMBER_AT: usize = 16;
+const BLOCK_AT: usize = 18;
+const _: () = assert!(crate::limits::UNIT_BLOCKS_MAX <= u16::MAX as u32);
 
 /// A range that reads as zeros since its trim, or that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,44 +61,93 @@ impl Tombstone {
     }
 }
 
-/// How many tombstones a block holds.
+/// Where a block was that is lost; the logical block that it held is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LostPlace {
+    /// The sequence of its segment.
+    pub(crate) segment: u64,
+    pub(crate) stripe: u32,
+    pub(crate) member: u8,
+    /// Of the payload of the member's chunk of that stripe.
+    pub(crate) block: u16,
+}
+
+/// What a block of tombstones says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tombstones {
+    pub(crate) ranges: Vec<Tombstone>,
+    pub(crate) places: Vec<LostPlace>,
+}
+
+impl Tombstones {
+    /// How many entries of a block they take.
+    pub(crate) fn entries(&self) -> usize {
+        self.ranges.len() + self.places.len()
+    }
+
+    /// Adds those of another block.
+    pub(crate) fn extend(&mut self, other: Tombstones) {
+        self.ranges.extend(other.ranges);
+        self.places.extend(other.places);
+    }
+}
+
+/// How many entries a block of tombstones holds.
 pub(crate) fn tombstones_per_block(block_size_bytes: u32) -> usize {
     (block_size_bytes as usize).saturating_sub(ENTRIES_AT) / ENTRY_BYTES
 }
 
-/// Writes a block of tombstones, at most [`tombstones_per_block`] of them.
-pub(crate) fn write_tombstones(tombstones: &[Tombstone], out: &mut [u8]) {
-    assert!(tombstones.len() <= tombstones_per_block(out.len() as u32), "tombstones fit their block");
-    let has_lost = tombstones.iter().any(|tombstone| tombstone.is_lost);
+/// Writes a block of tombstones, at most [`tombstones_per_block`] entries.
+pub(crate) fn write_tombstones(ranges: &[Tombstone], places: &[LostPlace], out: &mut [u8]) {
+    let count = ranges.len() + places.len();
+    assert!(count <= tombstones_per_block(out.len() as u32), "tombstones fit their block");
+    let has_lost = !places.is_empty() || ranges.iter().any(|range| range.is_lost);
     block::begin_version(out, MAGIC, if has_lost { VERSION_WITH_LOST } else { block::FIRST_VERSION });
-    put_u16(out, COUNT_AT, tombstones.len() as u16);
-    for (bytes, tombstone) in out[ENTRIES_AT..].chunks_exact_mut(ENTRY_BYTES).zip(tombstones) {
-        put_u64(bytes, 0, tombstone.lba);
-        put_u32(bytes, BLOCKS_AT, tombstone.blocks | if tombstone.is_lost { LOST } else { 0 });
-        put_u64(bytes, TIMESTAMP_AT, tombstone.timestamp);
+    put_u16(out, COUNT_AT, count as u16);
+    for (bytes, range) in out[ENTRIES_AT..].chunks_exact_mut(ENTRY_BYTES).zip(ranges) {
+        put_u64(bytes, 0, range.lba);
+        put_u32(bytes, BLOCKS_AT, range.blocks | if range.is_lost { LOST } else { 0 });
+        put_u64(bytes, TIMESTAMP_AT, range.timestamp);
+    }
+    let entries = out[ENTRIES_AT..].chunks_exact_mut(ENTRY_BYTES).skip(ranges.len());
+    for (bytes, place) in entries.zip(places) {
+        put_u64(bytes, 0, place.segment);
+        put_u32(bytes, BLOCKS_AT, PLACE);
+        put_u32(bytes, STRIPE_AT, place.stripe);
+        bytes[MEMBER_AT] = place.member;
+        put_u16(bytes, BLOCK_AT, place.block);
     }
     block::seal(out);
 }
 
-/// The tombstones of a block; `None` if it is not whole.
-pub(crate) fn read_tombstones(block: &[u8]) -> Option<Vec<Tombstone>> {
+/// The tombstones of a block; `None` if it is not whole, or has an entry that no writer makes.
+pub(crate) fn read_tombstones(block: &[u8]) -> Option<Tombstones> {
     let has_lost = block::check_version(block, MAGIC, VERSION_WITH_LOST).ok()? == VERSION_WITH_LOST;
     let count = usize::from(u16_at(block, COUNT_AT));
     if count > tombstones_per_block(block.len() as u32) {
         return None;
     }
-    let entries = block[ENTRIES_AT..].chunks_exact(ENTRY_BYTES).take(count);
-    let read = |bytes: &[u8]| {
+    let mut found = Tombstones::default();
+    for bytes in block[ENTRIES_AT..].chunks_exact(ENTRY_BYTES).take(count) {
         let blocks = u32_at(bytes, BLOCKS_AT);
-        let is_lost = has_lost && blocks & LOST != 0;
-        Tombstone {
-            lba: u64_at(bytes, 0),
-            blocks: if has_lost { blocks & !LOST } else { blocks },
-            timestamp: u64_at(bytes, TIMESTAMP_AT),
-            is_lost,
+        let (kind, blocks) = if has_lost { (blocks & KIND, blocks & !KIND) } else { (0, blocks) };
+        match kind {
+            0 | LOST => found.ranges.push(Tombstone {
+                lba: u64_at(bytes, 0),
+                blocks,
+                timestamp: u64_at(bytes, TIMESTAMP_AT),
+                is_lost: kind == LOST,
+            }),
+            PLACE => found.places.push(LostPlace {
+                segment: u64_at(bytes, 0),
+                stripe: u32_at(bytes, STRIPE_AT),
+                member: bytes[MEMBER_AT],
+                block: u16_at(bytes, BLOCK_AT),
+            }),
+            _ => return None,
         }
-    };
-    Some(entries.map(read).collect())
+    }
+    Some(found)
 }
 
 #[cfg(test)]
@@ -96,16 +158,24 @@ mod tests {
     const TOMBSTONE: Tombstone =
         Tombstone { lba: 0x0102_0304_0506_0708, blocks: 0x1112_1314, timestamp: 0x2122_2324_2526_2728, is_lost: false };
 
+    const PLACE_OF_LOST: LostPlace =
+        LostPlace { segment: 0x0102_0304_0506_0708, stripe: 0x1112_1314, member: 0x21, block: 0x3132 };
+
     #[test]
     fn tombstones_read_back() {
         assert_eq!([512, 4096, 65_536].map(tombstones_per_block), [24, 204, 3276]);
         for block_size_bytes in [512_u32, 4096, 65_536] {
             let most = tombstones_per_block(block_size_bytes);
             for count in [0, 1, most] {
-                let tombstones: Vec<_> = (0..count).map(|at| Tombstone { lba: at as u64, ..TOMBSTONE }).collect();
+                let ranges: Vec<_> = (0..count).map(|at| Tombstone { lba: at as u64, ..TOMBSTONE }).collect();
+                let places: Vec<_> = (0..count).map(|at| LostPlace { segment: at as u64, ..PLACE_OF_LOST }).collect();
                 let mut block = vec![0xFF; block_size_bytes as usize];
-                write_tombstones(&tombstones, &mut block);
-                assert_eq!(read_tombstones(&block), Some(tombstones));
+                for of_ranges in [0, count / 2, count] {
+                    let (ranges, places) = (&ranges[..of_ranges], &places[of_ranges..]);
+                    write_tombstones(ranges, places, &mut block);
+                    let expected = Tombstones { ranges: ranges.to_vec(), places: places.to_vec() };
+                    assert_eq!((expected.entries(), read_tombstones(&block)), (count, Some(expected)));
+                }
             }
         }
     }
@@ -113,7 +183,7 @@ mod tests {
     #[test]
     fn tombstones_with_a_flipped_bit_or_more_than_fit_are_none() {
         let mut block = [0; 512];
-        write_tombstones(&[TOMBSTONE; 3], &mut block);
+        write_tombstones(&[TOMBSTONE; 3], &[], &mut block);
         every_flipped_bit_is_noticed(&block, |block| read_tombstones(block).is_none());
         put_u16(&mut block, COUNT_AT, 25);
         block::seal(&mut block);
@@ -123,7 +193,8 @@ mod tests {
     #[test]
     fn the_bytes_of_tombstones_are_golden() {
         let mut block = [0; 512];
-        write_tombstones(&[TOMBSTONE, Tombstone { lba: 1, blocks: 2, timestamp: 3, is_lost: false }], &mut block);
+        let second = Tombstone { lba: 1, blocks: 2, timestamp: 3, is_lost: false };
+        write_tombstones(&[TOMBSTONE, second], &[], &mut block);
         assert_eq!(
             hex(&block),
             concat!(
@@ -139,7 +210,7 @@ mod tests {
     fn a_block_with_a_lost_range_is_of_version_2_and_tells_it_from_a_trimmed_one() {
         let mut block = [0; 512];
         let lost = Tombstone { lba: 1, blocks: 2, timestamp: 3, is_lost: true };
-        write_tombstones(&[lost, TOMBSTONE], &mut block);
+        write_tombstones(&[lost, TOMBSTONE], &[], &mut block);
         assert_eq!(
             hex(&block),
             concat!(
@@ -149,7 +220,36 @@ mod tests {
                 "2827262524232221",
             )
         );
-        assert_eq!(read_tombstones(&block), Some(vec![lost, TOMBSTONE]));
+        assert_eq!(read_tombstones(&block), Some(Tombstones { ranges: vec![lost, TOMBSTONE], places: Vec::new() }));
         every_flipped_bit_is_noticed(&block, |block| read_tombstones(block).is_none());
+    }
+
+    #[test]
+    fn a_block_with_a_place_is_of_version_2_and_tells_it_from_ranges() {
+        let mut block = [0; 512];
+        let lost = Tombstone { lba: 1, blocks: 1, timestamp: 3, is_lost: true };
+        write_tombstones(&[lost], &[PLACE_OF_LOST], &mut block);
+        assert_eq!(
+            hex(&block),
+            concat!(
+                "5a56544273c90e060200020000000000\n",
+                "01000000000000000100008003000000\n",
+                "00000000080706050403020100000040\n",
+                "1413121121003231",
+            )
+        );
+        assert_eq!(read_tombstones(&block), Some(Tombstones { ranges: vec![lost], places: vec![PLACE_OF_LOST] }));
+        every_flipped_bit_is_noticed(&block, |block| read_tombstones(block).is_none());
+        write_tombstones(&[], &[PLACE_OF_LOST], &mut block);
+        assert_eq!(u16_at(&block, 8), VERSION_WITH_LOST, "a place is no trimmed range either");
+    }
+
+    #[test]
+    fn an_entry_that_is_a_lost_range_and_a_place_is_refused() {
+        let mut block = [0; 512];
+        write_tombstones(&[], &[PLACE_OF_LOST], &mut block);
+        put_u32(&mut block, ENTRIES_AT + BLOCKS_AT, LOST | PLACE);
+        block::seal(&mut block);
+        assert_eq!(read_tombstones(&block), None);
     }
 }

@@ -1,12 +1,14 @@
 //! Garbage collection goes on: what it reads, and where that is written.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use zonda_zoned::{Instant, Status};
 
 use super::collector::victim;
 use super::stripes::{Block, Mover, Source};
 use super::{Space, Volume};
-use crate::format::{Record, Tombstone, read_tombstones, tombstones_per_block};
+use crate::format::{LostPlace, Record, Tombstone, Tombstones, read_tombstones, tombstones_per_block};
 use crate::shape::Stream;
 use crate::tables::{Address, Location, Physical, SegmentIndex};
 
@@ -125,7 +127,10 @@ impl Volume {
         if found.is_none() && self.spec.has_contents() && self.is_ready() {
             // The map knows all that its tombstones say; once for a segment will do.
             let is_first = self.collector.tombstones_lost();
-            let known = is_first.then(|| self.map.tombstones_in(&self.stripes, place.segment));
+            let known = is_first.then(|| Tombstones {
+                ranges: self.map.tombstones_in(&self.stripes, place.segment),
+                places: self.lost_places.held_by(place.segment, &self.segments),
+            });
             found = Some(known.unwrap_or_default());
         }
         if let Some(tombstones) = self.collector.tombstones_read(&self.segments, place, found) {
@@ -134,10 +139,10 @@ impl Volume {
     }
 
     /// Rewrites what is still needed of some tombstones; says how many blocks that takes.
-    pub(super) fn move_tombstones(&mut self, from: SegmentIndex, found: &[Tombstone], mover: Mover) -> u64 {
+    pub(super) fn move_tombstones(&mut self, from: SegmentIndex, found: &Tombstones, mover: Mover) -> u64 {
         let mut blocks = 0;
         let mut kept: Vec<Tombstone> = Vec::new();
-        for range in found {
+        for range in &found.ranges {
             for lba in range.lbas() {
                 let is_needed = match self.map.location_if_any(lba) {
                     Some(Location::Trimmed { segment }) => !range.is_lost && segment == from,
@@ -161,17 +166,38 @@ impl Volume {
                 }
             }
         }
-        for tombstones in kept.chunks(tombstones_per_block(self.spec.shape.block_bytes as u32)) {
+        let mut places = self.places_to_move(from, found);
+        let per_block = tombstones_per_block(self.spec.shape.block_bytes as u32);
+        if mover == Mover::Mount && kept.len() + places.len() > per_block {
+            // They come from one block of a stripe that may be cut shorter: a place must not outlast the range of its marker. They are
+            // moved when the segment is collected.
+            places.clear();
+        }
+        // The places fill the rest of the last block of ranges, and more blocks.
+        while !kept.is_empty() || !places.is_empty() {
             if mover == Mover::Collector {
                 self.collector.moving_tombstones();
             }
-            let data = self.spec.tombstone_block(tombstones);
-            let timestamp = tombstones.iter().map(|range| range.timestamp).max().unwrap_or(0);
-            let source = Source::MovedTombstones { from, tombstones: tombstones.to_vec(), mover };
+            let ranges: Vec<Tombstone> = kept.drain(..per_block.min(kept.len())).collect();
+            let places: Vec<LostPlace> = places.drain(..(per_block - ranges.len()).min(places.len())).collect();
+            let data = self.spec.tombstone_block(&ranges, &places);
+            let timestamp = ranges.iter().map(|range| range.timestamp).max().unwrap_or(0);
+            let source = Source::MovedTombstones { from, tombstones: Tombstones { ranges, places }, mover };
             let block = Block::tombstones(source, timestamp);
             self.stripes.push(&self.spec, self.now, Stream::Relocation, block, data);
             blocks += 1;
         }
         blocks
+    }
+
+    /// Of the places that some tombstones of a segment name those that no others do, as long as they exist.
+    fn places_to_move(&mut self, from: SegmentIndex, found: &Tombstones) -> Vec<LostPlace> {
+        if found.places.is_empty() {
+            return Vec::new();
+        }
+        let mut places = self.lost_places.held_by(from, &self.segments);
+        let found: BTreeSet<LostPlace> = found.places.iter().copied().collect();
+        places.retain(|place| found.contains(place));
+        places
     }
 }

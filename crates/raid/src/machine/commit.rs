@@ -47,16 +47,19 @@ impl Volume {
                     ended.push((request, 1));
                 }
                 Source::MovedTombstones { from, tombstones, mover } => {
-                    segments.add_tombstones(place, tombstones.len() as u32);
-                    for range in &tombstones {
+                    segments.add_tombstones(place, tombstones.entries() as u32);
+                    for range in &tombstones.ranges {
                         for lba in range.lbas() {
                             map.publish_moved_tombstone(stripes, (lba, range.is_lost), from, segment);
                         }
                     }
+                    for place in tombstones.places {
+                        self.lost_places.moved(place, from, segment);
+                    }
                     self.move_ended(mover);
                 }
                 Source::Lost { tombstones, from } => {
-                    segments.add_tombstones(place, tombstones.len() as u32);
+                    segments.add_tombstones(place, (tombstones.len() + from.len()) as u32);
                     self.losses_recorded(&tombstones, &from, segment);
                 }
             }

@@ -19,6 +19,7 @@ impl Volume {
         self.reads.check_invariants(&self.segments);
         self.collector.check_invariants(&self.segments);
         self.segments.check_invariants(&self.spec, &self.members);
+        self.lost_places.check_invariants(&self.segments);
         self.check_readers();
         for (index, segment) in self.segments.iter() {
             assert_eq!(segment.live_blocks, live[index.as_usize()], "live blocks of segment {}", segment.sequence);

@@ -1,5 +1,7 @@
 //! Blocks that could not be read: are they lost? Those that are get a marker in the log.
 //!
+//! A marker also names the place of what is lost, for mounts that cannot read the metadata there (see `lost_places.rs`).
+//!
 //! Whoever finds that a block cannot be read, a host, a scrub, a rebuild or collection, says [where](Volume::found_unreadable). The
 //! block is read once more, with all that could help: an error that passes is no loss, nor is a block lost while a member is away that
 //! may hold what is missing. Then a marker is written, in a block of tombstones: from the moment that it is durable the block's old
@@ -20,7 +22,7 @@ use super::Volume;
 use super::reads::{Purpose, Unreadable};
 use super::stripes::{Block, Mover, Source};
 use crate::event::Event;
-use crate::format::{Record, Tombstone, tombstones_per_block};
+use crate::format::{LostPlace, Record, Tombstone, tombstones_per_block};
 use crate::limits::{CONFIRMED_BLOCKS_MAX, REPAIRED_STRIPES_MAX, UNREADABLE_BLOCKS_MAX};
 use crate::shape::Stream;
 use crate::tables::{Address, Physical, SegmentIndex};
@@ -161,23 +163,23 @@ impl Volume {
         if !unknown.is_empty() {
             lbas.extend(self.map.blocks_at(&self.stripes, &unknown));
         }
-        let mut lost: Vec<(Tombstone, (Physical, u64))> = Vec::new();
+        let mut lost: Vec<(Tombstone, (Physical, LostPlace))> = Vec::new();
         for (place, lba) in lbas {
             let Confirmed { found: Found { sequence, .. }, record } = confirmed[&place];
-            let is_there = self.segments.get(place.segment).is_some_and(|segment| segment.sequence == sequence);
-            if !is_there || self.stripes.is_moving(place) {
-                continue;
-            }
+            let named = self.segments.lost_place(place).filter(|named| named.segment == sequence);
+            let Some(named) = named.filter(|_| !self.stripes.is_moving(place)) else { continue };
             let Some(bound) = self.map.timestamp_bound(&self.stripes, lba, place) else { continue };
             let own = record.filter(|record| record.lba == lba).map(|record| record.timestamp);
             let timestamp = own.map_or(bound, |own| own.min(bound));
-            lost.push((Tombstone { lba, blocks: 1, timestamp, is_lost: true }, (place, sequence)));
+            lost.push((Tombstone { lba, blocks: 1, timestamp, is_lost: true }, (place, named)));
         }
         lost.sort_unstable_by_key(|(range, _)| range.lba);
-        for some in lost.chunks(tombstones_per_block(self.spec.shape.block_bytes as u32)) {
-            let (tombstones, from): (Vec<Tombstone>, Vec<(Physical, u64)>) = some.iter().copied().unzip();
+        // A range and its place are in one block: neither is durable without the other.
+        for some in lost.chunks(tombstones_per_block(self.spec.shape.block_bytes as u32) / 2) {
+            let (tombstones, from): (Vec<Tombstone>, Vec<(Physical, LostPlace)>) = some.iter().copied().unzip();
+            let places: Vec<LostPlace> = from.iter().map(|(_, named)| *named).collect();
             self.losses.recording.extend(from.iter().map(|(place, _)| *place));
-            let data = self.spec.tombstone_block(&tombstones);
+            let data = self.spec.tombstone_block(&tombstones, &places);
             let timestamp = tombstones.iter().map(|range| range.timestamp).max().unwrap_or(0);
             let block = Block::tombstones(Source::Lost { tombstones, from }, timestamp);
             self.stripes.push(&self.spec, self.now, Stream::Relocation, block, data);
@@ -185,13 +187,18 @@ impl Volume {
     }
 
     /// Markers are durable in a segment.
-    pub(super) fn losses_recorded(&mut self, ranges: &[Tombstone], from: &[(Physical, u64)], to: SegmentIndex) {
+    pub(super) fn losses_recorded(&mut self, ranges: &[Tombstone], from: &[(Physical, LostPlace)], to: SegmentIndex) {
         self.wake();
+        self.lost_places.forget_reset(&self.segments);
         let mut told: Vec<(u64, u64)> = Vec::new();
-        for (lba, &(place, sequence)) in ranges.iter().flat_map(Tombstone::lbas).zip(from) {
+        for (lba, &(place, named)) in ranges.iter().flat_map(Tombstone::lbas).zip(from) {
             self.losses.recording.remove(&place);
-            let Volume { map, stripes, segments, .. } = self;
-            if !map.publish_lost(stripes, segments, lba, (place, sequence), to) {
+            let Volume { map, stripes, segments, lost_places, .. } = self;
+            // The place stays damaged even if the block was written meanwhile.
+            if segments.get(place.segment).is_some_and(|segment| segment.sequence == named.segment) {
+                lost_places.name(named, to);
+            }
+            if !map.publish_lost(stripes, segments, lba, (place, named.segment), to) {
                 continue;
             }
             segments.forget_lost(place.segment);

@@ -25,6 +25,7 @@
 //! commit.rs        a stripe counts: the map, requests
 //! failures.rs      members that fail; what becomes durable
 //! losses.rs        blocks that cannot be read: are they lost? markers that say so
+//! lost_places.rs   places that these markers name
 //! out_of_space.rs  no space left, and none to be reclaimed
 //! status.rs, invariants.rs
 //! ```
@@ -46,6 +47,7 @@ mod host;
 mod invariants;
 mod issue;
 mod losses;
+mod lost_places;
 mod map;
 mod members;
 mod mount;
@@ -76,6 +78,7 @@ use crate::{MemberIndex, VolumeError};
 
 use collector::Collector;
 use losses::Losses;
+use lost_places::LostPlaces;
 pub use map::Extent;
 use map::Map;
 use members::{Members, Work};
@@ -110,6 +113,7 @@ pub struct Volume {
     rebuild: Rebuild,
     scrub: Option<Scrub>,
     losses: Losses,
+    lost_places: LostPlaces,
     events: VecDeque<Event>,
     counters: Counters,
     now: Instant,

@@ -7,7 +7,7 @@ use zonda_zoned::Geometry;
 use super::start::{fit_streams, volume_geometry};
 use crate::bug::SeededBug;
 use crate::config::{Level, VolumeConfig};
-use crate::format::{ArrayId, Tombstone, write_tombstones};
+use crate::format::{ArrayId, LostPlace, Tombstone, write_tombstones};
 use crate::limits::MEMBERS_MAX;
 use crate::shape::{Known, Shape};
 use crate::{MemberIndex, VolumeError};
@@ -102,12 +102,12 @@ impl Spec {
     }
 
     /// A block that holds tombstones; empty without contents.
-    pub(super) fn tombstone_block(&self, tombstones: &[Tombstone]) -> Bytes {
+    pub(super) fn tombstone_block(&self, ranges: &[Tombstone], places: &[LostPlace]) -> Bytes {
         if !self.has_contents() {
             return Bytes::new();
         }
         let mut out = BytesMut::zeroed(self.shape.block_bytes);
-        write_tombstones(tombstones, &mut out);
+        write_tombstones(ranges, places, &mut out);
         out.freeze()
     }
 

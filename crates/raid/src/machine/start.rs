@@ -167,6 +167,7 @@ impl Volume {
             rebuild: super::rebuild::Rebuild::default(),
             scrub: None,
             losses: super::losses::Losses::default(),
+            lost_places: super::lost_places::LostPlaces::default(),
             events: VecDeque::new(),
             counters: Counters::default(),
             now: Instant::ZERO,

@@ -76,6 +76,88 @@ fn a_block_that_was_found_lost_is_neither_an_older_version_nor_zeros_after_a_mou
 }
 
 #[test]
+fn a_place_that_a_marker_names_excuses_no_other_place_of_its_segment() {
+    let (mut script, lost_blocks) = with_losses();
+    script.crash(&[]);
+    // Nothing was read of this stripe: no marker names it.
+    hurt(&mut script, &[0, 1], 1, 2);
+    script.mount(&[]);
+    match script.events[..] {
+        [Event::Failed(VolumeError::UnidentifiedLosses { segment: 1, blocks, .. })] => {
+            assert!((1..=2).contains(&blocks), "the blocks of one stripe alone: {blocks}");
+        }
+        ref events => panic!("{events:?}"),
+    }
+    // The other stripe alone is excused.
+    script.unreadable.clear();
+    hurt(&mut script, &[0, 1], 1, 1);
+    script.crash(&[]);
+    script.mount(&[]);
+    assert_eq!(script.events, [Event::Ready]);
+    assert_eq!(script.volume.status().lost_blocks, lost_blocks.len() as u64);
+}
+
+#[test]
+fn a_place_stays_named_while_its_segment_exists_whatever_becomes_of_its_block_and_its_marker() {
+    for is_written in [false, true] {
+        let (mut script, lost_blocks) = with_losses();
+        if is_written {
+            for &lba in &lost_blocks {
+                let write = script.write(lba, 1, 3);
+                assert!(script.has_ended(write));
+            }
+        }
+        let mut expected = [Ok(2); 3];
+        for &lba in &lost_blocks {
+            expected[lba as usize] = if is_written { Ok(3) } else { Err(BAD) };
+        }
+        // The segment is emptied, and never reset; those that hold the marker are.
+        script.hold(|sent| sent.kind == Kind::Reset && sent.segment == 1);
+        for _ in 0..4 {
+            script.crash(&[]);
+            script.mount(&[]);
+            assert_eq!((&script.events[..], script.held()), (&[Event::Ready][..], 4), "the resets of four zones");
+            assert!(script.sent.iter().any(|sent| sent.kind == Kind::Reset && sent.segment > 1), "markers were moved");
+            assert_eq!(read_three(&mut script), expected);
+        }
+    }
+}
+
+#[test]
+fn a_place_is_named_even_if_its_block_is_written_before_the_marker_is_durable() {
+    let mut script = written_twice();
+    hurt(&mut script, &[0, 1], 1, 1);
+    script.hold(|sent| sent.is_relocation && sent.kind == Kind::Chunk);
+    assert!(read_three(&mut script).contains(&Err(BAD)) && script.held() > 0, "a marker is in flight");
+    let write = script.write(0, 3, 3);
+    assert!(script.has_ended(write));
+    script.hold(|_| false);
+    script.release();
+    // The segment of the marker is collected, the one of the place is not reset, and lacks what its footers say.
+    let marker =
+        script.sent.iter().rfind(|sent| sent.is_relocation && sent.kind == Kind::Chunk).expect("it is durable");
+    let marker = marker.segment;
+    script.hold(|sent| sent.kind == Kind::Reset && sent.segment == 1);
+    let mut rounds = 0;
+    while script.count(Kind::Reset, marker) == 0 {
+        script.write(6 + rounds * 37 % 390, 3, rounds);
+        rounds += 1;
+        assert!(rounds < 5000, "the segment is emptied: {:?}", script.volume.status());
+    }
+    for sent in script.sent.clone() {
+        if (sent.kind, sent.segment) == (Kind::Footer, 1) && sent.member < 2 {
+            script.unreadable.insert((sent.member, script.zone_start(sent.member, 1) + u64::from(sent.offset)));
+        }
+    }
+    for _ in 0..3 {
+        script.crash(&[]);
+        script.mount(&[]);
+        assert_eq!(script.events, [Event::Ready]);
+        assert_eq!((read_three(&mut script), lost(&script)), ([Ok(3); 3], Vec::new()));
+    }
+}
+
+#[test]
 fn each_lost_block_is_told_once_counted_once_and_listed() {
     let (mut script, lost_blocks) = with_losses();
     for _ in 0..3 {

@@ -195,6 +195,12 @@ impl Script {
             let image = self.devices[sent.member].image(ZoneIndex(zone));
             self.unflushed.entry((sent.member, zone)).or_insert(image);
         }
+        if let (Kind::Reset, Some(zone)) = (sent.kind, zone) {
+            // What cannot be read is what was written, not the zone: a reset zone is a new one.
+            let start = self.geometry.zone_start(ZoneIndex(zone)).0;
+            let blocks = start..start + self.geometry.zone_size_blocks.0;
+            self.unreadable.retain(|(at, lba)| *at != sent.member || !blocks.contains(lba));
+        }
         if sent.kind == Kind::Flush {
             self.unflushed.retain(|&(member, _), _| member != sent.member);
         }

@@ -17,7 +17,7 @@ use super::space::Space;
 use super::spec::Spec;
 use super::stripes::Stripes;
 use crate::MemberIndex;
-use crate::format::Tombstone;
+use crate::format::Tombstones;
 use crate::limits::RELOCATED_BLOCKS_MAX;
 use crate::shape::Stream;
 use crate::tables::{Physical, Segment, SegmentIndex};
@@ -50,7 +50,7 @@ struct Current {
     is_read: bool,
     tombstone: usize,
     /// Tombstones that were read: those of several blocks go to one.
-    tombstones: Vec<Tombstone>,
+    tombstones: Tombstones,
     /// Fetches in flight, and those of them that are of tombstones.
     fetching: u32,
     fetching_tombstones: u32,
@@ -122,7 +122,7 @@ impl Collector {
             entries: vec![0; spec.members()],
             is_read: false,
             tombstone: 0,
-            tombstones: Vec::new(),
+            tombstones: Tombstones::default(),
             fetching: 0,
             fetching_tombstones: 0,
             fetching_blocks: 0,
@@ -184,8 +184,8 @@ impl Collector {
         &mut self,
         segments: &Segments,
         place: Physical,
-        found: Option<Vec<Tombstone>>,
-    ) -> Option<Vec<Tombstone>> {
+        found: Option<Tombstones>,
+    ) -> Option<Tombstones> {
         if !self.read_ended(1) {
             return None;
         }

@@ -7,7 +7,7 @@ use super::versions::Standing;
 use super::zones::{BlockRead, Reading, ZoneReading};
 use crate::MemberIndex;
 use crate::bug::SeededBug;
-use crate::format::{BlockMeta, PADDING_LBA, RECORD_BYTES, Record, crc};
+use crate::format::{BlockMeta, LostPlace, PADDING_LBA, RECORD_BYTES, Record, crc};
 use crate::shape::bits;
 use crate::tables::{Physical, Segment, SegmentIndex, SegmentState};
 
@@ -93,11 +93,16 @@ impl Volume {
         if reading.found.has_damaged_header {
             self.segments.set_damaged(index);
         }
-        let mut unknown = u64::from(unseen * layout.payload_blocks()) * self.spec.shape.data() as u64;
         for stripe in &stripes {
             let standing = self.standing(index, stripe, is_filled);
-            unknown += self.take_stripe(index, &reading, stripe, standing);
+            self.take_stripe(index, &reading, stripe, standing);
         }
+        if reading.found.is_leaving {
+            // What they trimmed is trimmed by others.
+            let tombstones = self.segments[index].tombstones.clone();
+            self.found().losses.cut.extend(tombstones);
+        }
+        let unknown = u64::from(unseen * layout.payload_blocks()) * self.spec.shape.data() as u64;
         if unknown > 0 && !reading.found.is_leaving {
             self.lose_unidentified(reading.damaged_member(), reading.sequence, unknown);
         }
@@ -209,16 +214,19 @@ impl Volume {
         reading.zones.iter().flatten().map(|zone| zone.noise_in(group)).min().unwrap_or(0)
     }
 
-    /// The blocks of a stripe count, where they are the newest. Says of how many it is not known which they are.
-    fn take_stripe(&mut self, index: SegmentIndex, reading: &Reading, stripe: &FoundStripe, standing: Standing) -> u64 {
-        let mut unknown = 0;
+    /// The blocks of a stripe count, where they are the newest; or are unidentified losses, where it is not known which they are.
+    fn take_stripe(&mut self, index: SegmentIndex, reading: &Reading, stripe: &FoundStripe, standing: Standing) {
         for chunk in 0..self.spec.shape.data() {
             let member = self.spec.shape.member_of(chunk, stripe.number);
             let slot = self.segments[index].slots.slot_of(member, stripe.number);
             let slot = slot.expect("each member has a slot for each stripe that counts");
             for row in 0..reading.layout.payload_blocks() {
                 let Some(record) = self.record_of(reading, index, stripe, chunk, row as usize) else {
-                    unknown += 1;
+                    let (segment, stripe, block) = (reading.sequence, stripe.number, row as u16);
+                    let place = LostPlace { segment, stripe, member: member.0, block };
+                    if !reading.found.is_leaving {
+                        self.lose_unidentified_at(reading.damaged_member(), place);
+                    }
                     continue;
                 };
                 let own = self.block_read(reading, index, stripe, chunk, row as usize);
@@ -227,7 +235,6 @@ impl Volume {
                 self.take_block(Physical { segment: index, member, offset }, record, stripe, standing, is_lost);
             }
         }
-        unknown
     }
 
     /// What was read of a block of a stripe.

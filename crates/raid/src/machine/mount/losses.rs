@@ -4,12 +4,16 @@
 //! fail. Where the record is lost as well, any logical block may have an older version than the one that was acknowledged, and
 //! nothing says which: the mount is refused, unless its caller accepts that. What was accepted is written to the superblocks, as the
 //! newest segment that there was: a later mount does not refuse for segments up to that one.
+//!
+//! A place that a marker names is no such loss (see `lost_places.rs`). Tombstones are read when all segments are: until then losses of
+//! which the place is known are kept as places, and those that markers name do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Volume;
 use super::zones::Reading;
-use crate::limits::READ_ATTEMPTS_MAX;
+use crate::format::LostPlace;
+use crate::limits::{READ_ATTEMPTS_MAX, UNIDENTIFIED_PLACES_MAX};
 use crate::tables::Physical;
 use crate::{MemberIndex, VolumeError};
 
@@ -18,8 +22,10 @@ use crate::{MemberIndex, VolumeError};
 pub(super) struct Losses {
     /// A member that holds some of them, and their segment.
     first: Option<(MemberIndex, u64)>,
-    /// How many there are, at most.
+    /// How many there are, at most, but for those of which the place is known.
     blocks: u64,
+    /// Those of which the place is known, and a member that is damaged. Markers that are read later may name some.
+    places: BTreeMap<LostPlace, MemberIndex>,
     /// Blocks of tombstones that could not be read, and how often.
     unread: BTreeMap<Physical, u8>,
     /// Blocks of tombstones in stripes that were never complete.
@@ -34,8 +40,20 @@ impl Volume {
             return;
         }
         let losses = &mut self.found().losses;
-        losses.first.get_or_insert((member, sequence));
+        if losses.first.is_none_or(|(_, first)| sequence < first) {
+            losses.first = Some((member, sequence));
+        }
         losses.blocks += blocks;
+    }
+
+    /// The same of one block at a place that is known: it counts if no marker names it.
+    pub(super) fn lose_unidentified_at(&mut self, member: MemberIndex, place: LostPlace) {
+        let places = &mut self.found().losses.places;
+        if places.len() < UNIDENTIFIED_PLACES_MAX {
+            places.insert(place, member);
+        } else {
+            self.lose_unidentified(member, place.segment, 1);
+        }
     }
 
     /// Whether a block of tombstones that could not be read is read once more.
@@ -49,7 +67,10 @@ impl Volume {
     /// acknowledged.
     pub(super) fn lose_tombstones(&mut self, place: Physical) {
         if !self.found().losses.cut.contains(&place) {
-            self.lose_unidentified(place.member, self.segments[place.segment].sequence, 1);
+            match self.segments.lost_place(place) {
+                Some(named) => self.lose_unidentified_at(place.member, named),
+                None => self.lose_unidentified(place.member, self.segments[place.segment].sequence, 1),
+            }
         }
         self.segments.drop_tombstones(place);
         self.found().torn.remove(&place);
@@ -58,6 +79,11 @@ impl Volume {
     /// All is read: if there are losses of which it is not known what they are, the mount goes on only where they are accepted. Says
     /// whether that is to be written to the superblocks.
     pub(super) fn accept_losses(&mut self) -> Result<bool, VolumeError> {
+        for (place, member) in std::mem::take(&mut self.found().losses.places) {
+            if !self.lost_places.is_named(place) {
+                self.lose_unidentified(member, place.segment, 1);
+            }
+        }
         let Losses { first, blocks, .. } = self.found().losses;
         let Some((member, segment)) = first else { return Ok(false) };
         if !self.found().options.accepts_losses {

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use super::Volume;
 use super::assemble::FoundStripe;
 use crate::bug::SeededBug;
-use crate::format::{MemberState, PADDING_LBA, Record, TOMBSTONE_LBA, read_tombstones};
+use crate::format::{LostPlace, MemberState, PADDING_LBA, Record, TOMBSTONE_LBA, read_tombstones};
 use crate::limits::CONFIRMED_BLOCKS_MAX;
 use crate::machine::reads::Purpose;
 use crate::shape::{Stream, bits};
@@ -174,7 +174,10 @@ impl Volume {
             return self.lose_tombstones(place);
         };
         let mut is_needed = matches!(standing, Standing::Whole | Standing::Frail);
-        for range in &tombstones {
+        if !tombstones.places.is_empty() {
+            is_needed |= self.take_lost_places(segment, &tombstones.places);
+        }
+        for range in &tombstones.ranges {
             self.map.saw_timestamp(&self.spec, range.timestamp);
             let end = range.lbas().end.min(self.map.blocks());
             for lba in range.lba..end {
@@ -204,12 +207,27 @@ impl Volume {
             }
         }
         if is_needed {
-            self.segments.add_tombstone_ranges(segment, tombstones.len() as u32);
+            self.segments.add_tombstone_ranges(segment, tombstones.entries() as u32);
         } else {
             // Others say all of it.
             self.segments.drop_tombstones(place);
             self.found().torn.remove(&place);
         }
+    }
+
+    /// A block of tombstones names places. Says whether any is named by no other block that lacks as little.
+    fn take_lost_places(&mut self, holder: SegmentIndex, places: &[LostPlace]) -> bool {
+        let standing = self.found().standing;
+        let sequences = self.segments.sequences();
+        let mut is_needed = false;
+        for &place in places.iter().filter(|place| sequences.contains(&place.segment)) {
+            // As with tombstones: of two that lack nothing the later one counts.
+            if standing == Some(Standing::Whole) || !self.lost_places.is_named(place) {
+                self.lost_places.name(place, holder);
+                is_needed = true;
+            }
+        }
+        is_needed
     }
 
     /// Reads some of the copies that a marker says are lost. Says whether there were any.

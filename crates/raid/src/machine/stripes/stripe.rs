@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use zonda_zoned::Instant;
 
 use super::spare::USES;
-use crate::format::{BlockMeta, PADDING_LBA, TOMBSTONE_LBA, Tombstone};
+use crate::format::{BlockMeta, LostPlace, PADDING_LBA, TOMBSTONE_LBA, Tombstone, Tombstones};
 use crate::shape::Stream;
 use crate::tables::{Address, Physical, SegmentIndex};
 
@@ -78,9 +78,9 @@ pub(in crate::machine) enum Source {
         olds: Vec<Address>,
     },
     /// It holds tombstones that are moved.
-    MovedTombstones { from: SegmentIndex, tombstones: Vec<Tombstone>, mover: Mover },
-    /// It holds markers of blocks that were found lost: where each of them is, and the sequence of its segment.
-    Lost { tombstones: Vec<Tombstone>, from: Vec<(Physical, u64)> },
+    MovedTombstones { from: SegmentIndex, tombstones: Tombstones, mover: Mover },
+    /// It holds markers of blocks that were found lost: where each of them is, and what the marker calls that place.
+    Lost { tombstones: Vec<Tombstone>, from: Vec<(Physical, LostPlace)> },
 }
 
 /// In the place of a request that has ended.

@@ -192,7 +192,7 @@ impl Map {
         (request, tombstones, olds): (u32, Vec<Tombstone>, Vec<Address>),
     ) {
         let timestamp = reach.stripes[stripe].blocks[at as usize].timestamp;
-        let data = reach.spec.tombstone_block(&tombstones);
+        let data = reach.spec.tombstone_block(&tombstones, &[]);
         let lbas: Vec<u64> = tombstones.iter().flat_map(Tombstone::lbas).collect();
         let is_current: Vec<bool> = olds.iter().map(|&old| old != Address::SUPERSEDED).collect();
         let block = Block::tombstones(Source::Trim { request, tombstones, olds }, timestamp);
@@ -284,7 +284,7 @@ impl Map {
         reach.requests.add_parts(request, 1);
         reach.stripes.buffer(1);
         self.trims.tombstones_in_flight += 1;
-        let data = reach.spec.tombstone_block(&tombstones);
+        let data = reach.spec.tombstone_block(&tombstones, &[]);
         let timestamp = tombstones.last().map_or(0, |last| last.timestamp);
         let lbas: Vec<u64> = tombstones.iter().flat_map(Tombstone::lbas).collect();
         let olds = lbas.iter().map(|&lba| self.entries[lba as usize]).collect();
