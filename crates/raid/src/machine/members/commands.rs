@@ -105,6 +105,7 @@ impl Commands {
     pub(super) fn abandon(&mut self) -> Vec<Work> {
         self.outbox.clear();
         self.clock.clear();
+        self.is_blocked = false;
         self.refused_since = None;
         self.free.clear();
         self.in_flight = 0;
