@@ -4,8 +4,8 @@ use zonda_raid::{MemberState, Membership};
 use zonda_ring::Ring;
 
 use super::directory::{LastState, VolumeDirectory};
-use super::drive::Spare;
 use super::seat::Seat;
+use super::spares::Spare;
 use crate::probe::{Probe, Probed, in_words};
 use crate::{DriveError, Location};
 

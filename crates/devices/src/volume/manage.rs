@@ -7,10 +7,10 @@ use zonda_ring::Ring;
 use zonda_zoned::{CompletionQueue, Instant, NamespaceId, ZonedDevice};
 
 use super::adopt::{ADOPTIONS_MAX, Adoption, RequestId, Role};
-use super::drive::Spare;
 use super::open::{blocks_per_second, tuning};
 use super::report::VolumeReport;
 use super::seat::refuse_volume;
+use super::spares::Spare;
 use super::{VolumeDrive, directory::Place};
 use crate::opening::OnRing;
 use crate::{DriveError, Location};

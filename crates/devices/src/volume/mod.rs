@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   directory.rs  where the members are: volume.toml, and the lock     open.rs    created, mounted
-//!   drive.rs      VolumeDrive: the machine of zonda_raid on its members, spares, what a failure sets off
+//!   drive.rs      VolumeDrive: the machine of zonda_raid on its members, what a failure sets off
+//!   spares.rs     devices that take the place of members that have failed
 //!   manage.rs     what an operator asks for                             report.rs  what he is told
 //!   found.rs      the devices before a mount, and what their superblocks say
 //!   look.rs       what superblocks say of a volume that is not mounted
@@ -22,6 +23,7 @@ mod manage;
 mod open;
 mod report;
 mod seat;
+mod spares;
 
 pub use adopt::RequestId;
 pub use directory::{CONTROL_SOCKET, VOLUME_FILE, VolumeRates, is_volume};

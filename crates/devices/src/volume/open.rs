@@ -10,9 +10,10 @@ use zonda_zoned::{CompletionQueue, ZonedDevice};
 
 use super::adopt::Wipe;
 use super::directory::{LastState, Place, VOLUME_FILE, VolumeDirectory, VolumeRates};
-use super::drive::{Other, Spare, VolumeDrive};
+use super::drive::VolumeDrive;
 use super::found::{Device, Found};
 use super::seat::Seat;
+use super::spares::{Other, Spare};
 use crate::probe::{Probe, Probed, in_words};
 use crate::{DriveError, Location, random};
 
