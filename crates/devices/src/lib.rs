@@ -46,7 +46,7 @@ pub use model::Model;
 pub use remote::Remote;
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
 pub use volume::{
-    Asked, CONTROL_SOCKET, MemberSummary, NewVolume, Notice, Progress, RequestId, ScrubSummary, VOLUME_FILE,
+    Asked, CONTROL_SOCKET, LostRange, MemberSummary, NewVolume, Notice, Progress, RequestId, ScrubSummary, VOLUME_FILE,
     VolumeDrive, VolumeRates, VolumeReport, VolumeRequest, VolumeState, is_volume,
 };
 pub use zonda_raid::Extent;

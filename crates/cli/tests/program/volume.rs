@@ -84,7 +84,8 @@ fn a_volume_is_looked_after_while_a_server_has_it() {
     for series in [
         "zonda_volume_member{nqn=\"nqn.2026-01.io.zonda:vol\",namespace=\"1\",at=\"../drives/e\",state=\"active\"} 1",
         "zonda_volume_can_lose{nqn=\"nqn.2026-01.io.zonda:vol\",namespace=\"1\"} 1",
-        "zonda_volume_lost_blocks_total{nqn=\"nqn.2026-01.io.zonda:vol\",namespace=\"1\"} 0",
+        "zonda_volume_lost_blocks{nqn=\"nqn.2026-01.io.zonda:vol\",namespace=\"1\"} 0.0",
+        "zonda_volume_suspended{nqn=\"nqn.2026-01.io.zonda:vol\",namespace=\"1\"} 0.0",
     ] {
         assert!(metrics.contains(series), "{series} is not in\n{metrics}");
     }

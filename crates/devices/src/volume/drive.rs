@@ -12,7 +12,7 @@ use zonda_zoned::{
 use super::adopt::{Adoption, RequestId};
 use super::directory::{LastState, VolumeDirectory};
 use super::open::cannot_save;
-use super::report::{ScrubSummary, VolumeReport};
+use super::report::{ScrubSummary, VolumeReport, suspended_in_words};
 use super::seat::Seat;
 use super::spares::Spare;
 use crate::{Drive, DriveError, DriveFacts};
@@ -188,8 +188,8 @@ impl VolumeDrive {
     /// The file is brought up to what is known of the members.
     pub(super) fn note_states(&mut self, now: Instant) {
         let before = self.directory.file.clone();
-        let reports = self.on.volume().status().members;
-        for (member, report) in self.members().zip(reports) {
+        let status = self.on.volume().status();
+        for (member, report) in self.members().zip(status.members) {
             let has_device = self.on.member(member).is_some();
             let place = &mut self.directory.file.member[usize::from(member.0)];
             place.state = Some(match report.state {
@@ -200,6 +200,7 @@ impl VolumeDrive {
                 MemberState::Failed => LastState::Failed,
             });
         }
+        self.directory.file.lost_blocks = Some(status.lost_blocks).filter(|blocks| *blocks > 0);
         // Members of an unfinished mount may still be behind the one that reached it: it only grows.
         self.directory.file.epoch = self.directory.file.epoch.max(self.known_epoch());
         if self.directory.file != before {
@@ -235,10 +236,7 @@ impl VolumeDrive {
                 Event::MemberFailed { member, reason } => self.on_failure(now, member, reason),
                 Event::Suspended { member, reason } => {
                     let shown = self.shown(member);
-                    let why = match reason {
-                        FailReason::Silence => "does not answer",
-                        _ => "fails its commands",
-                    };
+                    let why = suspended_in_words(reason);
                     let text = format!("I/O is suspended: {shown} {why}, and the volume cannot do without it");
                     self.tell(true, text);
                 }
@@ -259,8 +257,15 @@ impl VolumeDrive {
                     self.tell(false, text);
                 }
                 Event::Lost { lba, blocks } => {
-                    let end = lba.0 + blocks.0;
-                    let text = format!("blocks {}..{end} are lost: reads of them fail until they are written", lba.0);
+                    let block_bytes = self.on.geometry(NamespaceId::FIRST).block_size_bytes;
+                    let (start, end) = (lba.0, lba.0 + blocks.0);
+                    let bytes = |lba| Blocks(lba).bytes(block_bytes);
+                    let text = format!(
+                        "data lost: blocks {start}..{end}, bytes {}..{} of the export; reads of them fail until they are written or \
+                         trimmed",
+                        bytes(start),
+                        bytes(end),
+                    );
                     self.tell(true, text);
                 }
                 Event::Scrubbed { blocks, mended, lost } => {
@@ -394,6 +399,7 @@ impl Drive for VolumeDrive {
             if self.save_again_at.is_some() {
                 self.save(now);
             }
+            self.note_states(now);
             self.phase = Phase::Settling(now + SETTLE_MAX);
         }
     }

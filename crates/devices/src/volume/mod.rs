@@ -30,4 +30,4 @@ pub use directory::{CONTROL_SOCKET, VOLUME_FILE, VolumeRates, is_volume};
 pub use drive::{Notice, VolumeDrive};
 pub use manage::{Asked, VolumeRequest};
 pub use open::NewVolume;
-pub use report::{MemberSummary, Progress, ScrubSummary, VolumeReport, VolumeState};
+pub use report::{LostRange, MemberSummary, Progress, ScrubSummary, VolumeReport, VolumeState};

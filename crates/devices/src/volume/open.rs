@@ -133,6 +133,14 @@ impl VolumeDrive {
         drive.epoch = newest.map(|newest| newest.epoch);
         told.into_iter().for_each(|text| drive.tell(true, text));
         leaving.into_iter().for_each(|seat| drive.let_go(seat, ring.now()));
+        let lost_blocks = drive.on.volume().status().lost_blocks;
+        if lost_blocks > 0 {
+            let text = format!(
+                "data lost: {lost_blocks} in all; reads of these blocks fail until they are written or trimmed, and zonda volume status \
+                 --lost lists them"
+            );
+            drive.tell(true, text);
+        }
         drive.fill_places(ring.now(), others);
         Ok(drive)
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use zonda_config::ByteSize;
 use zonda_devices::{
-    Asked, Drive, DriveError, Location, NewVolume, VolumeDrive, VolumeRates, VolumeRequest, VolumeState, create_image,
-    sized,
+    Asked, Drive, DriveError, Location, LostRange, NewVolume, VolumeDrive, VolumeRates, VolumeReport, VolumeRequest,
+    VolumeState, create_image, sized,
 };
 use zonda_profiles::BUILTIN;
 use zonda_raid::Scheme;
@@ -41,7 +41,11 @@ impl Bench {
     }
 
     fn make_drive(&self, name: &str) {
-        let spec = sized("zn540", Some(40), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
+        self.make_drive_as("zn540", name);
+    }
+
+    fn make_drive_as(&self, profile: &str, name: &str) {
+        let spec = sized(profile, Some(40), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
         create_image(&self.at(name), &spec.plan(&PROFILES).expect("it can be so small")).expect("there is room");
     }
 
@@ -131,6 +135,16 @@ impl Bench {
     ) -> Result<zonda_devices::VolumeReport, DriveError> {
         volume.manage(request, &self.ring)
     }
+}
+
+/// Damages the first block of an image that is filled with `byte`, from `number` such blocks on.
+fn damage(image: &Path, byte: u8, number: usize) {
+    let path = image.join("data.zonda");
+    let mut data = std::fs::read(&path).expect("it can be read");
+    let filled = data.chunks(4096).enumerate().filter(|(_, block)| block.iter().all(|found| *found == byte));
+    let at = filled.map(|(at, _)| at).nth(number).expect("it was written");
+    data[at * 4096 + 7] ^= 0xff;
+    std::fs::write(&path, data).expect("there is room");
 }
 
 fn remove(path: &Path) {
@@ -224,6 +238,43 @@ fn a_scrub_says_what_it_read() {
     bench.rest(&mut volume);
     let scrub = volume.report().last_scrub.expect("it has ended");
     assert!(scrub.blocks > 2000 && scrub.mended == 0 && scrub.lost == 0, "{scrub:?}");
+}
+
+#[test]
+fn a_lost_block_is_reported_and_listed_until_it_is_written() {
+    let bench = Bench::with(&[]);
+    bench.make_drive_as("zn540-zapraid", "a");
+    let mut volume = bench.create(&["a"], &[]);
+    bench.write(&mut volume, 20, 0x40);
+    bench.close(volume);
+    damage(&bench.at("a"), 5 ^ 0x40, 3);
+    let mut volume = bench.open();
+    let first = Operation::Read { start: Lba(5 * 16), blocks: Blocks(16) };
+    assert_ne!(bench.execute(&mut volume, first.clone()).status, Status::Success);
+    bench.ask(&mut volume, &VolumeRequest::Scrub).expect("it can be read");
+    bench.rest(&mut volume);
+    let report = bench.ask(&mut volume, &VolumeRequest::Lost { from: 0 }).expect("it is mounted");
+    let range = LostRange { lba: 83, blocks: 1, offset_bytes: 83 * 4096 };
+    assert_eq!((report.state, report.lost_blocks, report.lost), (VolumeState::DataLost, 1, Some(vec![range])));
+    let report = bench.ask(&mut volume, &VolumeRequest::Lost { from: 84 }).expect("it is mounted");
+    assert_eq!(report.lost, Some(Vec::new()), "nothing is lost behind it");
+    assert_eq!(volume.report().lost, None, "nobody has asked");
+    let told = notices(&mut volume);
+    assert!(told.contains("data lost: blocks 83..84, bytes 339968..344064 of the export"), "{told}");
+    bench.close(volume);
+    let looked = VolumeReport::look(&bench.at("vol")).expect("it can be read");
+    assert_eq!((looked.mounted, looked.state, looked.lost_blocks), (false, VolumeState::DataLost, 1));
+    let mut volume = bench.open();
+    let told = notices(&mut volume);
+    assert!(told.contains("data lost: 1 in all") && told.contains("--lost"), "{told}");
+    assert_eq!((volume.report().state, volume.report().lost_blocks), (VolumeState::DataLost, 1));
+    bench.write(&mut volume, 20, 0x41);
+    assert_eq!(bench.execute(&mut volume, Operation::Flush).status, Status::Success);
+    assert_eq!((volume.report().state, volume.report().lost_blocks), (VolumeState::Well, 0));
+    bench.close(volume);
+    let looked = VolumeReport::look(&bench.at("vol")).expect("it can be read");
+    assert_eq!((looked.state, looked.lost_blocks), (VolumeState::Well, 0));
+    bench.check(&mut bench.open(), 20, 0x41);
 }
 
 #[test]
