@@ -47,6 +47,6 @@ pub use remote::Remote;
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
 pub use volume::{
     Asked, CONTROL_SOCKET, LostRange, MemberSummary, NewVolume, Notice, Progress, RequestId, ScrubSummary, VOLUME_FILE,
-    VolumeDrive, VolumeRates, VolumeReport, VolumeRequest, VolumeState, is_volume,
+    VolumeDrive, VolumeOpenOptions, VolumeRates, VolumeReport, VolumeRequest, VolumeState, is_volume,
 };
 pub use zonda_raid::Extent;

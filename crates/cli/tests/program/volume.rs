@@ -244,3 +244,25 @@ fn a_copy_of_a_volume_s_directory_is_refused_by_each_command_while_the_volume_is
         assert!(refused.contains("drives/a is in use by another program"), "{arguments:?}: {refused}");
     }
 }
+
+#[test]
+fn older_members_are_served_once_they_are_accepted_for_one_volume() {
+    let directory = make_volume("volume-older");
+    create(&directory);
+    let file = directory.join("vol/volume.toml");
+    let text = fs::read_to_string(&file).expect("it is there");
+    let line = text.lines().find(|line| line.starts_with("epoch = ")).expect("the epoch is kept");
+    fs::write(&file, text.replace(line, "epoch = 1000")).expect("there is room");
+    let serve = |arguments: &[&str]| {
+        refused_in(&directory, &[&["serve", "--listen", "127.0.0.1:0", "--http", "off"], arguments].concat())
+    };
+    let refused = serve(&["vol"]);
+    assert!(refused.contains("has reached 1000") && refused.contains("--accept-older"), "{refused}");
+    let refused = serve(&["vol", "--accept-losses"]);
+    assert!(refused.contains("has reached 1000"), "only what is said is accepted: {refused}");
+    let refused = serve(&["drives/e", "--force", "--accept-older"]);
+    assert!(refused.contains("0 volumes are to be served"), "{refused}");
+    let log = Server::start(&directory, &["vol", "--accept-older"]).stop();
+    assert!(log.contains("older members are accepted: the volume had reached epoch 1000"), "{log}");
+    Server::start(&directory, &["vol"]).stop();
+}

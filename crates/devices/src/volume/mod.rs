@@ -29,5 +29,5 @@ pub use adopt::RequestId;
 pub use directory::{CONTROL_SOCKET, VOLUME_FILE, VolumeRates, is_volume};
 pub use drive::{Notice, VolumeDrive};
 pub use manage::{Asked, VolumeRequest};
-pub use open::NewVolume;
+pub use open::{NewVolume, VolumeOpenOptions};
 pub use report::{LostRange, MemberSummary, Progress, ScrubSummary, VolumeReport, VolumeState};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use zonda_config::ByteSize;
 use zonda_devices::{
-    Asked, Drive, DriveError, Location, LostRange, NewVolume, VolumeDrive, VolumeRates, VolumeReport, VolumeRequest,
-    VolumeState, create_image, sized,
+    Asked, Drive, DriveError, Location, LostRange, NewVolume, VolumeDrive, VolumeOpenOptions, VolumeRates,
+    VolumeReport, VolumeRequest, VolumeState, create_image, sized,
 };
 use zonda_profiles::BUILTIN;
 use zonda_raid::Scheme;
@@ -430,8 +430,44 @@ fn members_that_are_older_than_the_file_remembers_are_refused() {
     std::fs::write(&file, &newer).expect("there is room");
     let error = VolumeDrive::open(&bench.at("vol"), &bench.ring).map(|_| ()).expect_err("they are older");
     assert!(error.message.contains("the volume has reached 1000") && error.help.contains("0 (../a)"), "{error}");
-    std::fs::write(&file, text).expect("there is room");
+    assert!(error.help.contains("--accept-older"), "{error}");
+    let accepted = VolumeOpenOptions { accepts_losses: true, ..VolumeOpenOptions::default() };
+    let error = VolumeDrive::open_with(&bench.at("vol"), accepted, &bench.ring).map(|_| ()).expect_err("not for this");
+    assert!(error.message.contains("the volume has reached 1000"), "{error}");
+    std::fs::write(&file, &text).expect("there is room");
     bench.check(&mut bench.open(), 20, 11);
+    // The member that was active last is lost for good.
+    std::fs::write(&file, newer).expect("there is room");
+    let accepted = VolumeOpenOptions { accepts_older: true, ..VolumeOpenOptions::default() };
+    let mut volume = VolumeDrive::open_with(&bench.at("vol"), accepted, &bench.ring).expect("it is accepted");
+    let told = notices(&mut volume);
+    assert!(told.contains("older members are accepted: the volume had reached epoch 1000"), "{told}");
+    bench.check(&mut volume, 20, 11);
+    bench.close(volume);
+    bench.check(&mut bench.open(), 20, 11);
+}
+
+#[test]
+fn losses_that_are_not_identified_are_refused_until_they_are_accepted_once() {
+    let bench = Bench::with(&[]);
+    bench.make_drive_as("zn540-zapraid", "a");
+    let mut volume = bench.create(&["a"], &[]);
+    bench.write(&mut volume, 20, 0x40);
+    bench.close(volume);
+    // Its segment has no footer yet: which block it was is lost with it.
+    damage(&bench.at("a"), 18 ^ 0x40, 3);
+    let refused = |accepted| VolumeDrive::open_with(&bench.at("vol"), accepted, &bench.ring).map(|_| ());
+    let accepts_older = VolumeOpenOptions { accepts_older: true, ..VolumeOpenOptions::default() };
+    for accepted in [VolumeOpenOptions::default(), accepts_older] {
+        let error = refused(accepted).expect_err("a block is lost");
+        assert!(error.message.contains("up to 1 blocks") && error.message.contains("../a"), "{error}");
+        assert!(error.help.contains("--accept-losses mounts without these up to 1 blocks"), "{error}");
+    }
+    let accepted = VolumeOpenOptions { accepts_losses: true, ..VolumeOpenOptions::default() };
+    let mut volume = VolumeDrive::open_with(&bench.at("vol"), accepted, &bench.ring).expect("it is accepted");
+    bench.check(&mut volume, 18, 0x40);
+    bench.close(volume);
+    bench.check(&mut bench.open(), 18, 0x40);
 }
 
 #[test]
