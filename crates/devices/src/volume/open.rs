@@ -326,10 +326,10 @@ pub(super) fn tuning(reserve_percent: u8, rates: VolumeRates, block_bytes: u32) 
 }
 
 /// Where members are, for errors that have only their numbers.
-struct Names<'a>(&'a [Place]);
+pub(super) struct Names<'a>(pub(super) &'a [Place]);
 
 impl Names<'_> {
-    fn in_words(&self, error: &VolumeError) -> DriveError {
+    pub(super) fn in_words(&self, error: &VolumeError) -> DriveError {
         let at = |member: &MemberIndex| match self.0.get(usize::from(member.0)) {
             Some(place) => place.at.clone(),
             None => format!("member {}", member.0),

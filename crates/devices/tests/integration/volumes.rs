@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use zonda_config::ByteSize;
 use zonda_devices::{
-    Asked, Drive, DriveError, Location, LostRange, NewVolume, VolumeDrive, VolumeOpenOptions, VolumeRates,
+    Asked, CheckReport, Drive, DriveError, Location, LostRange, NewVolume, VolumeDrive, VolumeOpenOptions, VolumeRates,
     VolumeReport, VolumeRequest, VolumeState, create_image, sized,
 };
 use zonda_profiles::BUILTIN;
@@ -275,6 +275,64 @@ fn a_lost_block_is_reported_and_listed_until_it_is_written() {
     let looked = VolumeReport::look(&bench.at("vol")).expect("it can be read");
     assert_eq!((looked.state, looked.lost_blocks), (VolumeState::Well, 0));
     bench.check(&mut bench.open(), 20, 0x41);
+}
+
+/// The bytes of all files of the bench.
+fn files(bench: &Bench, names: &[&str]) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries = names.iter().flat_map(|name| std::fs::read_dir(bench.at(name)).expect("it is there"));
+    let paths = entries.map(|entry| entry.expect("it can be read").path());
+    let mut files: Vec<_> = paths.map(|path| (path.clone(), std::fs::read(&path).expect("it can be read"))).collect();
+    files.sort();
+    files
+}
+
+/// Checks the volume, and that nothing is written.
+fn checked(bench: &Bench, names: &[&str]) -> CheckReport {
+    let before = files(bench, names);
+    let report = CheckReport::of(&bench.at("vol"), &mut |_| {}).expect("nothing uses it");
+    assert!(files(bench, names) == before, "a check has changed a file");
+    report
+}
+
+#[test]
+fn a_check_finds_wrong_and_lost_blocks_and_writes_nothing() {
+    let names = ["vol", "a", "b", "c"];
+    let bench = Bench::with(&[]);
+    ["a", "b", "c"].iter().for_each(|name| bench.make_drive_as("zn540-zapraid", name));
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    bench.write(&mut volume, 3, 0x40);
+    let error = CheckReport::of(&bench.at("vol"), &mut |_| {}).expect_err("it is open");
+    assert!(error.is_in_use, "{error}");
+    // What a crash leaves a mount puts in order: in memory.
+    drop(volume);
+    let report = checked(&bench, &names);
+    assert!(report.is_well() && report.blocks > 3 * 16, "{report:?}");
+    let mut volume = bench.open();
+    bench.write(&mut volume, 60, 0x40);
+    bench.close(volume);
+    let report = checked(&bench, &names);
+    assert!(report.is_well() && report.blocks > 60 * 16, "{report:?}");
+    // A stripe of one piece has the same in its parity.
+    let holds = |name: &&str| {
+        let data = std::fs::read(bench.at(name).join("data.zonda")).expect("it can be read");
+        data.chunks(4096).any(|block| block.iter().all(|byte| *byte == 5 ^ 0x40))
+    };
+    let holders: Vec<&str> = ["a", "b", "c"].into_iter().filter(holds).collect();
+    damage(&bench.at(holders[0]), 5 ^ 0x40, 3);
+    let report = checked(&bench, &names);
+    assert!(!report.is_well() && report.wrong_blocks > 0, "{report:?}");
+    assert_eq!((report.unreadable_blocks, report.lost_blocks), (0, 0), "the level tolerates it");
+    assert_eq!(checked(&bench, &names), report, "nothing was repaired");
+    remove(&bench.at(holders[1]));
+    let left: Vec<&str> = names.into_iter().filter(|name| bench.at(name).exists()).collect();
+    let report = checked(&bench, &left);
+    assert!(!report.is_well(), "{report:?}");
+    assert!(report.members.iter().any(|member| member.state == "missing" && member.reason.is_some()), "{report:?}");
+    assert_eq!((report.refusal, report.unreadable_blocks, report.lost_blocks), (None, 1, 0), "the member may bring it");
+    remove(&bench.at(left[1]));
+    let report = checked(&bench, &["vol", left[2]]);
+    let (message, _) = report.refusal.clone().expect("two members are missing");
+    assert!(!report.is_well() && message.contains("the volume can do without 1"), "{message}");
 }
 
 #[test]

@@ -165,6 +165,15 @@ pub(super) fn lost(directory: &Path) -> Result<Vec<LostRange>, Failure> {
     Reached::Served(socket).lost()
 }
 
+/// Refuses a volume that a server has.
+pub(super) fn must_not_be_served(directory: &Path) -> Result<(), Failure> {
+    if socket_of_server(directory)?.is_none() {
+        return Ok(());
+    }
+    let message = format!("the volume in {} is in use by a server", directory.display());
+    Err(Failure::input(message, "zonda volume scrub checks it while it is served, and repairs it; or stop the server"))
+}
+
 /// Where the server listens that has the volume, if one has it.
 fn socket_of_server(directory: &Path) -> Result<Option<PathBuf>, Failure> {
     let socket = directory.join(CONTROL_SOCKET);
