@@ -7,23 +7,18 @@ use zonda_ring::Bytes;
 use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull, ZonedDevice};
 
 use crate::file_backed::unusable_image;
+use crate::patches::Patches;
 use crate::probe::{Probe, in_words};
 use crate::{DriveError, ImageDirectory};
 use zonda_raid::Identity;
 
-/// A file's bytes that were changed in memory only. No bytes: zeros.
-struct Patch {
-    file: ImageFile,
-    offset: u64,
-    length: u64,
-    bytes: Option<Vec<u8>>,
-}
+/// Bytes of changes that are kept for one image. More ends writes with Capacity Exceeded.
+const CHANGED_BYTES_MAX: u64 = 1 << 30;
 
 /// The files of an image, and what was written to them, which stays in memory.
 struct CopyOnWrite {
     below: ImageDirectory,
-    /// In the order in which they were made.
-    patches: Vec<Patch>,
+    patches: [Patches; ImageFile::ALL.len()],
     /// Lengths that files have been given, or have grown to.
     lengths: [Option<u64>; ImageFile::ALL.len()],
 }
@@ -38,9 +33,17 @@ impl LookedAt {
     /// Looks at an image that no other program uses; none can open it until this is dropped.
     pub(crate) fn open(path: &Path) -> Result<LookedAt, DriveError> {
         let below = ImageDirectory::look_alone(path)?;
-        let mut files = CopyOnWrite { below, patches: Vec::new(), lengths: Default::default() };
+        let mut files = CopyOnWrite { below, patches: Default::default(), lengths: Default::default() };
         let (image, _) = zonda_image::open(&mut files).map_err(|error| unusable_image(path, &error))?;
         Ok(LookedAt { image, files })
+    }
+
+    /// What the image asks of its files is done at once.
+    fn carry_out(&mut self) {
+        while let Some(FileCommand { ticket, operation }) = self.image.poll_effect() {
+            let result = self.files.carry_out(operation);
+            self.image.on_file_done(ticket, result);
+        }
     }
 
     /// Whose superblock the image has.
@@ -58,15 +61,13 @@ impl ZonedDevice for LookedAt {
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         self.image.submit(now, command)?;
-        while let Some(FileCommand { ticket, operation }) = self.image.poll_effect() {
-            let result = self.files.carry_out(operation);
-            self.image.on_file_done(ticket, result);
-        }
+        self.carry_out();
         Ok(())
     }
 
     fn poll(&mut self, _now: Instant, completions: &mut CompletionQueue) {
         self.image.poll(completions);
+        self.carry_out();
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
@@ -87,8 +88,9 @@ impl CopyOnWrite {
             }
             FileOperation::Write { file, mut offset, pieces } => {
                 for piece in pieces {
-                    self.write_at(file, offset, &piece)?;
-                    offset += piece.len() as u64;
+                    let length = piece.len() as u64;
+                    self.write(file, offset, piece)?;
+                    offset += length;
                 }
                 Ok(Bytes::new())
             }
@@ -99,13 +101,17 @@ impl CopyOnWrite {
         }
     }
 
-    fn add(&mut self, patch: Patch) {
-        let end = patch.offset + patch.length;
-        let length = self.length(patch.file).unwrap_or(0);
-        if patch.bytes.is_some() && end > length {
-            self.lengths[patch.file as usize] = Some(end);
+    fn write(&mut self, file: ImageFile, offset: u64, bytes: Bytes) -> Result<(), FileError> {
+        let kept: u64 = self.patches.iter().map(Patches::bytes).sum();
+        let end = offset + bytes.len() as u64;
+        if kept + bytes.len() as u64 > CHANGED_BYTES_MAX {
+            return Err(FileError::StorageFull);
         }
-        self.patches.push(patch);
+        if end > self.length(file).unwrap_or(0) {
+            self.lengths[file as usize] = Some(end);
+        }
+        self.patches[file as usize].write(offset, bytes);
+        Ok(())
     }
 }
 
@@ -120,26 +126,12 @@ impl Files for CopyOnWrite {
             Err(error) => return Err(error),
         };
         buffer[found..].fill(0);
-        let end = offset + wanted as u64;
-        for patch in self.patches.iter().filter(|patch| patch.file == file) {
-            let (from, to) = (patch.offset.max(offset), (patch.offset + patch.length).min(end));
-            if from >= to {
-                continue;
-            }
-            let place = &mut buffer[(from - offset) as usize..(to - offset) as usize];
-            match &patch.bytes {
-                Some(bytes) => {
-                    place.copy_from_slice(&bytes[(from - patch.offset) as usize..(to - patch.offset) as usize]);
-                }
-                None => place.fill(0),
-            }
-        }
+        self.patches[file as usize].apply(offset, buffer);
         Ok(wanted)
     }
 
     fn write_at(&mut self, file: ImageFile, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
-        self.add(Patch { file, offset, length: bytes.len() as u64, bytes: Some(bytes.to_vec()) });
-        Ok(())
+        self.write(file, offset, Bytes::copy_from_slice(bytes))
     }
 
     fn sync(&mut self, _file: ImageFile) -> Result<(), FileError> {
@@ -148,7 +140,7 @@ impl Files for CopyOnWrite {
 
     fn set_length(&mut self, file: ImageFile, length: u64) -> Result<(), FileError> {
         // What a later write makes longer again is zeros from here on.
-        self.patches.push(Patch { file, offset: length, length: u64::MAX - length, bytes: None });
+        self.patches[file as usize].zero(length, u64::MAX);
         self.lengths[file as usize] = Some(length);
         Ok(())
     }
@@ -161,7 +153,7 @@ impl Files for CopyOnWrite {
     }
 
     fn punch_hole(&mut self, file: ImageFile, offset: u64, length: u64) -> Result<(), FileError> {
-        self.add(Patch { file, offset, length, bytes: None });
+        self.patches[file as usize].zero(offset, offset.saturating_add(length));
         Ok(())
     }
 }

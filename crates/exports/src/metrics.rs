@@ -163,13 +163,17 @@ fn volumes(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
     });
     gauge(to, "volume_member", "Members of volumes, with their states: always 1", None, members)?;
     type Figure = fn(&VolumeReport) -> Option<f64>;
-    let gauges: [(&str, &str, Option<&Unit>, Figure); 8] = [
+    let gauges: [(&str, &str, Option<&Unit>, Figure); 10] = [
         ("volume_can_lose", "Members that the volume can do without now", None, |v| Some(f64::from(v.can_lose))),
         ("volume_size", "What hosts see", Some(&Unit::Bytes), |v| Some(v.volume_bytes as f64)),
         ("volume_room", "What the members have room for", Some(&Unit::Bytes), |v| Some(v.room_bytes as f64)),
         ("volume_live", "What holds contents", Some(&Unit::Bytes), |v| Some(v.live_bytes as f64)),
         ("volume_free_segments", "Segments that could be opened", None, |v| Some(f64::from(v.free_segments))),
         ("volume_degraded_segments", "Segments that lack a member", None, |v| Some(f64::from(v.degraded_segments))),
+        ("volume_lost_blocks", "Blocks that are lost: reads of them fail", None, |v| Some(v.lost_blocks as f64)),
+        ("volume_suspended", "Whether I/O waits for a member: 1 or 0", None, |v| {
+            Some(f64::from(u8::from(v.members.iter().any(|member| member.suspended.is_some()))))
+        }),
         ("volume_rebuild_segments_left", "Segments that a rebuild has before it", None, |v| left(v.rebuild)),
         ("volume_scrub_segments_left", "Segments that a scrub has before it", None, |v| left(v.scrub)),
     ];
@@ -179,7 +183,7 @@ fn volumes(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
         gauge(to, name, help, unit, points)?;
     }
     type Count = fn(&VolumeReport) -> u64;
-    let counts: [(&str, &str, Option<&Unit>, Count); 6] = [
+    let counts: [(&str, &str, Option<&Unit>, Count); 5] = [
         ("volume_host_write", "Bytes that hosts wrote", Some(&Unit::Bytes), |v| v.host_write_bytes),
         ("volume_member_write", "Bytes written to members", Some(&Unit::Bytes), |v| v.member_write_bytes),
         ("volume_relocated", "Bytes that garbage collection moved", Some(&Unit::Bytes), |v| v.relocated_bytes),
@@ -187,7 +191,6 @@ fn volumes(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
             v.reconstructed_blocks
         }),
         ("volume_mended_blocks", "Blocks that were wrong and were written anew", None, |v| v.mended_blocks),
-        ("volume_lost_blocks", "Blocks that are lost", None, |v| v.lost_blocks),
     ];
     for (name, help, unit, count) in counts {
         let points = all.iter().filter_map(|(labels, id, n)| Some((with(labels, id, &[]), count(n.volume.as_ref()?))));
@@ -304,6 +307,8 @@ fn counter<'a>(
 
 #[cfg(test)]
 mod tests {
+    use zonda_devices::MemberSummary;
+
     use super::*;
     use crate::snapshot::{ElementsSnapshot, NbdExportSnapshot, SubsystemSnapshot, Traffic};
 
@@ -337,6 +342,22 @@ mod tests {
             assert!(flexible.contains(&line), "no {line} in\n{flexible}");
         }
         assert!(!flexible.contains("zonda_zone_erases_max{"), "{flexible}");
+    }
+
+    #[test]
+    fn losses_and_suspended_io_of_volumes_are_gauges() {
+        let volume = |lost_blocks, reason: Option<&str>| {
+            let member = MemberSummary { suspended: reason.map(str::to_owned), ..Default::default() };
+            let volume = VolumeReport { lost_blocks, members: vec![member], ..Default::default() };
+            text_of(NamespaceSnapshot { id: 1, volume: Some(volume), ..Default::default() })
+        };
+        let (well, bad) = (volume(0, None), volume(7, Some("does not answer")));
+        let labels = "nqn=\"nqn.a\",namespace=\"1\"";
+        for (text, lost, suspended) in [(&well, "0.0", "0.0"), (&bad, "7.0", "1.0")] {
+            assert!(text.contains(&format!("zonda_volume_lost_blocks{{{labels}}} {lost}\n")), "{text}");
+            assert!(text.contains(&format!("zonda_volume_suspended{{{labels}}} {suspended}\n")), "{text}");
+        }
+        assert!(well.contains("# TYPE zonda_volume_lost_blocks gauge\n"), "{well}");
     }
 
     #[test]

@@ -101,6 +101,9 @@ fn a_lost_volume_and_lost_blocks_are_1_and_the_report_is_printed() {
     };
     let mut lost = well.clone();
     lost["state"] = "lost".into();
+    let mut data_lost = well.clone();
+    data_lost["state"] = "data lost".into();
+    data_lost["lost_blocks"] = 3.into();
     let mut lost_blocks = well.clone();
     lost_blocks["last_scrub"] = json!({ "blocks": 10, "mended": 1, "lost": 1 });
     let mut mended = well.clone();
@@ -115,6 +118,8 @@ fn a_lost_volume_and_lost_blocks_are_1_and_the_report_is_printed() {
         (&lost, status, 1),
         (&lost, &["volume", "status", "vol", "--json"], 1),
         (&lost, &["volume", "status", "vol", "--wait"], 1),
+        (&data_lost, status, 1),
+        (&data_lost, scrub, 1),
         (&well, scrub, 0),
         (&mended, scrub, 0),
         (&lost_blocks, scrub, 1),

@@ -84,7 +84,8 @@ fn a_volume_is_looked_after_while_a_server_has_it() {
     for series in [
         "zonda_volume_member{nqn=\"nqn.2026-01.io.zonda:vol\",namespace=\"1\",at=\"../drives/e\",state=\"active\"} 1",
         "zonda_volume_can_lose{nqn=\"nqn.2026-01.io.zonda:vol\",namespace=\"1\"} 1",
-        "zonda_volume_lost_blocks_total{nqn=\"nqn.2026-01.io.zonda:vol\",namespace=\"1\"} 0",
+        "zonda_volume_lost_blocks{nqn=\"nqn.2026-01.io.zonda:vol\",namespace=\"1\"} 0.0",
+        "zonda_volume_suspended{nqn=\"nqn.2026-01.io.zonda:vol\",namespace=\"1\"} 0.0",
     ] {
         assert!(metrics.contains(series), "{series} is not in\n{metrics}");
     }
@@ -242,4 +243,69 @@ fn a_copy_of_a_volume_s_directory_is_refused_by_each_command_while_the_volume_is
         let refused = refused_in(&directory, arguments);
         assert!(refused.contains("drives/a is in use by another program"), "{arguments:?}: {refused}");
     }
+}
+
+#[test]
+fn older_members_are_served_once_they_are_accepted_for_one_volume() {
+    let directory = make_volume("volume-older");
+    create(&directory);
+    let file = directory.join("vol/volume.toml");
+    let text = fs::read_to_string(&file).expect("it is there");
+    let line = text.lines().find(|line| line.starts_with("epoch = ")).expect("the epoch is kept");
+    fs::write(&file, text.replace(line, "epoch = 1000")).expect("there is room");
+    let serve = |arguments: &[&str]| {
+        refused_in(&directory, &[&["serve", "--listen", "127.0.0.1:0", "--http", "off"], arguments].concat())
+    };
+    let refused = serve(&["vol"]);
+    assert!(refused.contains("has reached 1000") && refused.contains("--accept-older"), "{refused}");
+    let refused = serve(&["vol", "--accept-losses"]);
+    assert!(refused.contains("has reached 1000"), "only what is said is accepted: {refused}");
+    let refused = serve(&["drives/e", "--force", "--accept-older"]);
+    assert!(refused.contains("0 volumes are to be served"), "{refused}");
+    let log = Server::start(&directory, &["vol", "--accept-older"]).stop();
+    assert!(log.contains("older members are accepted: the volume had reached epoch 1000"), "{log}");
+    Server::start(&directory, &["vol"]).stop();
+}
+
+#[test]
+fn a_check_tells_well_from_damaged_by_its_exit_code_and_changes_no_file() {
+    let directory = make_volume("volume-check");
+    create(&directory);
+    let server = Server::start(&directory, &["vol"]);
+    let refused = refused_in(&directory, &["volume", "check", "vol"]);
+    assert!(refused.contains("in use by a server") && refused.contains("zonda volume scrub"), "{refused}");
+    let refused = refused_in(&directory, &["volume", "status", "none", "--lost"]);
+    assert!(refused.contains("there is no volume in none"), "{refused}");
+    let text = output_in(&directory, &["volume", "status", "vol", "--lost"]);
+    assert!(text.ends_with("no block is lost\n"), "{text}");
+    fs::write(directory.join("job.toml"), JOB).expect("it can be written");
+    output_in(&directory, &["bench", "job.toml", "--target", server.url(0), "--yes", "--json", "--quiet"]);
+    server.stop();
+    let refused = refused_in(&directory, &["volume", "status", "vol", "--lost"]);
+    assert!(refused.contains("zonda volume check"), "{refused}");
+    let check = || {
+        let before = contents(&directory);
+        let ran = zonda_in(&directory, &["volume", "check", "vol", "--json"]);
+        assert!(contents(&directory) == before, "a check has changed a file");
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
+        (ran.code, report)
+    };
+    let (code, report) = check();
+    assert_eq!((code, &report["wrong_blocks"], &report["lost_blocks"]), (Some(0), &0.into(), &0.into()), "{report}");
+    assert!(report["blocks"].as_u64() > Some(0), "{report}");
+    // Blocks behind the superblocks of one member.
+    let path = directory.join("drives/b/data.zonda");
+    let mut data = fs::read(&path).expect("it can be read");
+    let written = data.chunks_mut(4096).skip(1024).filter(|block| block.iter().any(|byte| *byte != 0));
+    written.step_by(16).for_each(|block| block[9] ^= 0xff);
+    fs::write(&path, data).expect("there is room");
+    let (code, report) = check();
+    assert!(code == Some(1) && report["wrong_blocks"].as_u64() > Some(0), "{report}");
+    let ran = zonda_in(&directory, &["volume", "check", "vol"]);
+    assert!(ran.code == Some(1) && ran.stdout.contains("RAID 5 (3+1), damaged; nothing was written"), "{}", ran.stdout);
+    for drive in ["a", "c"] {
+        fs::remove_dir_all(directory.join("drives").join(drive)).expect("it was there");
+    }
+    let (code, report) = check();
+    assert!(code == Some(1) && report["refusal"][0].as_str().is_some_and(|text| text.contains("can do without 1")));
 }

@@ -12,9 +12,9 @@ use zonda_zoned::{
 
 use super::VolumeDrive;
 use super::directory::Place;
-use super::drive::{Refused, Spare};
 use super::open::{cannot_save, must_be_free};
 use super::seat::Seat;
+use super::spares::{Refused, Spare};
 use crate::opening::{OnRing, Opening};
 use crate::probe::{Probe, Probed};
 use crate::{DriveError, Location};

@@ -45,6 +45,9 @@ pub(super) struct VolumeFile {
     /// not the whole volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) epoch: Option<u64>,
+    /// Blocks that were lost when the volume was last used; absent if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) lost_blocks: Option<u64>,
     /// Space kept back for garbage collection, in percent.
     pub(super) reserve_percent: u8,
     #[serde(default)]
@@ -133,6 +136,7 @@ impl VolumeDirectory {
             array: interrupted.map_or_else(|| crate::random::uuid_text(array), |file| file.array),
             state: Some(FileState::Creating),
             epoch: None,
+            lost_blocks: None,
             reserve_percent: zonda_raid::Tuning::default().reserve_percent,
             rates: VolumeRates::default(),
             member: Vec::new(),

@@ -1,4 +1,4 @@
-//! [`VolumeDrive`]: a volume on its members, what their failures set off, and its end.
+//! [`VolumeDrive`]: a volume on its members, what it reports, and its end.
 
 use std::collections::VecDeque;
 
@@ -10,18 +10,19 @@ use zonda_zoned::{
 };
 
 use super::adopt::{Adoption, RequestId};
-use super::directory::{LastState, Place, VolumeDirectory};
+use super::directory::{LastState, VolumeDirectory};
 use super::open::cannot_save;
-use super::report::{ScrubSummary, VolumeReport};
+use super::report::{ScrubSummary, VolumeReport, suspended_in_words};
 use super::seat::Seat;
-use crate::{Drive, DriveError, DriveFacts, random};
+use super::spares::Spare;
+use crate::{Drive, DriveError, DriveFacts};
 
 /// When a volume is closed, what it does for itself (a rebuild, a scrub) gets so long to come to a good place. A mount finds its way from
 /// any other, too.
 const SETTLE_MAX: Duration = Duration(1_000_000_000);
 
 /// Time between two attempts to write `volume.toml`.
-const SAVE_INTERVAL: Duration = Duration(10_000_000_000);
+pub(super) const SAVE_INTERVAL: Duration = Duration(10_000_000_000);
 
 /// Something that happened to a volume, for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,30 +33,8 @@ pub struct Notice {
     pub text: String,
 }
 
-/// A device that waits to take the place of a member that fails. It is open, and so nobody else's.
-pub(super) struct Spare {
-    pub(super) place: Place,
-    pub(super) seat: Seat,
-}
-
-/// Why a device does not take a member's place.
-pub(super) enum Refused {
-    /// That cannot be written down. The device is as before.
-    NotSaved(DriveError, Seat),
-    /// The volume refuses it. It is being closed.
-    NotSuited(DriveError),
-}
-
-/// A device in a member's place in which the mount has found no member.
-pub(super) enum Other {
-    /// It holds nothing.
-    Empty,
-    /// It was accepted before, and what it holds may go.
-    Joining(Seat),
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     /// Just mounted: places are not filled yet.
     New,
     Open,
@@ -80,7 +59,7 @@ pub struct VolumeDrive {
     /// The newest epoch that is known to be on the members.
     pub(super) epoch: Option<u64>,
     /// When `volume.toml`, which could not be written, is written again.
-    save_again_at: Option<Instant>,
+    pub(super) save_again_at: Option<Instant>,
     /// Devices that were taken out and are being closed.
     pub(super) leaving: Vec<Seat>,
     pub(super) notices: VecDeque<Notice>,
@@ -89,7 +68,7 @@ pub struct VolumeDrive {
     pub(super) last_scrub: Option<ScrubSummary>,
     /// Devices that could not be made durable at the end.
     close_errors: Vec<String>,
-    phase: Phase,
+    pub(super) phase: Phase,
 }
 
 impl VolumeDrive {
@@ -189,71 +168,6 @@ impl VolumeDrive {
         }
     }
 
-    /// The first spare that suits takes the place of a member that has failed.
-    pub(super) fn use_spare(&mut self, now: Instant, member: MemberIndex) {
-        while !self.spares.is_empty() && matches!(self.phase, Phase::New | Phase::Open) {
-            let Spare { place, seat } = self.spares.remove(0);
-            let at = place.at.clone();
-            match self.put_in(now, member, place.clone(), seat) {
-                Ok(()) => return self.tell(false, format!("the spare {at} takes the place of member {}", member.0)),
-                Err(Refused::NotSaved(error, seat)) => {
-                    // It is not touched before the file has it in its new place: a start would take it for a spare again.
-                    self.spares.insert(0, Spare { place, seat });
-                    self.tell(true, format!("the spare {at} waits to take the place of member {}: {error}", member.0));
-                    self.save_again_at = Some(now + SAVE_INTERVAL);
-                    return;
-                }
-                Err(Refused::NotSuited(error)) => {
-                    self.tell(true, format!("the spare {at} cannot take the place of member {}: {error}", member.0));
-                }
-            }
-        }
-    }
-
-    /// Members that have failed, and have no device, are replaced by spares.
-    pub(super) fn use_spares(&mut self, now: Instant) {
-        for member in self.members() {
-            if self.state(member) == MemberState::Failed && self.on.member(member).is_none() {
-                self.use_spare(now, member);
-            }
-        }
-    }
-
-    /// A device takes the place of a member that has failed; **all its zones are reset**, but not before `volume.toml` has it in that
-    /// place. Where it does not suit it is closed.
-    pub(super) fn put_in(
-        &mut self,
-        now: Instant,
-        member: MemberIndex,
-        place: Place,
-        seat: Seat,
-    ) -> Result<(), Refused> {
-        let id = match random::uuid() {
-            Ok(id) => id,
-            Err(error) => return Err(Refused::NotSaved(error, seat)),
-        };
-        let before = self.directory.file.clone();
-        self.directory.file.spare.retain(|spare| spare.at != place.at);
-        let joining = Place { state: Some(LastState::Joining), ..place };
-        self.directory.file.member[usize::from(member.0)] = joining;
-        if let Err(error) = self.directory.save() {
-            self.directory.file = before;
-            return Err(Refused::NotSaved(cannot_save(&self.directory, &error), seat));
-        }
-        let geometry = seat.own_geometry().clone();
-        self.take_out(now, member);
-        self.on.replace(member, Some(seat));
-        if let Err(error) = self.on.volume_mut().replace_member(now, member, geometry, id) {
-            self.take_out(now, member);
-            let spare = std::mem::take(&mut self.directory.file.spare);
-            self.directory.file = super::directory::VolumeFile { spare, ..before };
-            self.save(now);
-            return Err(Refused::NotSuited(DriveError::new(error.to_string(), "give another drive")));
-        }
-        self.ids[usize::from(member.0)] = Some(id);
-        Ok(())
-    }
-
     /// Writes down where the members are and how they were last. Where that fails the volume goes on, and it is tried again.
     pub(super) fn save(&mut self, now: Instant) {
         match self.directory.save() {
@@ -272,10 +186,10 @@ impl VolumeDrive {
     }
 
     /// The file is brought up to what is known of the members.
-    fn note_states(&mut self, now: Instant) {
+    pub(super) fn note_states(&mut self, now: Instant) {
         let before = self.directory.file.clone();
-        let reports = self.on.volume().status().members;
-        for (member, report) in self.members().zip(reports) {
+        let status = self.on.volume().status();
+        for (member, report) in self.members().zip(status.members) {
             let has_device = self.on.member(member).is_some();
             let place = &mut self.directory.file.member[usize::from(member.0)];
             place.state = Some(match report.state {
@@ -286,6 +200,7 @@ impl VolumeDrive {
                 MemberState::Failed => LastState::Failed,
             });
         }
+        self.directory.file.lost_blocks = Some(status.lost_blocks).filter(|blocks| *blocks > 0);
         // Members of an unfinished mount may still be behind the one that reached it: it only grows.
         self.directory.file.epoch = self.directory.file.epoch.max(self.known_epoch());
         if self.directory.file != before {
@@ -321,10 +236,7 @@ impl VolumeDrive {
                 Event::MemberFailed { member, reason } => self.on_failure(now, member, reason),
                 Event::Suspended { member, reason } => {
                     let shown = self.shown(member);
-                    let why = match reason {
-                        FailReason::Silence => "does not answer",
-                        _ => "fails its commands",
-                    };
+                    let why = suspended_in_words(reason);
                     let text = format!("I/O is suspended: {shown} {why}, and the volume cannot do without it");
                     self.tell(true, text);
                 }
@@ -345,8 +257,15 @@ impl VolumeDrive {
                     self.tell(false, text);
                 }
                 Event::Lost { lba, blocks } => {
-                    let end = lba.0 + blocks.0;
-                    let text = format!("blocks {}..{end} are lost: reads of them fail until they are written", lba.0);
+                    let block_bytes = self.on.geometry(NamespaceId::FIRST).block_size_bytes;
+                    let (start, end) = (lba.0, lba.0 + blocks.0);
+                    let bytes = |lba| Blocks(lba).bytes(block_bytes);
+                    let text = format!(
+                        "data lost: blocks {start}..{end}, bytes {}..{} of the export; reads of them fail until they are written or \
+                         trimmed",
+                        bytes(start),
+                        bytes(end),
+                    );
                     self.tell(true, text);
                 }
                 Event::Scrubbed { blocks, mended, lost } => {
@@ -360,44 +279,6 @@ impl VolumeDrive {
             self.note_states(now);
         }
         moved
-    }
-
-    /// After the mount: members that have failed are replaced where a spare is at hand, or where another device was put in their place.
-    pub(super) fn fill_places(&mut self, now: Instant, others: Vec<Option<Other>>) {
-        self.on_events(now);
-        for (member, other) in self.members().zip(others.into_iter().chain(std::iter::repeat_with(|| None))) {
-            if self.state(member) != MemberState::Failed {
-                continue;
-            }
-            let seat = self.on.replace(member, None);
-            let (seat, what) = match other {
-                Some(Other::Joining(seat)) => (Some(seat), "was to take its place"),
-                Some(Other::Empty) => (seat, "is empty"),
-                None => {
-                    seat.into_iter().for_each(|seat| self.let_go(seat, now));
-                    (None, "")
-                }
-            };
-            let Some(seat) = seat else {
-                self.use_spare(now, member);
-                continue;
-            };
-            let place = self.directory.file.member[usize::from(member.0)].clone();
-            let shown = self.shown(member);
-            match self.put_in(now, member, place, seat) {
-                Ok(()) => self.tell(false, format!("{shown} {what}: it is rebuilt")),
-                Err(Refused::NotSuited(error)) => {
-                    self.tell(true, format!("{shown} {what}, and does not suit: {error}"));
-                    self.use_spare(now, member);
-                }
-                Err(Refused::NotSaved(error, seat)) => {
-                    self.tell(true, format!("{shown} {what}, and is not rebuilt: {error}"));
-                    self.let_go(seat, now);
-                }
-            }
-        }
-        self.note_states(now);
-        self.phase = Phase::Open;
     }
 
     fn seats(&self) -> impl Iterator<Item = &Seat> {
@@ -518,6 +399,7 @@ impl Drive for VolumeDrive {
             if self.save_again_at.is_some() {
                 self.save(now);
             }
+            self.note_states(now);
             self.phase = Phase::Settling(now + SETTLE_MAX);
         }
     }

@@ -4,8 +4,8 @@ use zonda_raid::{MemberState, Membership};
 use zonda_ring::Ring;
 
 use super::directory::{LastState, VolumeDirectory};
-use super::drive::Spare;
 use super::seat::Seat;
+use super::spares::Spare;
 use crate::probe::{Probe, Probed, in_words};
 use crate::{DriveError, Location};
 
@@ -126,6 +126,18 @@ impl Found {
         }
     }
 
+    /// The operator goes on with members that are older than the volume: what it had reached is forgotten.
+    pub(super) fn accept_older(&mut self) {
+        let (Some(reached), Some(newest)) = (self.directory.file.epoch, self.newest.as_deref()) else { return };
+        if newest.epoch < reached {
+            self.told.push(format!(
+                "older members are accepted: the volume had reached epoch {reached}, and goes on from epoch {}",
+                newest.epoch
+            ));
+            self.directory.file.epoch = None;
+        }
+    }
+
     /// Members that are older than the volume are not all of it: what was written since is on others.
     pub(super) fn must_be_newest(&self) -> Result<(), DriveError> {
         let (Some(reached), Some(newest)) = (self.directory.file.epoch, self.newest.as_deref()) else { return Ok(()) };
@@ -143,9 +155,11 @@ impl Found {
                 newest.epoch
             ),
             format!(
-                "bring back the member that was active last, one of {}; if it is lost for good, docs/guide/volumes.md says how to go \
-                 on without what was written since",
-                lacking.join(", ")
+                "bring back the member that was active last, one of {}; if it is lost for good, zonda serve DIR --accept-older goes on \
+                 with epoch {}, without what was written in the {} epochs since",
+                lacking.join(", "),
+                newest.epoch,
+                reached - newest.epoch
             ),
         ))
     }

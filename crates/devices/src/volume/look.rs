@@ -67,6 +67,8 @@ impl VolumeReport {
         let members: Vec<MemberSummary> = members.collect();
         let is_behind = directory.file.epoch.is_some_and(|reached| reached > newest.epoch);
         let (state, can_lose) = judge(newest, &members, is_behind);
+        let lost_blocks = directory.file.lost_blocks.unwrap_or(0);
+        let state = if lost_blocks > 0 && state != VolumeState::Incomplete { VolumeState::DataLost } else { state };
         Ok(VolumeReport {
             mounted: false,
             name: newest.name.clone(),
@@ -77,6 +79,7 @@ impl VolumeReport {
             epoch: Some(newest.epoch),
             volume_bytes: newest.volume_blocks * u64::from(newest.block_size_bytes),
             members,
+            lost_blocks,
             spares: directory.file.spare.iter().map(|spare| spare.at.clone()).collect(),
             ..VolumeReport::default()
         })

@@ -7,10 +7,10 @@ use zonda_ring::Ring;
 use zonda_zoned::{CompletionQueue, Instant, NamespaceId, ZonedDevice};
 
 use super::adopt::{ADOPTIONS_MAX, Adoption, RequestId, Role};
-use super::drive::Spare;
 use super::open::{blocks_per_second, tuning};
 use super::report::VolumeReport;
 use super::seat::refuse_volume;
+use super::spares::Spare;
 use super::{VolumeDrive, directory::Place};
 use crate::opening::OnRing;
 use crate::{DriveError, Location};
@@ -21,6 +21,11 @@ use crate::{DriveError, Location};
 pub enum VolumeRequest {
     /// How it is.
     Report,
+    /// The same with the first ranges of lost blocks from `from` on ([`VolumeReport::lost`]): behind the last of them there may be more.
+    Lost {
+        /// A logical block.
+        from: u64,
+    },
     /// A member is given up: nothing is read from it or written to it any more.
     Fail {
         /// Which one.
@@ -74,6 +79,10 @@ impl VolumeDrive {
     pub fn ask(&mut self, request: &VolumeRequest, ring: &Ring) -> Asked {
         let done = match request {
             VolumeRequest::Report => Ok(()),
+            VolumeRequest::Lost { from } => {
+                let report = VolumeReport { lost: Some(self.lost(*from)), ..self.report() };
+                return Asked::Answered(Box::new(Ok(report)));
+            }
             VolumeRequest::Fail { member } => self.fail(member, ring),
             VolumeRequest::Replace { member, with, may_wipe } => {
                 return self.later(|volume, id| volume.replace(id, member, with, *may_wipe, ring));

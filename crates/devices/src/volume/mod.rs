@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!   directory.rs  where the members are: volume.toml, and the lock     open.rs    created, mounted
-//!   drive.rs      VolumeDrive: the machine of zonda_raid on its members, spares, what a failure sets off
+//!   drive.rs      VolumeDrive: the machine of zonda_raid on its members, what a failure sets off
+//!   spares.rs     devices that take the place of members that have failed
 //!   manage.rs     what an operator asks for                             report.rs  what he is told
 //!   found.rs      the devices before a mount, and what their superblocks say
+//!   check.rs      a volume that is read and compared without being written
 //!   look.rs       what superblocks say of a volume that is not mounted
 //!   adopt.rs      a device on its way to become a member or a spare: opened and looked at without stopping the loop
 //!   seat.rs       a member's device, and the commands in flight on it
@@ -14,6 +16,7 @@
 //! are and how they last were, so losing it loses no data.
 
 mod adopt;
+mod check;
 mod directory;
 mod drive;
 mod found;
@@ -22,10 +25,12 @@ mod manage;
 mod open;
 mod report;
 mod seat;
+mod spares;
 
 pub use adopt::RequestId;
+pub use check::{CheckReport, CheckedMember};
 pub use directory::{CONTROL_SOCKET, VOLUME_FILE, VolumeRates, is_volume};
 pub use drive::{Notice, VolumeDrive};
 pub use manage::{Asked, VolumeRequest};
-pub use open::NewVolume;
-pub use report::{MemberSummary, Progress, ScrubSummary, VolumeReport, VolumeState};
+pub use open::{NewVolume, VolumeOpenOptions};
+pub use report::{LostRange, MemberSummary, Progress, ScrubSummary, VolumeReport, VolumeState};

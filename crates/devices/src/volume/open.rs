@@ -10,9 +10,10 @@ use zonda_zoned::{CompletionQueue, ZonedDevice};
 
 use super::adopt::Wipe;
 use super::directory::{LastState, Place, VOLUME_FILE, VolumeDirectory, VolumeRates};
-use super::drive::{Other, Spare, VolumeDrive};
+use super::drive::VolumeDrive;
 use super::found::{Device, Found};
 use super::seat::Seat;
+use super::spares::{Other, Spare};
 use crate::probe::{Probe, Probed, in_words};
 use crate::{DriveError, Location, random};
 
@@ -44,6 +45,24 @@ pub struct NewVolume {
     pub rates: VolumeRates,
     /// Whether what members and spares hold may go.
     pub may_wipe: bool,
+}
+
+/// What an operator accepts of a volume that is not mounted otherwise, once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeOpenOptions {
+    /// Acknowledged blocks are lost of which it is not known which ones they are: any block may then have an older version than the one
+    /// that was acknowledged. Later mounts do not refuse for those losses again.
+    pub accepts_losses: bool,
+    /// All members that are present are older than `volume.toml` knows the volume to be: what was written since on others is lost.
+    pub accepts_older: bool,
+}
+
+impl VolumeOpenOptions {
+    /// Whether anything is accepted.
+    #[must_use]
+    pub fn accepts_any(self) -> bool {
+        self.accepts_losses || self.accepts_older
+    }
 }
 
 impl VolumeDrive {
@@ -92,8 +111,19 @@ impl VolumeDrive {
     /// # Errors
     /// When there is none, it or one of its members is in use, or too many are missing; and what to do.
     pub fn open(path: &Path, ring: &Ring) -> Result<VolumeDrive, DriveError> {
+        VolumeDrive::open_with(path, VolumeOpenOptions::default(), ring)
+    }
+
+    /// The same with what an operator accepts.
+    ///
+    /// # Errors
+    /// As of [`open`](VolumeDrive::open), for what is not accepted.
+    pub fn open_with(path: &Path, accepted: VolumeOpenOptions, ring: &Ring) -> Result<VolumeDrive, DriveError> {
         let mut found = Found::open(VolumeDirectory::open(path)?, ring)?;
         found.put_spares_in_their_places();
+        if accepted.accepts_older {
+            found.accept_older();
+        }
         found.must_be_newest()?;
         let Found { directory, array, devices, spares, newest, told, leaving, .. } = found;
         let names = Names(&directory.file.member);
@@ -121,7 +151,11 @@ impl VolumeDrive {
             seats.iter().flatten().map(|seat| seat.own_geometry().block_size_bytes).next().unwrap_or(4096);
         let tuning = tuning(directory.file.reserve_percent, directory.file.rates, block_bytes);
         let geometries = seats.iter().map(|seat| seat.as_ref().map(|seat| seat.own_geometry().clone())).collect();
-        let options = MountOptions { newest_epoch: directory.file.epoch, ..MountOptions::of(array) };
+        let options = MountOptions {
+            newest_epoch: directory.file.epoch,
+            accepts_losses: accepted.accepts_losses,
+            ..MountOptions::of(array)
+        };
         let volume = Volume::mount(geometries, tuning, options).map_err(|error| names.in_words(&error))?;
         let on = started(volume, seats, &names, ring)?;
         let ids = match &newest {
@@ -132,6 +166,14 @@ impl VolumeDrive {
         drive.epoch = newest.map(|newest| newest.epoch);
         told.into_iter().for_each(|text| drive.tell(true, text));
         leaving.into_iter().for_each(|seat| drive.let_go(seat, ring.now()));
+        let lost_blocks = drive.on.volume().status().lost_blocks;
+        if lost_blocks > 0 {
+            let text = format!(
+                "data lost: {lost_blocks} in all; reads of these blocks fail until they are written or trimmed, and zonda volume status \
+                 --lost lists them"
+            );
+            drive.tell(true, text);
+        }
         drive.fill_places(ring.now(), others);
         Ok(drive)
     }
@@ -284,10 +326,10 @@ pub(super) fn tuning(reserve_percent: u8, rates: VolumeRates, block_bytes: u32) 
 }
 
 /// Where members are, for errors that have only their numbers.
-struct Names<'a>(&'a [Place]);
+pub(super) struct Names<'a>(pub(super) &'a [Place]);
 
 impl Names<'_> {
-    fn in_words(&self, error: &VolumeError) -> DriveError {
+    pub(super) fn in_words(&self, error: &VolumeError) -> DriveError {
         let at = |member: &MemberIndex| match self.0.get(usize::from(member.0)) {
             Some(place) => place.at.clone(),
             None => format!("member {}", member.0),
@@ -322,14 +364,20 @@ impl Names<'_> {
                     "up to {blocks} blocks written last are lost, and it is not known which: segment {segment} is damaged on {}",
                     at(member)
                 ),
-                "bring back the drives that are missing, or accept the losses: any block may then be older than when it was \
-                 last written, so check the file system and compare with a backup",
+                format!(
+                    "bring back the drives that are missing; if there are none, zonda serve DIR --accept-losses mounts without these up \
+                     to {blocks} blocks: any block of the volume may then be older than when it was last written, so check the file \
+                     system and compare with a backup"
+                ),
             ),
             VolumeError::OlderThanKnown { found, known } => DriveError::new(
                 format!(
                     "the drives are out of date: they know epoch {found}, and the volume has reached epoch {known}"
                 ),
-                "bring back the drives that were active since",
+                format!(
+                    "bring back the drives that were active since; zonda serve DIR --accept-older goes on with epoch {found}, without what \
+                     was written since"
+                ),
             ),
             VolumeError::SplitBrain { newest, other } => {
                 let side = |members: &[MemberIndex]| members.iter().map(at).collect::<Vec<String>>().join(", ");

@@ -3,10 +3,13 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use zonda_raid::{MemberIndex, MemberState};
-use zonda_zoned::{Blocks, NamespaceId, ZonedDevice};
+use zonda_raid::{FailReason, MemberIndex, MemberState};
+use zonda_zoned::{Blocks, Lba, LbaRange, NamespaceId, ZonedDevice};
 
 use super::VolumeDrive;
+
+/// Ranges of lost blocks in one answer.
+pub(super) const LOST_RANGES_MAX: usize = 4096;
 
 /// How a volume is as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +26,9 @@ pub enum VolumeState {
     Lost,
     /// Its I/O waits for a member that it cannot do without, and which does not answer.
     Suspended,
+    /// Blocks are lost: reads of them fail until they are written or trimmed. All others can be read and written.
+    #[serde(rename = "data lost")]
+    DataLost,
     /// It is not mounted, and cannot be before members that are missing come back.
     Incomplete,
 }
@@ -35,6 +41,7 @@ impl fmt::Display for VolumeState {
             VolumeState::Rebuilding => "rebuilding",
             VolumeState::Lost => "lost",
             VolumeState::Suspended => "suspended",
+            VolumeState::DataLost => "data lost",
             VolumeState::Incomplete => "incomplete",
         })
     }
@@ -94,8 +101,12 @@ pub struct VolumeReport {
     pub reconstructed_blocks: u64,
     /// Blocks that were wrong and were written anew.
     pub mended_blocks: u64,
-    /// Blocks that are lost.
+    /// Blocks that are lost: reads of them fail until they are written or trimmed. Where the volume is not mounted, as many as there were
+    /// when it last was.
     pub lost_blocks: u64,
+    /// Some of them, where they were asked for ([`VolumeRequest::Lost`](super::VolumeRequest::Lost)).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Vec<LostRange>>,
     /// Memory of the tables: the map, stripes, segments.
     pub table_bytes: u64,
 }
@@ -118,12 +129,26 @@ pub struct MemberSummary {
     /// The epoch of its superblock, where the volume is not mounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
+    /// Why I/O is suspended until it answers, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspended: Option<String>,
     /// Commands that have failed since the volume was opened.
     pub errors: u64,
     /// Zones that can be written.
     pub free_zones: u32,
     /// Zones that cannot be used any more.
     pub retired_zones: u32,
+}
+
+/// Blocks that are lost, one after another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostRange {
+    /// The first of them, in logical blocks.
+    pub lba: u64,
+    /// How many.
+    pub blocks: u64,
+    /// Where they begin in the export, in bytes.
+    pub offset_bytes: u64,
 }
 
 /// How far something has come.
@@ -146,6 +171,14 @@ pub struct ScrubSummary {
     pub lost: u64,
 }
 
+/// Why a member holds up I/O.
+pub(super) fn suspended_in_words(reason: FailReason) -> &'static str {
+    match reason {
+        FailReason::Silence => "does not answer",
+        _ => "fails its commands",
+    }
+}
+
 impl VolumeDrive {
     /// How the volume is. Takes a look at every segment.
     #[must_use]
@@ -161,6 +194,8 @@ impl VolumeDrive {
             VolumeState::Lost
         } else if status.members.iter().any(|member| member.suspended.is_some()) {
             VolumeState::Suspended
+        } else if status.lost_blocks > 0 {
+            VolumeState::DataLost
         } else if rebuilding > 0 || status.rebuild.is_some() {
             VolumeState::Rebuilding
         } else if failed > 0 {
@@ -181,6 +216,7 @@ impl VolumeDrive {
             }
             .to_owned(),
             epoch: None,
+            suspended: report.suspended.map(|reason| suspended_in_words(reason).to_owned()),
             errors: report.errors,
             free_zones: report.free_zones,
             retired_zones: report.retired_zones,
@@ -210,9 +246,21 @@ impl VolumeDrive {
             relocated_bytes: bytes(counters.relocated_blocks),
             reconstructed_blocks: counters.reconstructed_blocks,
             mended_blocks: counters.mended_blocks,
-            lost_blocks: counters.lost_blocks,
+            lost_blocks: status.lost_blocks,
+            lost: None,
             table_bytes: status.map_bytes + status.stripe_table_bytes + status.segment_table_bytes,
         }
+    }
+
+    /// The first ranges of lost blocks from a logical block on, in ascending order.
+    pub(super) fn lost(&self, from: u64) -> Vec<LostRange> {
+        let block_bytes = self.on.geometry(NamespaceId::FIRST).block_size_bytes;
+        let range = |range: LbaRange| LostRange {
+            lba: range.start.0,
+            blocks: range.blocks.0,
+            offset_bytes: Blocks(range.start.0).bytes(block_bytes),
+        };
+        self.on.volume().lost(Lba(from)).take(LOST_RANGES_MAX).map(range).collect()
     }
 
     /// Whether the volume has nothing to do for itself: no rebuild, no scrub.

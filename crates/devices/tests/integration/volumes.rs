@@ -1,12 +1,14 @@
 //! Volumes on images on a real file system.
 
+mod losses;
+
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use zonda_config::ByteSize;
 use zonda_devices::{
-    Asked, Drive, DriveError, Location, NewVolume, VolumeDrive, VolumeRates, VolumeRequest, VolumeState, create_image,
-    sized,
+    Asked, Drive, DriveError, Location, NewVolume, VolumeDrive, VolumeOpenOptions, VolumeRates, VolumeRequest,
+    VolumeState, create_image, sized,
 };
 use zonda_profiles::BUILTIN;
 use zonda_raid::Scheme;
@@ -41,7 +43,11 @@ impl Bench {
     }
 
     fn make_drive(&self, name: &str) {
-        let spec = sized("zn540", Some(40), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
+        self.make_drive_as("zn540", name);
+    }
+
+    fn make_drive_as(&self, profile: &str, name: &str) {
+        let spec = sized(profile, Some(40), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
         create_image(&self.at(name), &spec.plan(&PROFILES).expect("it can be so small")).expect("there is room");
     }
 
@@ -379,7 +385,20 @@ fn members_that_are_older_than_the_file_remembers_are_refused() {
     std::fs::write(&file, &newer).expect("there is room");
     let error = VolumeDrive::open(&bench.at("vol"), &bench.ring).map(|_| ()).expect_err("they are older");
     assert!(error.message.contains("the volume has reached 1000") && error.help.contains("0 (../a)"), "{error}");
-    std::fs::write(&file, text).expect("there is room");
+    assert!(error.help.contains("--accept-older"), "{error}");
+    let accepted = VolumeOpenOptions { accepts_losses: true, ..VolumeOpenOptions::default() };
+    let error = VolumeDrive::open_with(&bench.at("vol"), accepted, &bench.ring).map(|_| ()).expect_err("not for this");
+    assert!(error.message.contains("the volume has reached 1000"), "{error}");
+    std::fs::write(&file, &text).expect("there is room");
+    bench.check(&mut bench.open(), 20, 11);
+    // The member that was active last is lost for good.
+    std::fs::write(&file, newer).expect("there is room");
+    let accepted = VolumeOpenOptions { accepts_older: true, ..VolumeOpenOptions::default() };
+    let mut volume = VolumeDrive::open_with(&bench.at("vol"), accepted, &bench.ring).expect("it is accepted");
+    let told = notices(&mut volume);
+    assert!(told.contains("older members are accepted: the volume had reached epoch 1000"), "{told}");
+    bench.check(&mut volume, 20, 11);
+    bench.close(volume);
     bench.check(&mut bench.open(), 20, 11);
 }
 

@@ -74,7 +74,17 @@ impl ServerSpec {
             return Err(error.help(format!("at most {NBD_TABLES_MAX} are allowed")).into());
         }
         let nbd = self.nbd.iter().map(|spec| nbd::check(spec, &subsystems, surroundings)).collect::<Result<_, _>>()?;
-        Ok(ServerPlan { listen, http, digests: self.server.digests, spin, subsystems, nbd, may_serve_members: false })
+        let accepted = zonda_devices::VolumeOpenOptions::default();
+        Ok(ServerPlan {
+            listen,
+            http,
+            digests: self.server.digests,
+            spin,
+            subsystems,
+            nbd,
+            may_serve_members: false,
+            accepted,
+        })
     }
 }
 

@@ -33,6 +33,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use zonda_chap::Secret;
+use zonda_devices::VolumeOpenOptions;
 use zonda_nvme::Nqn;
 use zonda_ring::limits;
 use zonda_ssd::description::DrivePlan;
@@ -72,6 +73,8 @@ pub struct ServerPlan {
     pub nbd: Vec<NbdPlan>,
     /// Whether images that are members of a volume are served by themselves: hosts may overwrite what the volume needs.
     pub may_serve_members: bool,
+    /// What the operator accepts of the volumes, this once.
+    pub accepted: VolumeOpenOptions,
 }
 
 impl ServerPlan {
@@ -99,6 +102,7 @@ impl ServerPlan {
             subsystems: vec![subsystem],
             nbd: Vec::new(),
             may_serve_members: false,
+            accepted: VolumeOpenOptions::default(),
         }
     }
 }

@@ -74,6 +74,13 @@ pub(crate) struct ServeArgs {
     /// Serves an image though it is a member of a volume: hosts can then overwrite what the volume needs
     #[arg(long)]
     force: bool,
+    /// Mounts a volume although blocks are lost and it is not known which: any block may then be older than when it was last written.
+    /// For one start, and so no key of zonda.toml: later starts do not refuse for the same losses
+    #[arg(long)]
+    accept_losses: bool,
+    /// Mounts a volume although the members that are present are older than it was: what was written since is lost. For one start
+    #[arg(long)]
+    accept_older: bool,
     /// Uses epoll even where io_uring is to be had
     #[arg(long, hide = true)]
     epoll: bool,

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use zonda_config::unplaced;
-use zonda_devices::{is_volume, sized};
+use zonda_devices::{VolumeOpenOptions, is_volume, sized};
 use zonda_exports::{
     HTTP_DEFAULT, ListenSpec, NamespaceSpec, NbdPlan, ServerPlan, ServerSpec, ServerTable, SubsystemSpec, Surroundings,
     TimingSpec,
@@ -27,6 +27,12 @@ pub(super) fn of(args: &ServeArgs) -> Result<ServerPlan, Failure> {
         None => of_arguments(args)?,
     };
     plan.may_serve_members = args.force;
+    plan.accepted = VolumeOpenOptions { accepts_losses: args.accept_losses, accepts_older: args.accept_older };
+    let volumes = plan.volumes().count();
+    if plan.accepted.accepts_any() && volumes != 1 {
+        let message = format!("losses are accepted for one volume at a time, and {volumes} volumes are to be served");
+        return Err(Failure::input(message, "serve that volume alone, once: zonda serve DIR --accept-losses"));
+    }
     match args.http.as_deref() {
         Some("off") => plan.http = None,
         Some(address) => plan.http = Some(http_address(address)?),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use zonda_config::Rate;
-use zonda_devices::{Notice, VolumeReport, VolumeRequest, VolumeState};
+use zonda_devices::{LostRange, Notice, VolumeReport, VolumeRequest, VolumeState};
 
 use super::reach::{self, Reached};
 use super::{show, watch};
@@ -17,13 +17,16 @@ A volume that a server on this machine has is asked there. Of one that no progra
 mounted, and nothing is written. With --wait it is mounted, as zonda serve does it: a rebuild continues, and a spare takes the place of a \
 member that is missing.
 
-The exit code is 1 if the volume is lost, its I/O is suspended, or too few of its members are present to mount it.";
+State \"data lost\" says that blocks are lost: reads of them fail until they are written or trimmed, all others are as they should be. \
+--lost lists them; the byte offset is that in the export, as dd takes it with iflag=skip_bytes.
+
+The exit code is 1 if the volume is lost, blocks of it are lost, its I/O is suspended, or too few of its members are present to mount it.";
 
 pub(super) const SCRUB_LONG_ABOUT: &str =
     "Reads every block of every member, compares it with its checksum, and parity with the data. What is wrong is \
 written anew out of the rest of its stripe.
 
-The exit code is 1 if a block cannot be repaired, or the volume is lost.";
+The exit code is 1 if a block is lost, or the volume is.";
 
 /// Which volume, and how it is answered.
 #[derive(Debug, Args)]
@@ -40,6 +43,9 @@ pub(crate) struct PlaceArgs {
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     place: PlaceArgs,
+    /// Lists the blocks that are lost: logical block, number of blocks, byte offset in the export
+    #[arg(long)]
+    lost: bool,
     /// Waits until a rebuild or a scrub has ended, with a progress bar; mounts a volume that no server has
     #[arg(long)]
     wait: bool,
@@ -116,19 +122,23 @@ pub(crate) struct ReplaceArgs {
 
 pub(super) fn status(args: &StatusArgs) -> Result<(), Failure> {
     if !args.wait {
-        let report = reach::look(&args.place.directory)?;
+        let mut report = reach::look(&args.place.directory)?;
+        if args.lost {
+            report.lost = Some(reach::lost(&args.place.directory)?);
+        }
         if args.place.json && report.mounted {
             print_json(&report)?;
         } else if args.place.json {
             print_json(&show::known(&report))?;
         } else {
-            print(&show::text(&report, Screen::of_stdout()))?;
+            print(&with_lost(&report, Screen::of_stdout()))?;
         }
         return must_not_be_lost(&report);
     }
     let mut reached = Reached::open(&args.place.directory)?;
     watch::until_at_rest(&mut reached, args.place.json)?;
-    let report = finish(reached, &args.place)?;
+    let lost = if args.lost { Some(reached.lost()?) } else { None };
+    let report = finish_with(reached, &args.place, true, lost)?;
     must_not_be_lost(&report)
 }
 
@@ -180,10 +190,18 @@ pub(super) fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
     must_not_be_lost(&report)
 }
 
+/// The volume, and its lost blocks where they were asked for.
+fn with_lost(report: &VolumeReport, screen: Screen) -> String {
+    let lost = report.lost.as_ref().map(|lost| format!("\n{}", show::lost(lost, screen)));
+    show::text(report, screen) + &lost.unwrap_or_default()
+}
+
 /// A command that ends with a lost volume has failed.
 fn must_not_be_lost(report: &VolumeReport) -> Result<(), Failure> {
     match report.state {
-        VolumeState::Lost | VolumeState::Suspended | VolumeState::Incomplete => Err(Failure::Run),
+        VolumeState::Lost | VolumeState::DataLost | VolumeState::Suspended | VolumeState::Incomplete => {
+            Err(Failure::Run)
+        }
         _ => Ok(()),
     }
 }
@@ -199,24 +217,29 @@ fn must_be_served(reached: &Reached, detach: bool, what: &str) -> Result<(), Fai
 fn simply(place: &PlaceArgs, request: &VolumeRequest) -> Result<(), Failure> {
     let mut reached = Reached::open(&place.directory)?;
     let asked = reached.ask(request);
-    let finished = finish_with(reached, place, asked.is_ok());
+    let finished = finish_with(reached, place, asked.is_ok(), None);
     asked?;
     finished.map(drop)
 }
 
 fn finish(reached: Reached, place: &PlaceArgs) -> Result<VolumeReport, Failure> {
-    finish_with(reached, place, true)
+    finish_with(reached, place, true, None)
 }
 
 /// Lets go of the volume, and shows how it is.
-fn finish_with(mut reached: Reached, place: &PlaceArgs, shows: bool) -> Result<VolumeReport, Failure> {
+fn finish_with(
+    mut reached: Reached,
+    place: &PlaceArgs,
+    shows: bool,
+    lost: Option<Vec<LostRange>>,
+) -> Result<VolumeReport, Failure> {
     let notices = reached.notices();
-    let report = reached.finish()?;
+    let report = VolumeReport { lost, ..reached.finish()? };
     if place.json && shows {
         print_json(&report)?;
     } else if shows {
         let notices: String = notices.iter().map(|Notice { text, .. }| format!("{text}\n")).collect();
-        print(&(notices + &show::text(&report, Screen::of_stdout())))?;
+        print(&(notices + &with_lost(&report, Screen::of_stdout())))?;
     }
     Ok(report)
 }

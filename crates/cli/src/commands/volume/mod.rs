@@ -1,5 +1,6 @@
 //! `zonda volume`: several zoned drives as one redundant volume; `zonda member`: the drives of one.
 
+mod check;
 mod create;
 mod manage;
 mod reach;
@@ -28,6 +29,7 @@ const EXAMPLES: &str = "Examples:
   zonda member fail vol b                     the spare takes its place
   zonda volume status vol --wait              a bar until it is rebuilt
   zonda volume scrub vol
+  zonda volume check vol                      read-only, while no server has the volume
   zonda volume create disk --members drives/f one zoned drive as a conventional one";
 
 #[derive(Debug, Subcommand)]
@@ -42,6 +44,9 @@ pub(crate) enum VolumeCommand {
     /// Reads everything, compares it with its checksums and parity, and mends what is wrong
     #[command(long_about = manage::SCRUB_LONG_ABOUT)]
     Scrub(manage::ScrubArgs),
+    /// Verify a volume that is not in use, without writing anything
+    #[command(long_about = check::LONG_ABOUT)]
+    Check(check::CheckArgs),
     /// Says how fast a volume may rebuild and scrub
     Rates(manage::RatesArgs),
     /// Adds a spare, or takes one away
@@ -68,6 +73,7 @@ pub(crate) fn run(command: &VolumeCommand) -> Result<(), Failure> {
         VolumeCommand::Create(args) => create::run(args),
         VolumeCommand::Status(args) => manage::status(args),
         VolumeCommand::Scrub(args) => manage::scrub(args),
+        VolumeCommand::Check(args) => check::run(args),
         VolumeCommand::Rates(args) => manage::rates(args),
         VolumeCommand::Spare(command) => manage::spare(command),
     }

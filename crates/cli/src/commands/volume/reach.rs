@@ -5,7 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use zonda_devices::{CONTROL_SOCKET, Drive, DriveError, NewVolume, Notice, VolumeDrive, VolumeReport, VolumeRequest};
+use zonda_devices::{
+    CONTROL_SOCKET, Drive, DriveError, LostRange, NewVolume, Notice, VolumeDrive, VolumeReport, VolumeRequest,
+};
 use zonda_ring::{Ring, RingOptions};
 use zonda_zoned::{CompletionQueue, Duration as Span, ZonedDevice};
 
@@ -54,6 +56,17 @@ impl Reached {
     /// Whether a server has it, which goes on by itself.
     pub(super) fn is_served(&self) -> bool {
         matches!(self, Reached::Served(_))
+    }
+
+    /// All blocks that are lost.
+    pub(super) fn lost(&mut self) -> Result<Vec<LostRange>, Failure> {
+        let (mut all, mut from) = (Vec::new(), 0);
+        loop {
+            let some = self.ask(&VolumeRequest::Lost { from })?.lost.unwrap_or_default();
+            let Some(last) = some.last() else { return Ok(all) };
+            from = last.lba + last.blocks;
+            all.extend(some);
+        }
     }
 
     /// Asks something, and says how the volume is then.
@@ -140,6 +153,25 @@ pub(super) fn look(directory: &Path) -> Result<VolumeReport, Failure> {
         Some(socket) => ask(&socket, &VolumeRequest::Report),
         None => VolumeReport::look(directory).map_err(connect::failure),
     }
+}
+
+/// Blocks that are lost; a server must have the volume, since only a mount finds out.
+pub(super) fn lost(directory: &Path) -> Result<Vec<LostRange>, Failure> {
+    let Some(socket) = socket_of_server(directory)? else {
+        let message = "only a mount finds out which blocks are lost, and no server has the volume";
+        let help = "zonda volume check DIR lists them without writing anything; or serve the volume: zonda serve DIR";
+        return Err(Failure::input(message, help));
+    };
+    Reached::Served(socket).lost()
+}
+
+/// Refuses a volume that a server has.
+pub(super) fn must_not_be_served(directory: &Path) -> Result<(), Failure> {
+    if socket_of_server(directory)?.is_none() {
+        return Ok(());
+    }
+    let message = format!("the volume in {} is in use by a server", directory.display());
+    Err(Failure::input(message, "zonda volume scrub checks it while it is served, and repairs it; or stop the server"))
 }
 
 /// Where the server listens that has the volume, if one has it.

@@ -1,6 +1,6 @@
 //! A volume in words and tables.
 
-use zonda_devices::{VolumeReport, VolumeState};
+use zonda_devices::{LostRange, VolumeReport, VolumeState};
 
 use crate::output::Screen;
 use crate::table::Table;
@@ -14,16 +14,25 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
         VolumeState::Rebuilding => screen.styled("33", "rebuilding"),
         VolumeState::Lost => screen.styled("1;31", "lost"),
         VolumeState::Suspended => screen.styled("1;31", "suspended"),
+        VolumeState::DataLost => screen.styled("1;31", "data lost"),
         VolumeState::Incomplete => screen.styled("1;31", "incomplete"),
     };
     let can_lose = match (report.state, report.can_lose) {
         (VolumeState::Lost, _) => "more members are gone than it can do without".to_owned(),
-        (VolumeState::Suspended, _) => "I/O waits for a member that does not answer".to_owned(),
+        (VolumeState::Suspended, _) => suspended(report),
         (VolumeState::Incomplete, _) => "too few members are present to mount it".to_owned(),
         (_, 0) => "can lose no member".to_owned(),
         (_, members) => format!("can lose {}", units::counted(u64::from(members), "more member")),
     };
     let mut text = format!("{}  {}, {state}, {can_lose}\n", screen.bold(&report.name), report.scheme);
+    if report.lost_blocks > 0 {
+        let when = if report.mounted { "" } else { " when it was last mounted" };
+        let warning = format!(
+            "{} lost{when}: reads of them fail until they are written or trimmed. zonda volume status --lost lists them",
+            units::counted(report.lost_blocks, "block")
+        );
+        text += &(screen.styled("1;31", screen.paragraph(&warning, 2).trim_end()) + "\n");
+    }
     if !report.mounted {
         return text + &unmounted(report, screen);
     }
@@ -54,11 +63,8 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
             over_hosts(report.member_write_bytes),
         );
     }
-    let repairs = [
-        (report.reconstructed_blocks, "read out of the rest of their stripe"),
-        (report.mended_blocks, "mended"),
-        (report.lost_blocks, "lost"),
-    ];
+    let repairs =
+        [(report.reconstructed_blocks, "read out of the rest of their stripe"), (report.mended_blocks, "mended")];
     let repairs: Vec<String> = repairs
         .iter()
         .filter(|(blocks, _)| *blocks > 0)
@@ -99,6 +105,32 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     text + "\n" + &table.render(screen, 2)
 }
 
+/// Which members I/O waits for, and why.
+fn suspended(report: &VolumeReport) -> String {
+    let members = report.members.iter().filter_map(|member| {
+        let reason = member.suspended.as_ref()?;
+        Some(format!("member {} ({}), which {reason}", member.member, member.at))
+    });
+    let members: Vec<String> = members.collect();
+    if members.is_empty() {
+        return "I/O waits for a member that does not answer".to_owned();
+    }
+    format!("I/O waits for {}", members.join(", and for "))
+}
+
+/// Lost blocks as a table.
+pub(super) fn lost(ranges: &[LostRange], screen: Screen) -> String {
+    if ranges.is_empty() {
+        return "no block is lost\n".to_owned();
+    }
+    // Addresses are for other programs, as dd takes them: without separators.
+    let mut table = Table::new(&[">LBA", ">blocks", ">byte offset"]);
+    for range in ranges {
+        table.row(&[range.lba.to_string(), range.blocks.to_string(), range.offset_bytes.to_string()]);
+    }
+    table.render(screen, 2)
+}
+
 /// What the superblocks say of a volume that is not mounted.
 fn unmounted(report: &VolumeReport, screen: Screen) -> String {
     let epoch = report.epoch.map_or_else(|| "-".to_owned(), units::count);
@@ -124,7 +156,19 @@ pub(super) fn known(report: &VolumeReport) -> serde_json::Value {
     };
     keep(
         &mut value,
-        &["mounted", "name", "array", "scheme", "state", "can_lose", "epoch", "volume_bytes", "members", "spares"],
+        &[
+            "mounted",
+            "name",
+            "array",
+            "scheme",
+            "state",
+            "can_lose",
+            "epoch",
+            "volume_bytes",
+            "lost_blocks",
+            "members",
+            "spares",
+        ],
     );
     for member in value["members"].as_array_mut().into_iter().flatten() {
         keep(member, &["member", "at", "state", "epoch"]);
@@ -174,6 +218,36 @@ mod tests {
             "  \"zone is full\"; replace the members that have most retired zones\n",
             "  memory     0 B of tables\n",
         );
+        assert!(text.starts_with(expected), "{text}");
+    }
+
+    #[test]
+    fn lost_blocks_are_said_first_and_listed_as_dd_takes_them() {
+        let screen = Screen { width: 100, colour: false };
+        let mut damaged = report();
+        (damaged.state, damaged.lost_blocks) = (VolumeState::DataLost, 1234);
+        let shown = text(&damaged, screen);
+        let expected = concat!(
+            "vol  RAID 0 (2), data lost, can lose no member\n",
+            "  1,234 blocks lost: reads of them fail until they are written or trimmed. zonda volume status\n",
+            "  --lost lists them\n",
+        );
+        assert!(shown.starts_with(expected), "{shown}");
+        let range = |lba, blocks| LostRange { lba, blocks, offset_bytes: lba * 4096 };
+        let listed = lost(&[range(5, 2), range(12_345_678, 1)], screen);
+        let lines: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["LBA", "blocks", "byte", "offset"], "{listed}");
+        assert_eq!(lines[lines.len() - 2..], [vec!["5", "2", "20480"], vec!["12345678", "1", "50567897088"]]);
+    }
+
+    #[test]
+    fn suspended_io_names_the_member_and_the_reason() {
+        let screen = Screen { width: 100, colour: false };
+        let mut waits = report();
+        waits.state = VolumeState::Suspended;
+        waits.members[0].suspended = Some("does not answer".to_owned());
+        let text = text(&waits, screen);
+        let expected = "vol  RAID 0 (2), suspended, I/O waits for member 0 (drives/a), which does not answer\n";
         assert!(text.starts_with(expected), "{text}");
     }
 }

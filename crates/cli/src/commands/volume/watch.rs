@@ -41,10 +41,15 @@ fn under_way(report: &VolumeReport) -> Option<(&'static str, zonda_devices::Prog
     let is_joining = report.members.iter().any(|member| member.state == "joining");
     match (report.rebuild, report.scrub) {
         (Some(rebuild), _) => Some(("rebuild", rebuild)),
-        (None, _) if is_joining || report.state == VolumeState::Rebuilding => {
-            Some(("rebuild", zonda_devices::Progress::default()))
-        }
+        (None, _) if is_joining || is_rebuilding(report) => Some(("rebuild", zonda_devices::Progress::default())),
         (None, Some(scrub)) => Some(("scrub", scrub)),
         (None, None) => None,
     }
+}
+
+/// A volume that has lost data may be rebuilding at the same time.
+fn is_rebuilding(report: &VolumeReport) -> bool {
+    let waits = matches!(report.state, VolumeState::Lost | VolumeState::Suspended);
+    report.state == VolumeState::Rebuilding
+        || !waits && report.members.iter().any(|member| member.state == "rebuilding")
 }

@@ -1,0 +1,88 @@
+//! `zonda volume check`: a volume is read and compared, and nothing is written.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use zonda_devices::CheckReport;
+
+use super::{reach, show};
+use crate::commands::connect;
+use crate::errors::Failure;
+use crate::output::{Screen, print, print_json};
+use crate::progress::Progress;
+use crate::table::Table;
+use crate::units;
+
+pub(super) const LONG_ABOUT: &str = "Verifies a volume that no program uses: reads every block of every member, and compares it with its \
+checksum and parity with the data, as zonda volume scrub does. Nothing is written: what a mount and the repairs of a scrub would write \
+stays in memory, at most 1 GiB for each member. Members must be images on this machine; one that is being rebuilt is not read.
+
+The exit code is 0 if all blocks that were read are as they should be, 1 if blocks are wrong or lost, or the volume cannot be mounted.";
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The directory of the volume
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Prints one JSON object, and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
+    reach::must_not_be_served(&args.directory)?;
+    let mut progress = Progress::new(args.json);
+    let checked = CheckReport::of(&args.directory, &mut |part| {
+        let share = f64::from(part.done) / f64::from(part.all.max(1));
+        progress.show(Some(share), || format!("check: {} of {} segments", part.done, part.all));
+    });
+    progress.finish();
+    let report = checked.map_err(connect::failure)?;
+    if args.json {
+        print_json(&report)?;
+    } else {
+        print(&text(&report, Screen::of_stdout()))?;
+    }
+    if report.is_well() { Ok(()) } else { Err(Failure::Run) }
+}
+
+fn text(report: &CheckReport, screen: Screen) -> String {
+    let is_whole = report.members.iter().all(|member| member.state == "active");
+    let state = if report.refusal.is_some() {
+        screen.styled("1;31", "cannot be mounted")
+    } else if report.lost_blocks > 0 {
+        screen.styled("1;31", "data lost")
+    } else if report.wrong_blocks + report.unreadable_blocks > 0 {
+        screen.styled("1;33", "damaged")
+    } else if !is_whole {
+        screen.styled("1;33", "degraded")
+    } else {
+        screen.styled("32", "well")
+    };
+    let scheme = if report.scheme.is_empty() { String::new() } else { format!("{}, ", report.scheme) };
+    let mut text = format!("{}  {scheme}{state}; nothing was written\n", screen.bold(&report.name));
+    match &report.refusal {
+        Some((message, help)) => text += &screen.paragraph(&format!("{message}. {help}"), 2),
+        None => {
+            text += &format!(
+                "  checked    {} read, {} wrong, {} unreadable, {} lost\n",
+                units::counted(report.blocks, "block"),
+                units::count(report.wrong_blocks),
+                units::count(report.unreadable_blocks),
+                units::count(report.lost_blocks)
+            );
+        }
+    }
+    if report.wrong_blocks > 0 {
+        text += "  zonda volume scrub repairs what is wrong\n";
+    }
+    let mut table = Table::new(&[">member", "at", "state"]);
+    for member in &report.members {
+        table.row(&[member.member.to_string(), member.at.clone(), member.state.clone()]);
+    }
+    text += &format!("\n{}", table.render(screen, 2));
+    if !report.lost.is_empty() {
+        text += &format!("\n{}", show::lost(&report.lost, screen));
+    }
+    text
+}

@@ -1,0 +1,276 @@
+//! A volume that is read and compared without being written: its images are opened for reading, what a mount and a scrub write stays in
+//! memory, and is gone with it.
+
+use std::path::{Path, PathBuf};
+use std::time;
+
+use serde::{Deserialize, Serialize};
+use zonda_isal::Isal;
+use zonda_raid::{Event, Identity, MemberState, Membership, MountOptions, Volume, VolumeOn};
+use zonda_zoned::{Blocks, Command, CommandId, CompletionQueue, Instant, Lba, NamespaceId, Operation, ZonedDevice};
+
+use super::directory::{LastState, Place, VolumeDirectory};
+use super::open::{Names, tuning};
+use super::report::{LostRange, Progress, ScrubSummary};
+use crate::look::LookedAt;
+use crate::{DriveError, Location};
+
+/// Time between two reports of progress.
+const PROGRESS_INTERVAL: time::Duration = time::Duration::from_millis(200);
+
+/// Blocks of one read.
+const READ_BLOCKS_MAX: u64 = 256;
+
+/// What a check has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckReport {
+    /// The volume's name.
+    pub name: String,
+    /// `RAID 5 (3+1)`; empty if it cannot be mounted.
+    pub scheme: String,
+    /// Why it cannot be mounted, and what to do. Nothing was compared then.
+    pub refusal: Option<(String, String)>,
+    /// Its members.
+    pub members: Vec<CheckedMember>,
+    /// Blocks that were read, of all members.
+    pub blocks: u64,
+    /// Those that are wrong and can be computed from the rest of their stripe: a scrub repairs them.
+    pub wrong_blocks: u64,
+    /// Blocks of the volume that cannot be read while a member is missing, and may be readable when it is back.
+    pub unreadable_blocks: u64,
+    /// Blocks of the volume that are lost: reads of them fail.
+    pub lost_blocks: u64,
+    /// Which they are.
+    pub lost: Vec<LostRange>,
+}
+
+/// A member, as a check has found it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckedMember {
+    /// Its number, from 0.
+    pub member: u8,
+    /// Where it is.
+    pub at: String,
+    /// `active`, `rebuilding`, `failed`, or `missing`: only active ones were read.
+    pub state: String,
+    /// Why it is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl CheckReport {
+    /// Whether every block that was written can be read, and is as it should be on each member that was read.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.refusal.is_none() && self.wrong_blocks + self.unreadable_blocks + self.lost_blocks == 0
+    }
+
+    /// Reads all blocks of the volume in `path`, which no program uses, and compares them with their checksums and parity. **Nothing is
+    /// written.** A member that is being rebuilt is not read.
+    ///
+    /// # Errors
+    /// When there is no volume, it or one of its members is in use, or is no image; and what to do.
+    pub fn of(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<CheckReport, DriveError> {
+        let directory = VolumeDirectory::look(path)?;
+        let (devices, members) = devices(&directory)?;
+        let mut report = CheckReport { name: directory.file.name.clone(), members, ..CheckReport::default() };
+        let Some(geometry) = devices.iter().flatten().map(|device| device.geometry(NamespaceId::FIRST)).next() else {
+            return Ok(report.refused(&DriveError::new("no member can be read", "bring back its members")));
+        };
+        let tuning = tuning(directory.file.reserve_percent, directory.file.rates, geometry.block_size_bytes);
+        let geometries = |device: &Option<LookedAt>| Some(device.as_ref()?.geometry(NamespaceId::FIRST).clone());
+        let options = MountOptions { newest_epoch: directory.file.epoch, ..MountOptions::of(directory.array()?) };
+        let names = Names(&directory.file.member);
+        let mut volume = match Volume::mount(devices.iter().map(geometries).collect(), tuning, options) {
+            Ok(volume) => volume,
+            Err(error) => return Ok(report.refused(&names.in_words(&error))),
+        };
+        if let Some(isal) = Isal::new() {
+            volume.set_engine(Box::new(isal));
+        }
+        let mut checked =
+            Checked { on: VolumeOn::new(volume, devices), now: Instant::ZERO, completions: CompletionQueue::new() };
+        if let Err(error) = checked.mount(&names)? {
+            return Ok(report.refused(&error));
+        }
+        let scrubbed = checked.scrub(progress)?;
+        if report.members.iter().any(|member| member.state != "active") {
+            report.unreadable_blocks = checked.unreadable_blocks()?;
+        }
+        let volume = checked.on.volume();
+        let block_bytes = checked.on.geometry(NamespaceId::FIRST).block_size_bytes;
+        for (member, found) in report.members.iter_mut().zip(volume.status().members) {
+            if member.state == "active" && found.state != MemberState::Active {
+                member.state = "failed".to_owned();
+            }
+        }
+        report.scheme = volume.scheme().to_string();
+        (report.blocks, report.wrong_blocks) = (scrubbed.blocks, scrubbed.mended);
+        report.lost_blocks = volume.status().lost_blocks;
+        report.unreadable_blocks = report.unreadable_blocks.saturating_sub(report.lost_blocks);
+        report.lost = volume
+            .lost(Lba(0))
+            .map(|range| LostRange {
+                lba: range.start.0,
+                blocks: range.blocks.0,
+                offset_bytes: Blocks(range.start.0).bytes(block_bytes),
+            })
+            .collect();
+        Ok(report)
+    }
+
+    fn refused(mut self, error: &DriveError) -> CheckReport {
+        self.refusal = Some((error.message.clone(), error.help.clone()));
+        self
+    }
+}
+
+/// The images of the members that are active, opened for reading.
+fn devices(directory: &VolumeDirectory) -> Result<(Vec<Option<LookedAt>>, Vec<CheckedMember>), DriveError> {
+    let array = directory.array()?;
+    let (mut found, mut members) = (Vec::new(), Vec::new());
+    for (at, place) in (0..).zip(&directory.file.member) {
+        let opened = LookedAt::open(&image(directory, place)?);
+        let (state, reason) = match &opened {
+            Ok(_) => ("active", None),
+            Err(error) if error.is_in_use => return Err(error.clone()),
+            Err(error) => ("missing", Some(error.to_string())),
+        };
+        members.push(CheckedMember { member: at, at: place.at.clone(), state: state.to_owned(), reason });
+        found.push(opened.ok());
+    }
+    let own: Vec<Option<Membership>> = found
+        .iter_mut()
+        .map(|device| match device.as_mut()?.identity() {
+            Some(Identity::Member(own)) if own.array == array => Some(*own),
+            _ => None,
+        })
+        .collect();
+    let newest = own.iter().flatten().reduce(|best, next| if next.is_newer_than(best) { next } else { best });
+    for (at, (device, member)) in found.iter_mut().zip(&mut members).enumerate() {
+        let known = newest.and_then(|newest| newest.members.get(at));
+        let is_own = own[at].as_ref().zip(known).is_some_and(|(own, known)| own.id() == known.id);
+        let is_joining = directory.file.member[at].state == Some(LastState::Joining);
+        // A mount would begin to fill them, which takes as much memory as they hold.
+        let state = match known.map(|known| known.state) {
+            Some(MemberState::Rebuilding) if is_own => "rebuilding",
+            _ if is_joining && !is_own => "joining",
+            _ => continue,
+        };
+        if device.take().is_some() {
+            member.state = state.to_owned();
+        }
+    }
+    Ok((found, members))
+}
+
+/// The directory of a member's image.
+fn image(directory: &VolumeDirectory, place: &Place) -> Result<PathBuf, DriveError> {
+    match directory.location(place)? {
+        Location::Image(path) => Ok(path),
+        Location::NvmeTcp(_) => Err(DriveError::new(
+            format!("{} is a namespace of a server: only images can be checked without being written", place.at),
+            "zonda volume scrub checks the volume, and repairs it",
+        )),
+    }
+}
+
+/// A volume whose devices change nothing, in a time of its own.
+struct Checked {
+    on: VolumeOn<LookedAt>,
+    now: Instant,
+    completions: CompletionQueue,
+}
+
+impl Checked {
+    /// Until it is ready, or says why it cannot be mounted.
+    fn mount(&mut self, names: &Names<'_>) -> Result<Result<(), DriveError>, DriveError> {
+        loop {
+            self.poll()?;
+            if self.on.volume().is_ready() {
+                return Ok(Ok(()));
+            }
+            if let Some(error) = self.on.volume().failure() {
+                return Ok(Err(names.in_words(error)));
+            }
+            self.advance()?;
+        }
+    }
+
+    /// Reads everything.
+    fn scrub(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<ScrubSummary, DriveError> {
+        self.on.volume_mut().start_scrub(self.now);
+        let mut shown = time::Instant::now();
+        loop {
+            if let Some(scrubbed) = self.poll()? {
+                return Ok(scrubbed);
+            }
+            if shown.elapsed() >= PROGRESS_INTERVAL {
+                shown = time::Instant::now();
+                if let Some((done, all)) = self.on.volume().status().scrub {
+                    progress(Progress { done, all });
+                }
+            }
+            self.advance()?;
+        }
+    }
+
+    /// Reads the volume as a host does: a scrub does not count blocks that a missing member may bring. Returns how many cannot be read.
+    fn unreadable_blocks(&mut self) -> Result<u64, DriveError> {
+        let geometry = self.on.geometry(NamespaceId::FIRST);
+        let (end, most) = (geometry.namespace_blocks().0, geometry.max_transfer_blocks.0.clamp(1, READ_BLOCKS_MAX));
+        let (mut at, mut unreadable) = (0, 0);
+        while at < end {
+            let extent = self.on.volume().extent(Lba(at), Blocks(most.min(end - at)));
+            let blocks = extent.blocks.0.max(1);
+            if !extent.is_hole && !self.is_readable(at, blocks)? {
+                for lba in at..at + blocks {
+                    unreadable += u64::from(!self.is_readable(lba, 1)?);
+                }
+            }
+            at += blocks;
+        }
+        Ok(unreadable)
+    }
+
+    fn is_readable(&mut self, start: u64, blocks: u64) -> Result<bool, DriveError> {
+        let operation = Operation::Read { start: Lba(start), blocks: Blocks(blocks) };
+        let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
+        self.on.submit(self.now, command).map_err(|_| endless())?;
+        loop {
+            self.poll()?;
+            if let Some(completion) = self.completions.pop() {
+                return Ok(completion.status.is_success());
+            }
+            self.advance()?;
+        }
+    }
+
+    /// Does what can be done now. Returns what a scrub has found, once it has ended.
+    fn poll(&mut self) -> Result<Option<ScrubSummary>, DriveError> {
+        self.on.poll(self.now, &mut self.completions);
+        while let Some(event) = self.on.volume_mut().poll_event() {
+            match event {
+                Event::Scrubbed { blocks, mended, lost } => return Ok(Some(ScrubSummary { blocks, mended, lost })),
+                // Nothing will change that.
+                Event::OutOfRoom { .. } | Event::Suspended { .. } => return Err(endless()),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Devices do all at once: what is left to do waits for a time, which comes at once too.
+    fn advance(&mut self) -> Result<(), DriveError> {
+        let next = self.on.next_wakeup().ok_or_else(endless)?;
+        self.now = self.now.max(next);
+        Ok(())
+    }
+}
+
+fn endless() -> DriveError {
+    DriveError::new(
+        "the check does not come to an end: what a mount would write does not fit in memory, or a member cannot be written",
+        "zonda volume scrub checks the volume, and repairs it",
+    )
+}

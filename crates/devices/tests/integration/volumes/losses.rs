@@ -1,0 +1,133 @@
+//! Volumes with damage: what is reported, what is refused, and what a check finds.
+
+use zonda_devices::{CheckReport, LostRange, VolumeReport};
+
+use super::*;
+
+/// Damages the first block of an image that is filled with `byte`, from `number` such blocks on.
+fn damage(image: &Path, byte: u8, number: usize) {
+    let path = image.join("data.zonda");
+    let mut data = std::fs::read(&path).expect("it can be read");
+    let filled = data.chunks(4096).enumerate().filter(|(_, block)| block.iter().all(|found| *found == byte));
+    let at = filled.map(|(at, _)| at).nth(number).expect("it was written");
+    data[at * 4096 + 7] ^= 0xff;
+    std::fs::write(&path, data).expect("there is room");
+}
+
+#[test]
+fn a_lost_block_is_reported_and_listed_until_it_is_written() {
+    let bench = Bench::with(&[]);
+    bench.make_drive_as("zn540-zapraid", "a");
+    let mut volume = bench.create(&["a"], &[]);
+    bench.write(&mut volume, 20, 0x40);
+    bench.close(volume);
+    damage(&bench.at("a"), 5 ^ 0x40, 3);
+    let mut volume = bench.open();
+    let first = Operation::Read { start: Lba(5 * 16), blocks: Blocks(16) };
+    assert_ne!(bench.execute(&mut volume, first.clone()).status, Status::Success);
+    bench.ask(&mut volume, &VolumeRequest::Scrub).expect("it can be read");
+    bench.rest(&mut volume);
+    let report = bench.ask(&mut volume, &VolumeRequest::Lost { from: 0 }).expect("it is mounted");
+    let range = LostRange { lba: 83, blocks: 1, offset_bytes: 83 * 4096 };
+    assert_eq!((report.state, report.lost_blocks, report.lost), (VolumeState::DataLost, 1, Some(vec![range])));
+    let report = bench.ask(&mut volume, &VolumeRequest::Lost { from: 84 }).expect("it is mounted");
+    assert_eq!(report.lost, Some(Vec::new()), "nothing is lost behind it");
+    assert_eq!(volume.report().lost, None, "nobody has asked");
+    let told = notices(&mut volume);
+    assert!(told.contains("data lost: blocks 83..84, bytes 339968..344064 of the export"), "{told}");
+    bench.close(volume);
+    let looked = VolumeReport::look(&bench.at("vol")).expect("it can be read");
+    assert_eq!((looked.mounted, looked.state, looked.lost_blocks), (false, VolumeState::DataLost, 1));
+    let mut volume = bench.open();
+    let told = notices(&mut volume);
+    assert!(told.contains("data lost: 1 in all") && told.contains("--lost"), "{told}");
+    assert_eq!((volume.report().state, volume.report().lost_blocks), (VolumeState::DataLost, 1));
+    bench.write(&mut volume, 20, 0x41);
+    assert_eq!(bench.execute(&mut volume, Operation::Flush).status, Status::Success);
+    assert_eq!((volume.report().state, volume.report().lost_blocks), (VolumeState::Well, 0));
+    bench.close(volume);
+    let looked = VolumeReport::look(&bench.at("vol")).expect("it can be read");
+    assert_eq!((looked.state, looked.lost_blocks), (VolumeState::Well, 0));
+    bench.check(&mut bench.open(), 20, 0x41);
+}
+
+/// The bytes of all files of the bench.
+fn files(bench: &Bench, names: &[&str]) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries = names.iter().flat_map(|name| std::fs::read_dir(bench.at(name)).expect("it is there"));
+    let paths = entries.map(|entry| entry.expect("it can be read").path());
+    let mut files: Vec<_> = paths.map(|path| (path.clone(), std::fs::read(&path).expect("it can be read"))).collect();
+    files.sort();
+    files
+}
+
+/// Checks the volume, and that nothing is written.
+fn checked(bench: &Bench, names: &[&str]) -> CheckReport {
+    let before = files(bench, names);
+    let report = CheckReport::of(&bench.at("vol"), &mut |_| {}).expect("nothing uses it");
+    assert!(files(bench, names) == before, "a check has changed a file");
+    report
+}
+
+#[test]
+fn a_check_finds_wrong_and_lost_blocks_and_writes_nothing() {
+    let names = ["vol", "a", "b", "c"];
+    let bench = Bench::with(&[]);
+    ["a", "b", "c"].iter().for_each(|name| bench.make_drive_as("zn540-zapraid", name));
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    bench.write(&mut volume, 3, 0x40);
+    let error = CheckReport::of(&bench.at("vol"), &mut |_| {}).expect_err("it is open");
+    assert!(error.is_in_use, "{error}");
+    // What a crash leaves a mount puts in order: in memory.
+    drop(volume);
+    let report = checked(&bench, &names);
+    assert!(report.is_well() && report.blocks > 3 * 16, "{report:?}");
+    let mut volume = bench.open();
+    bench.write(&mut volume, 60, 0x40);
+    bench.close(volume);
+    let report = checked(&bench, &names);
+    assert!(report.is_well() && report.blocks > 60 * 16, "{report:?}");
+    // A stripe of one piece has the same in its parity.
+    let holds = |name: &&str| {
+        let data = std::fs::read(bench.at(name).join("data.zonda")).expect("it can be read");
+        data.chunks(4096).any(|block| block.iter().all(|byte| *byte == 5 ^ 0x40))
+    };
+    let holders: Vec<&str> = ["a", "b", "c"].into_iter().filter(holds).collect();
+    damage(&bench.at(holders[0]), 5 ^ 0x40, 3);
+    let report = checked(&bench, &names);
+    assert!(!report.is_well() && report.wrong_blocks > 0, "{report:?}");
+    assert_eq!((report.unreadable_blocks, report.lost_blocks), (0, 0), "the level tolerates it");
+    assert_eq!(checked(&bench, &names), report, "nothing was repaired");
+    remove(&bench.at(holders[1]));
+    let left: Vec<&str> = names.into_iter().filter(|name| bench.at(name).exists()).collect();
+    let report = checked(&bench, &left);
+    assert!(!report.is_well(), "{report:?}");
+    assert!(report.members.iter().any(|member| member.state == "missing" && member.reason.is_some()), "{report:?}");
+    assert_eq!((report.refusal, report.unreadable_blocks, report.lost_blocks), (None, 1, 0), "the member may bring it");
+    remove(&bench.at(left[1]));
+    let report = checked(&bench, &["vol", left[2]]);
+    let (message, _) = report.refusal.clone().expect("two members are missing");
+    assert!(!report.is_well() && message.contains("the volume can do without 1"), "{message}");
+}
+
+#[test]
+fn losses_that_are_not_identified_are_refused_until_they_are_accepted_once() {
+    let bench = Bench::with(&[]);
+    bench.make_drive_as("zn540-zapraid", "a");
+    let mut volume = bench.create(&["a"], &[]);
+    bench.write(&mut volume, 20, 0x40);
+    bench.close(volume);
+    // Its segment has no footer yet: which block it was is lost with it.
+    damage(&bench.at("a"), 18 ^ 0x40, 3);
+    let refused = |accepted| VolumeDrive::open_with(&bench.at("vol"), accepted, &bench.ring).map(|_| ());
+    let accepts_older = VolumeOpenOptions { accepts_older: true, ..VolumeOpenOptions::default() };
+    for accepted in [VolumeOpenOptions::default(), accepts_older] {
+        let error = refused(accepted).expect_err("a block is lost");
+        assert!(error.message.contains("up to 1 blocks") && error.message.contains("../a"), "{error}");
+        assert!(error.help.contains("--accept-losses mounts without these up to 1 blocks"), "{error}");
+    }
+    let accepted = VolumeOpenOptions { accepts_losses: true, ..VolumeOpenOptions::default() };
+    let mut volume = VolumeDrive::open_with(&bench.at("vol"), accepted, &bench.ring).expect("it is accepted");
+    bench.check(&mut volume, 18, 0x40);
+    bench.close(volume);
+    bench.check(&mut bench.open(), 18, 0x40);
+}
