@@ -170,7 +170,7 @@ fn seeded_bugs_are_found_after_short_histories() {
         (SeededBug::WrongParity, "raid5/oob/g1/plp/w0"),
         (SeededBug::WrongChunk, "raid1/oob/g4/plp/w0 w1"),
         (SeededBug::FooterWrongSlot, "raid1/oob/g2/plp/ww"),
-        (SeededBug::BelievedStaleMember, "raid5/oob/g1/plp/fail0 w0"),
+        (SeededBug::BelievedStaleMember, "raid5/oob/g1/plp/"),
         (SeededBug::ForgottenEpoch, "raid5/oob/g1/plp/"),
         (SeededBug::DryFlush, "raid1/oob/g4/volatile/flush"),
         (SeededBug::EagerRetirement, "raid1/oob/g1/plp/ww ww"),
