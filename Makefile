@@ -6,6 +6,9 @@ FUZZ_SECONDS ?= 600
 SIM_SEEDS ?= 2000
 # Rounds of kill -9 under load.
 KILL_ROUNDS ?= 100
+# Rounds of attacks on a volume of each of these levels.
+KILL_VOLUME_ROUNDS ?= 25
+KILL_LEVELS ?= single raid1 raid5 raid6
 # What `make soak` takes.
 HOURS ?= 1
 
@@ -19,7 +22,7 @@ help:
 	@echo "make lab     every published measurement repeated and compared, pages in out/lab/index.html (a few minutes)"
 	@echo "make sim     2,000 simulated scenarios (SIM_SEEDS=N for another number)"
 	@echo "make guest   the long tests in a Linux guest"
-	@echo "make kill    100 rounds of kill -9 under verified load (KILL_ROUNDS=N)"
+	@echo "make kill    100 rounds of kill -9 under verified load, and 25 of attacks on volumes of four levels (KILL_ROUNDS=N, KILL_VOLUME_ROUNDS=N)"
 	@echo "make fuzz    ten minutes of each fuzzer (FUZZ_SECONDS=N)"
 	@echo "make mutants 200 random mutants of the pure crates: which do the tests not notice?"
 	@echo "make bench   how fast zonda runs on this machine"
@@ -58,6 +61,9 @@ guest: setup
 kill: setup
 	cargo build --release --quiet --package zonda-cli
 	cargo run --release --quiet --package zonda-kill -- --rounds $(KILL_ROUNDS)
+	set -e; for level in $(KILL_LEVELS); do \
+	  cargo run --release --quiet --package zonda-kill -- --volumes --level $$level --rounds $(KILL_VOLUME_ROUNDS); \
+	done
 
 fuzz: setup
 	scripts/fuzz --seconds $(FUZZ_SECONDS)

@@ -18,6 +18,9 @@ const HOURS_MAX: f64 = 24.0 * 14.0;
 const SEEDS_A_CALL: u64 = 2_000;
 /// Rounds of one call of the kills.
 const ROUNDS_A_CALL: u64 = 50;
+/// Calls of the kills in turn: images, and volumes of these levels.
+const KILL_CALLS: [Option<&str>; 6] =
+    [None, Some("raid5"), Some("raid1"), Some("raid6"), Some("single"), Some("raid01")];
 /// Seconds that a fuzzer needs to get anywhere.
 const FUZZ_SECONDS_MIN: u64 = 10;
 /// Kinds of simulated scenarios.
@@ -228,19 +231,27 @@ impl Soak<'_> {
         let start = self.begin("kills");
         let program = self.root.join("target/release/kill-rounds").display().to_string();
         let (mut rounds, mut failures) = (0, Vec::new());
-        while Instant::now() < until {
+        for level in KILL_CALLS.iter().cycle() {
+            if Instant::now() >= until {
+                break;
+            }
             let seed = self.next_seed.to_string();
             self.next_seed += 1;
             let kept = self.out.join(format!("kills-{seed}"));
             let kept_text = kept.display().to_string();
-            let arguments = ["--seed", &seed, "--rounds", &ROUNDS_A_CALL.to_string(), "--directory", &kept_text];
+            let count = ROUNDS_A_CALL.to_string();
+            let mut arguments = vec!["--seed", &seed, "--rounds", &count, "--directory", &kept_text];
+            arguments.extend(level.iter().flat_map(|level| ["--volumes", "--level", level]));
             let (is_good, _, _) = self.call("kills", &program, &arguments);
             rounds += ROUNDS_A_CALL;
             if is_good {
                 let _ = fs::remove_dir_all(&kept);
             } else {
-                failures
-                    .push((format!("seed {seed}, images kept in {kept_text}"), format!("kill-rounds --seed {seed}")));
+                let replay = format!(
+                    "kill-rounds {}",
+                    arguments[..4].iter().chain(&arguments[6..]).copied().collect::<Vec<_>>().join(" ")
+                );
+                failures.push((format!("seed {seed}, images kept in {kept_text}"), replay));
             }
         }
         let amount = format!("{rounds} rounds");

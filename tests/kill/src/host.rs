@@ -41,6 +41,8 @@ pub struct Tally {
     pub others: u64,
     /// Commands under way at the end, whose fate is unknown.
     pub in_flight: u64,
+    /// Commands that ended with an error where errors were allowed.
+    pub errors: u64,
 }
 
 /// One host of a load.
@@ -53,6 +55,19 @@ pub(crate) struct Host<'a> {
     pub(crate) stamper: &'a Stamper,
     /// What it asks for.
     pub(crate) load: &'a mut dyn Load,
+    /// Which commands may fail.
+    pub(crate) errors: Errors,
+}
+
+/// Which commands of a host may end with an error before the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Errors {
+    /// None.
+    Never,
+    /// Those that write, for want of space.
+    Space,
+    /// Any.
+    Any,
 }
 
 /// When all hosts begin, and when errors are to be expected.
@@ -80,16 +95,18 @@ impl AddAssign for Tally {
         self.reads += other.reads;
         self.others += other.others;
         self.in_flight += other.in_flight;
+        self.errors += other.errors;
     }
 }
 
-/// Has all hosts carry out their loads until their connections are lost, which `end` is called for after a time.
+/// Has all hosts carry out their loads while `during` runs, and until their connections are lost, which `end` is called for.
 ///
 /// # Errors
-/// When a connection cannot be made, is lost before its time, or a command does not end as it must; or what `end` said.
+/// When a connection cannot be made, is lost before its time, or a command does not end as it must; or what
+/// `during` and `end` said.
 pub(crate) fn run_all(
     hosts: Vec<Host<'_>>,
-    time: std::time::Duration,
+    during: impl FnOnce() -> Result<(), Trouble>,
     end: impl FnOnce() -> Result<(), Trouble>,
 ) -> Result<Tally, Trouble> {
     let gate = Gate { begin: Barrier::new(hosts.len() + 1), ending: AtomicBool::new(false) };
@@ -97,9 +114,9 @@ pub(crate) fn run_all(
     let (ended, tallies) = thread::scope(|scope| {
         let threads: Vec<_> = hosts.into_iter().map(|host| scope.spawn(move || run(host, gate))).collect();
         gate.begin.wait();
-        thread::sleep(time);
+        let during = during();
         gate.ending.store(true, Ordering::SeqCst);
-        let ended = end();
+        let ended = during.and(end());
         let join = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         (ended, threads.into_iter().map(join).collect::<Vec<Result<Tally, Trouble>>>())
     });
@@ -172,8 +189,12 @@ impl Session<'_, '_> {
             self.on_success(name, &meaning, &completion.outcome);
             return;
         }
+        if self.may_fail(name, completion.status) {
+            self.tally.errors += 1;
+            return;
+        }
         // How the initiator ends what was under way when a connection was lost, and what comes after.
-        let is_loss = matches!(completion.status, Status::AbortedPowerLoss | Status::NamespaceNotReady);
+        let is_loss = is_connection_loss(completion.status);
         self.is_over = true;
         self.tally.in_flight += 1;
         if !is_loss || !self.gate.ending.load(Ordering::SeqCst) {
@@ -200,6 +221,10 @@ impl Session<'_, '_> {
             Meaning::Overwrite { blocks, .. } => self.count_write(*blocks),
             Meaning::Read { start, expected } => {
                 self.tally.reads += 1;
+                // A write that failed may be there or not.
+                if self.tally.errors > 0 || self.host.errors == Errors::Any {
+                    return;
+                }
                 let found = contents(self.host.stamper, *start, expected.len() as u64, outcome);
                 for ((lba, expected), found) in (start.0..).zip(expected).zip(found) {
                     if *expected != found {
@@ -207,7 +232,15 @@ impl Session<'_, '_> {
                     }
                 }
             }
-            Meaning::Nothing => self.tally.others += 1,
+            Meaning::Flush(_) | Meaning::Nothing => self.tally.others += 1,
+        }
+    }
+
+    fn may_fail(&self, name: &str, status: Status) -> bool {
+        match self.host.errors {
+            Errors::Never => false,
+            Errors::Space => status == Status::CapacityExceeded && name != "read",
+            Errors::Any => !is_connection_loss(status),
         }
     }
 
@@ -224,8 +257,12 @@ impl Session<'_, '_> {
     }
 }
 
+fn is_connection_loss(status: Status) -> bool {
+    matches!(status, Status::AbortedPowerLoss | Status::NamespaceNotReady)
+}
+
 /// What a read has found.
-fn contents(stamper: &Stamper, start: Lba, blocks: u64, outcome: &Outcome) -> Vec<Contents> {
+pub(crate) fn contents(stamper: &Stamper, start: Lba, blocks: u64, outcome: &Outcome) -> Vec<Contents> {
     match outcome {
         Outcome::Data(Payload::Bytes(buffer)) => {
             let blocks = (start.0..).zip(buffer.data.chunks_exact(BLOCK_BYTES));
@@ -270,6 +307,47 @@ pub(crate) fn read_all(
                 )));
             }
             found[id.0 as usize] = contents(stamper, start, blocks, &outcome);
+        }
+    }
+    Ok(found)
+}
+
+/// Reads each range; a range that ends with an error is `None`.
+///
+/// # Errors
+/// When reads do not end.
+pub(crate) fn read_what_can_be(
+    connection: &mut Connection,
+    stamper: &Stamper,
+    ranges: &[(Lba, u64)],
+) -> Result<Vec<Option<Vec<Contents>>>, Trouble> {
+    const AT_ONCE: usize = 8;
+    const TIMEOUT: Duration = Duration::from_millis(60_000);
+    let mut found = vec![None; ranges.len()];
+    let (mut begun, mut outstanding) = (0, 0);
+    let mut completions = CompletionQueue::new();
+    let mut deadline = connection.now() + TIMEOUT;
+    while begun < ranges.len() || outstanding > 0 {
+        while begun < ranges.len() && outstanding < AT_ONCE {
+            let (start, blocks) = ranges[begun];
+            let operation = Operation::Read { start, blocks: Blocks(blocks) };
+            let command = Command { id: CommandId(begun as u64), namespace: NamespaceId::FIRST, operation };
+            connection.submit(command).map_err(|_| Trouble::Stuck("a connection has no room".to_owned()))?;
+            (begun, outstanding) = (begun + 1, outstanding + 1);
+        }
+        connection.turn(Some(connection.now() + NAP)).map_err(|error| Trouble::Stuck(error.to_string()))?;
+        connection.poll(&mut completions);
+        while let Some(Completion { id, status, outcome }) = completions.pop() {
+            outstanding -= 1;
+            deadline = connection.now() + TIMEOUT;
+            let (start, blocks) = ranges[id.0 as usize];
+            if is_connection_loss(status) {
+                return Err(Trouble::lost(Loss::new(format!("read from LBA {start}"), "contents or an error", status)));
+            }
+            found[id.0 as usize] = status.is_success().then(|| contents(stamper, start, blocks, &outcome));
+        }
+        if connection.now() > deadline {
+            return Err(Trouble::lost(Loss::new("reads after a start", "an end within 60 s", "none")));
         }
     }
     Ok(found)

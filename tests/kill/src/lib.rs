@@ -9,6 +9,10 @@
 //! Some servers are killed again while they start, some are stopped with SIGTERM, after which nothing may have to be
 //! recovered, and `zonda drive check` looks at what some kills have left.
 //!
+//! [`VolumesRun`] attacks a volume: beside kills it pauses the server, moves members away and back, has members fail and be
+//! replaced, flips bytes in their files and fills a file system. It counts what members lack: within what the level tolerates
+//! everything must be readable, beyond it a read may return an error, but nothing older.
+//!
 //! What is absent: losses of power. The system keeps what a killed process has written; what it forgets itself is tested with
 //! the image's own simulated disk (`crates/image`).
 //!
@@ -35,8 +39,10 @@ mod rounds;
 mod server;
 pub mod stamp;
 mod verify;
+mod volumes;
 
 pub use host::Tally;
 pub use loss::{Loss, Trouble};
 pub use rounds::{Run, Summary};
 pub use server::{Launcher, program};
+pub use volumes::{Level, VolumesRun, VolumesSummary};

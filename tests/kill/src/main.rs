@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use serde::Serialize;
-use zonda_kill::{Launcher, Loss, Run, Summary, Trouble, program};
+use zonda_kill::{Launcher, Level, Loss, Run, Summary, Trouble, VolumesRun, VolumesSummary, program};
 
 const LONG_ABOUT: &str = "Kills `zonda serve` under a verified load, starts it again, and looks whether anything that it \
 acknowledged is gone.
@@ -20,6 +20,7 @@ const EXAMPLES: &str = "Examples:
   kill-rounds                              100 rounds
   kill-rounds --rounds 3 --seed 7          fewer, with another seed
   kill-rounds --epoll                      a server without io_uring
+  kill-rounds --volumes --level raid6      attacks a volume in many ways
   kill-rounds --directory work             keeps the images in work/
 
 Exit code 1 says that something was lost: the images are kept then, and zonda drive show looks at them. Exit code 2 says \
@@ -44,6 +45,12 @@ struct Arguments {
     /// Has the server use epoll even where io_uring is to be had
     #[arg(long)]
     epoll: bool,
+    /// Attacks a volume: kills, pauses, members that are moved away, fail or are damaged, a full file system
+    #[arg(long)]
+    volumes: bool,
+    /// The volume's level: single, raid0, raid1, raid1-3 (three copies), raid01, raid4, raid5 or raid6
+    #[arg(long, value_name = "LEVEL", default_value = "raid5", requires = "volumes")]
+    level: String,
     /// Prints one JSON object, and no progress
     #[arg(long)]
     json: bool,
@@ -54,12 +61,42 @@ struct Arguments {
 struct Report<'a> {
     seed: u64,
     #[serde(flatten)]
-    summary: &'a Summary,
+    summary: &'a Done,
     seconds: u64,
     lost: usize,
     losses: &'a [Loss],
     /// Where the images are, if they were kept.
     kept: Option<&'a Path>,
+}
+
+/// What was done, by kind of run.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Done {
+    Images(Summary),
+    Volumes(VolumesSummary),
+}
+
+/// A run of either kind.
+enum AnyRun {
+    Images(Box<Run>),
+    Volumes(Box<VolumesRun>),
+}
+
+impl AnyRun {
+    fn round(&mut self, round: u32, tell: &mut dyn FnMut(&str)) -> Result<(), Trouble> {
+        match self {
+            AnyRun::Images(run) => run.round(round, tell),
+            AnyRun::Volumes(run) => run.round(round, tell),
+        }
+    }
+
+    fn done(&self) -> Done {
+        match self {
+            AnyRun::Images(run) => Done::Images(run.summary().clone()),
+            AnyRun::Volumes(run) => Done::Volumes(run.summary().clone()),
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -93,7 +130,12 @@ fn run(arguments: &Arguments, seed: u64) -> Result<ExitCode, Trouble> {
     let directory = directory.canonicalize().map_err(stuck)?;
     let launcher = Launcher { program, directory: directory.clone(), epoll: arguments.epoll };
     let log = launcher.clone();
-    let mut run = Run::new(launcher, seed)?;
+    let mut run = if arguments.volumes {
+        let level: Level = arguments.level.parse().map_err(Trouble::Stuck)?;
+        AnyRun::Volumes(Box::new(VolumesRun::new(launcher, level, seed)?))
+    } else {
+        AnyRun::Images(Box::new(Run::new(launcher, seed)?))
+    };
     let mut tell = |line: &str| {
         if !arguments.json {
             eprintln!("{line}");
@@ -113,14 +155,17 @@ fn run(arguments: &Arguments, seed: u64) -> Result<ExitCode, Trouble> {
         Some((_, Trouble::Lost(losses))) => &losses[..],
         _ => &[],
     };
-    let summary = run.summary();
+    let summary = &run.done();
     let kept = (trouble.is_some() || arguments.directory.is_some()).then_some(directory.as_path());
     if arguments.json {
         let seconds = begin.elapsed().as_secs();
         let report = Report { seed, summary, seconds, lost: losses.len(), losses, kept };
         println!("{}", serde_json::to_string(&report).expect("a report has only text and numbers"));
     } else {
-        print!("{}", words(summary, losses.len()));
+        match summary {
+            Done::Images(summary) => print!("{}", words(summary, losses.len())),
+            Done::Volumes(summary) => print!("{}", volume_words(summary, losses.len())),
+        }
     }
     let Some((round, found)) = &trouble else { return Ok(ExitCode::SUCCESS) };
     match found {
@@ -128,6 +173,9 @@ fn run(arguments: &Arguments, seed: u64) -> Result<ExitCode, Trouble> {
         Trouble::Stuck(what) => eprintln!("round {round}: {what}"),
     }
     let mut options = format!("--rounds {} --seed {seed}", round + 1);
+    if arguments.volumes {
+        options += &format!(" --volumes --level {}", arguments.level);
+    }
     if arguments.epoll {
         options += " --epoll";
     }
@@ -148,4 +196,27 @@ fn words(summary: &Summary, lost: usize) -> String {
          {rounds} rounds, {kills} kills, {} acknowledged writes ({gib:.2} GiB), {lost} lost\n",
         tally.resets, tally.finishes, tally.reads, tally.in_flight, tally.writes,
     )
+}
+
+fn volume_words(summary: &VolumesSummary, lost: usize) -> String {
+    let list = |counts: &std::collections::BTreeMap<&str, u32>| {
+        let counts: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
+    };
+    let mut text = format!(
+        "attacks: {}\nrefused starts: {}; {} starts once members were back, {} repairs, {} volumes\n",
+        list(&summary.attacks),
+        list(&summary.refusals),
+        summary.starts_after_return,
+        summary.repairs,
+        summary.volumes,
+    );
+    if let Some(why) = &summary.skipped {
+        text += &format!("skipped: full file system ({why})\n");
+    }
+    text += &format!(
+        "{} rounds, {} acknowledged writes, {} blocks verified, {} errors allowed, {lost} lost\n",
+        summary.rounds, summary.tally.writes, summary.blocks_verified, summary.errors_allowed,
+    );
+    text
 }

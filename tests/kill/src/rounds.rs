@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use zonda_zoned::{Blocks, Geometry, Prng};
 
-use crate::host::{self, Host, Tally};
+use crate::host::{self, Errors, Host, Tally};
 use crate::images::{HOSTS, Images, PLAIN_BLOCKS, Shape, ZONE_BLOCKS, ZONES};
 use crate::load::{PlainLoad, ZoneLoad};
 use crate::loss::{Loss, Trouble};
@@ -174,17 +174,23 @@ impl Run {
         let (zoned_url, plain_url) = (self.images.zoned_url(shape), self.images.plain_url());
         let mut hosts: Vec<Host<'_>> = Vec::new();
         for (load, &queue_depth) in zone_loads.iter_mut().zip(&depths) {
-            hosts.push(Host { url: &zoned_url, queue_depth, stamper: &self.zone_stamper, load });
+            hosts.push(Host { url: &zoned_url, queue_depth, stamper: &self.zone_stamper, load, errors: Errors::Never });
         }
         if let Some(load) = &mut plain_load {
             let queue_depth = depths[HOSTS as usize];
-            hosts.push(Host { url: &plain_url, queue_depth, stamper: &self.plain_stamper, load });
+            hosts.push(Host {
+                url: &plain_url,
+                queue_depth,
+                stamper: &self.plain_stamper,
+                load,
+                errors: Errors::Never,
+            });
         }
         let end = || match ending {
             Ending::Kill => server.kill(),
             Ending::Stop => stop(server),
         };
-        self.summary.tally += host::run_all(hosts, Duration::from_millis(load_ms), end)?;
+        self.summary.tally += host::run_all(hosts, || sleep(load_ms), end)?;
         match ending {
             Ending::Kill => self.summary.kills += 1,
             Ending::Stop => self.summary.stops += 1,
@@ -236,6 +242,11 @@ impl Run {
         }
         Ok(())
     }
+}
+
+fn sleep(ms: u64) -> Result<(), Trouble> {
+    std::thread::sleep(Duration::from_millis(ms));
+    Ok(())
 }
 
 fn stop(server: Server) -> Result<(), Trouble> {

@@ -158,6 +158,25 @@ impl Launcher {
         }
     }
 
+    /// Starts a server that may refuse what it is to serve: then why.
+    ///
+    /// # Errors
+    /// When it neither listens nor ends in time, or was killed by a signal.
+    pub(crate) fn start_or_refuse(&self, arguments: &[String]) -> Result<Result<Server, String>, Trouble> {
+        let before = std::fs::metadata(self.log()).map_or(0, |metadata| metadata.len());
+        match self.start(arguments) {
+            Ok(server) => Ok(Ok(server)),
+            Err(trouble) => {
+                let log = std::fs::read(self.log()).unwrap_or_default();
+                let said = String::from_utf8_lossy(&log[(before as usize).min(log.len())..]).into_owned();
+                if said.contains("panicked") || !said.contains("error: ") {
+                    return Err(trouble);
+                }
+                Ok(Err(said))
+            }
+        }
+    }
+
     /// Starts a server and kills it a little later, wherever it has come to.
     ///
     /// # Errors
@@ -212,6 +231,29 @@ impl Server {
     #[must_use]
     pub(crate) fn backend(&self) -> &'static str {
         if self.greeting.iter().any(|line| line.contains("(io_uring)")) { "io_uring" } else { "epoll" }
+    }
+
+    /// Stops the process where it is, and has it go on after a while.
+    ///
+    /// # Errors
+    /// When that is not possible.
+    pub(crate) fn pause(&self, time: Duration) -> Result<(), Trouble> {
+        let send = |signal| {
+            let sent = kill_process(Pid::from_child(&self.child), signal);
+            sent.map_err(|error| Trouble::Stuck(format!("the server cannot be paused: {error}")))
+        };
+        send(Signal::STOP)?;
+        thread::sleep(time);
+        send(Signal::CONT)
+    }
+
+    /// Sends SIGKILL; dropping the server waits for its end.
+    ///
+    /// # Errors
+    /// When that is not possible.
+    pub(crate) fn kill_at_once(&self) -> Result<(), Trouble> {
+        let sent = kill_process(Pid::from_child(&self.child), Signal::KILL);
+        sent.map_err(|error| Trouble::Stuck(format!("the server cannot be killed: {error}")))
     }
 
     /// Ends it with SIGKILL.

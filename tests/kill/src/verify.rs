@@ -2,10 +2,10 @@
 
 use zonda_zoned::{Blocks, Lba, Operation, Outcome, ReportFilter, ZoneIndex};
 
-use crate::host::{connect, read_all};
+use crate::host::{connect, read_all, read_what_can_be};
 use crate::loss::{Loss, Trouble};
-use crate::oracle::{FoundZone, PlainHistory, ZoneHistory};
-use crate::stamp::Stamper;
+use crate::oracle::{Floor, FoundZone, PlainHistory, ZoneHistory};
+use crate::stamp::{Contents, Stamper};
 
 /// Blocks of one read: 1 MiB.
 const READ_BLOCKS: u64 = 256;
@@ -72,6 +72,73 @@ pub(crate) fn plain(url: &str, stamper: &Stamper, history: &mut PlainHistory) ->
     } else {
         Err(Trouble::Lost(losses))
     }
+}
+
+/// What a look at a volume has come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Looked {
+    /// Blocks whose contents were checked.
+    pub(crate) verified: u64,
+    /// Blocks whose read ended with an error that is allowed.
+    pub(crate) errors: u64,
+}
+
+/// Reads every block of a volume and compares it with its history, which goes on from what was found. With `may_fail` reads of any
+/// block may end with an error, and else only of those that could not be read before and were not written since.
+///
+/// # Errors
+/// What was lost, or what stood in the way.
+pub(crate) fn volume(
+    url: &str,
+    stamper: &Stamper,
+    history: &mut PlainHistory,
+    floor: Floor,
+    may_fail: bool,
+) -> Result<Looked, Trouble> {
+    let mut connection = connect(url)?;
+    let whole = ranges(Lba(0), history.blocks());
+    let mut found: Vec<Option<Contents>> = Vec::with_capacity(history.blocks() as usize);
+    for (part, &(start, blocks)) in read_what_can_be(&mut connection, stamper, &whole)?.into_iter().zip(&whole) {
+        match part {
+            Some(contents) => found.extend(contents.into_iter().map(Some)),
+            None => {
+                let single: Vec<(Lba, u64)> = (start.0..start.0 + blocks).map(|lba| (Lba(lba), 1)).collect();
+                let blocks = read_what_can_be(&mut connection, stamper, &single)?;
+                found.extend(blocks.into_iter().map(|block| block.map(|contents| contents[0])));
+            }
+        }
+    }
+    close(connection);
+    let mut looked = Looked::default();
+    let mut losses = Vec::new();
+    for (block, found) in (0..).zip(&found) {
+        let was_unreadable = history.unreadable().contains(&block);
+        let Some(found) = *found else {
+            looked.errors += 1;
+            if !may_fail && !was_unreadable {
+                losses.push(Loss::new(format!("volume, block {block}"), history.expected(block), "an error"));
+            }
+            continue;
+        };
+        looked.verified += 1;
+        let floor = if was_unreadable { Floor::Flushed } else { floor };
+        if let Err(mismatch) = history.check_from(block, found, floor) {
+            losses.push(Loss::new(format!("volume, block {block}"), mismatch.expected, mismatch.found));
+        }
+    }
+    if !losses.is_empty() {
+        let count = losses.len();
+        losses.truncate(LOSSES_MAX);
+        losses.push(Loss::new("volume", "no wrong block", count));
+        return Err(Trouble::Lost(losses));
+    }
+    for (block, found) in (0..).zip(found) {
+        match found {
+            Some(found) => history.settle_block(block, found),
+            None => history.mark_unreadable(block),
+        }
+    }
+    Ok(looked)
 }
 
 fn ranges(start: Lba, blocks: u64) -> Vec<(Lba, u64)> {

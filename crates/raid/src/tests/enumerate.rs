@@ -172,7 +172,6 @@ fn seeded_bugs_are_found_after_short_histories() {
         (SeededBug::FooterWrongSlot, "raid1/oob/g2/plp/ww"),
         (SeededBug::DryFlush, "raid1/oob/g4/volatile/flush"),
         (SeededBug::EagerRetirement, "raid1/oob/g1/plp/ww ww"),
-        (SeededBug::StaleTimestamps, "raid1/oob/g1/plp/ww ww"),
     ];
     for (bug, after) in seeded {
         let case: Case = format!("{after}/end").parse().expect("the name of a history");

@@ -54,7 +54,9 @@ pub enum Meaning {
         /// What the blocks hold.
         expected: Vec<Contents>,
     },
-    /// Leaves no trace after a restart: opens, closes, flushes.
+    /// Flushes a conventional namespace: the acknowledgements up to this number are covered.
+    Flush(u64),
+    /// Leaves no trace after a restart: opens, closes, flushes of zones.
     Nothing,
 }
 

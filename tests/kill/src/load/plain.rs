@@ -64,13 +64,15 @@ impl Load for PlainLoad {
             0..70 => self.write(false),
             70..75 => self.write(true),
             75..92 => self.read(),
-            _ => Planned { operation: Operation::Flush, meaning: Meaning::Nothing },
+            _ => Planned { operation: Operation::Flush, meaning: Meaning::Flush(self.history.flush()) },
         }
     }
 
     fn acknowledge(&mut self, meaning: &Meaning) {
-        if let Meaning::Overwrite { write, first, blocks } = *meaning {
-            self.history.acknowledge(write, first, blocks);
+        match *meaning {
+            Meaning::Overwrite { write, first, blocks } => self.history.acknowledge(write, first, blocks),
+            Meaning::Flush(covered) => self.history.flushed(covered),
+            _ => {}
         }
     }
 }

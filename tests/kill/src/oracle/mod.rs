@@ -7,7 +7,7 @@
 mod plain;
 mod zone;
 
-pub use plain::PlainHistory;
+pub use plain::{Floor, PlainHistory};
 pub use zone::{Change, FoundZone, ZoneHistory};
 
 use std::fmt;

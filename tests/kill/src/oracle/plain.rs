@@ -1,6 +1,6 @@
 //! Blocks that are overwritten in place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Mismatch;
 use crate::stamp::Contents;
@@ -12,14 +12,35 @@ pub struct PlainHistory {
     kept: Vec<Contents>,
     /// What was submitted after that, in its order: each write with its number.
     under_way: BTreeMap<u64, Vec<(u64, Contents)>>,
+    /// What acknowledged writes have replaced, each with the number of that acknowledgement, until a flush covers it.
+    unflushed: BTreeMap<u64, Vec<(u64, Contents)>>,
+    /// Blocks whose last read ended with an error, and which no write has ended for since.
+    unreadable: BTreeSet<u64>,
     next: u64,
+    acknowledgements: u64,
+}
+
+/// What a drive must have kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Floor {
+    /// Everything acknowledged.
+    Acknowledged,
+    /// Everything that a flush has covered.
+    Flushed,
 }
 
 impl PlainHistory {
     /// So many blocks, none of them ever written.
     #[must_use]
     pub fn new(blocks: u64) -> PlainHistory {
-        PlainHistory { kept: vec![Contents::Zeros; blocks as usize], under_way: BTreeMap::new(), next: 0 }
+        PlainHistory {
+            kept: vec![Contents::Zeros; blocks as usize],
+            under_way: BTreeMap::new(),
+            unflushed: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
+            next: 0,
+            acknowledgements: 0,
+        }
     }
 
     /// How many blocks.
@@ -39,16 +60,46 @@ impl PlainHistory {
 
     /// A write was acknowledged: what was submitted before it is gone.
     pub fn acknowledge(&mut self, write: u64, first: u64, blocks: u64) {
+        self.acknowledgements += 1;
         for block in first..first + blocks {
             let Some(writes) = self.under_way.get_mut(&block) else { continue };
             // Absent when a later one has been acknowledged already.
             let Some(place) = writes.iter().position(|&(number, _)| number == write) else { continue };
-            self.kept[block as usize] = writes[place].1;
+            let replaced = std::mem::replace(&mut self.kept[block as usize], writes[place].1);
+            let replaced = std::iter::once(replaced).chain(writes[..place].iter().map(|&(_, contents)| contents));
+            let number = self.acknowledgements;
+            self.unflushed.entry(block).or_default().extend(replaced.map(|contents| (number, contents)));
+            self.unreadable.remove(&block);
             writes.drain(..=place);
             if writes.is_empty() {
                 self.under_way.remove(&block);
             }
         }
+    }
+
+    /// A flush is submitted now; returns what it covers, for its acknowledgement.
+    #[must_use]
+    pub fn flush(&self) -> u64 {
+        self.acknowledgements
+    }
+
+    /// A flush was acknowledged: what it covers stays, whatever caches lose.
+    pub fn flushed(&mut self, covered: u64) {
+        self.unflushed.retain(|_, replaced| {
+            replaced.retain(|&(number, _)| number > covered);
+            !replaced.is_empty()
+        });
+    }
+
+    /// A read of a block ended with an error. What it may hold stays as it is.
+    pub fn mark_unreadable(&mut self, block: u64) {
+        self.unreadable.insert(block);
+    }
+
+    /// Blocks that could not be read and were not written since.
+    #[must_use]
+    pub fn unreadable(&self) -> &BTreeSet<u64> {
+        &self.unreadable
     }
 
     /// What a read that is submitted now must return.
@@ -63,13 +114,26 @@ impl PlainHistory {
     /// # Errors
     /// What it may hold.
     pub fn check(&self, block: u64, found: Contents) -> Result<(), Mismatch> {
+        self.check_from(block, found, Floor::Acknowledged)
+    }
+
+    /// Whether a block may hold this after a crash of a drive that has kept so much.
+    ///
+    /// # Errors
+    /// What it may hold.
+    pub fn check_from(&self, block: u64, found: Contents, floor: Floor) -> Result<(), Mismatch> {
         let kept = self.kept[block as usize];
         let under_way = self.under_way.get(&block).map_or(&[][..], |writes| &writes[..]);
-        if found == kept || under_way.iter().any(|&(_, contents)| contents == found) {
+        let unflushed = match floor {
+            Floor::Acknowledged => &[][..],
+            Floor::Flushed => self.unflushed.get(&block).map_or(&[][..], |replaced| &replaced[..]),
+        };
+        let others = || under_way.iter().chain(unflushed);
+        if found == kept || others().any(|&(_, contents)| contents == found) {
             return Ok(());
         }
         let mut expected = kept.to_string();
-        for (_, contents) in under_way {
+        for (_, contents) in others() {
             expected += &format!(", or {contents}");
         }
         Err(Mismatch::new(Some(block), expected, found))
@@ -83,6 +147,15 @@ impl PlainHistory {
         assert_eq!(found.len(), self.kept.len(), "every block was looked at");
         self.kept = found;
         self.under_way.clear();
+        self.unflushed.clear();
+    }
+
+    /// Goes on from what was found in one block, which from now on must stay.
+    pub fn settle_block(&mut self, block: u64, found: Contents) {
+        self.kept[block as usize] = found;
+        self.under_way.remove(&block);
+        self.unflushed.remove(&block);
+        self.unreadable.remove(&block);
     }
 }
 
@@ -144,5 +217,37 @@ mod tests {
         history.settle(vec![Contents::Zeros, NEW, OLD, Contents::Zeros]);
         history.check(1, NEW).unwrap();
         history.check(1, OLD).unwrap_err();
+    }
+
+    #[test]
+    fn without_a_flush_what_an_acknowledged_write_replaced_may_be_found_if_caches_are_lost() {
+        let mut history = acknowledged();
+        history.flushed(history.flush());
+        let write = history.write(1, 1, NEW);
+        let before = history.flush();
+        history.acknowledge(write, 1, 1);
+        for floor in [Floor::Acknowledged, Floor::Flushed] {
+            history.check_from(1, NEW, floor).unwrap();
+            history.check_from(1, Contents::Zeros, floor).unwrap_err();
+        }
+        history.check_from(1, OLD, Floor::Acknowledged).unwrap_err();
+        // A flush that was submitted before the acknowledgement does not cover it.
+        history.flushed(before);
+        history.check_from(1, OLD, Floor::Flushed).unwrap();
+        history.flushed(history.flush());
+        history.check_from(1, OLD, Floor::Flushed).unwrap_err();
+    }
+
+    #[test]
+    fn an_unreadable_block_keeps_what_it_may_hold_until_it_is_written() {
+        let mut history = acknowledged();
+        history.mark_unreadable(1);
+        history.check(1, OLD).unwrap();
+        history.check(1, Contents::Zeros).unwrap_err();
+        assert!(history.unreadable().contains(&1));
+        let write = history.write(1, 1, NEW);
+        assert!(history.unreadable().contains(&1));
+        history.acknowledge(write, 1, 1);
+        assert!(history.unreadable().is_empty());
     }
 }

@@ -1,0 +1,210 @@
+//! The directories of a volume and its members.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::level::Level;
+use super::space::Space;
+use crate::loss::Trouble;
+use crate::server::Launcher;
+
+/// The directory of the volume.
+pub(super) const VOLUME: &str = "vol";
+const SPACE: &str = "tmpfs";
+/// Where a failed run leaves a copy of what was there.
+const KEPT: &str = "tmpfs.kept";
+const ZONES: &str = "24";
+
+/// Where the members of a volume are.
+#[derive(Debug)]
+pub(super) struct Disk {
+    root: PathBuf,
+    /// Images of the members in their order, seen from the root.
+    members: Vec<String>,
+    away: BTreeSet<usize>,
+    made: u32,
+    /// The file system of the first member.
+    space: Option<Space>,
+    /// Why it has none.
+    skipped: Option<String>,
+}
+
+impl Disk {
+    /// Makes the members and the volume, in place of those that are there.
+    ///
+    /// # Errors
+    /// When that does not succeed.
+    pub(super) fn create(launcher: &Launcher, level: Level) -> Result<Disk, Trouble> {
+        let root = launcher.directory.clone();
+        let (space, skipped) = match Space::mount(&root.join(SPACE)) {
+            Ok(space) => (Some(space), None),
+            Err(error) => (None, Some(format!("no tmpfs can be mounted: {error}"))),
+        };
+        let mut disk = Disk { root, members: Vec::new(), away: BTreeSet::new(), made: 0, space, skipped };
+        for member in 0..level.members() {
+            let image = match &disk.space {
+                Some(_) if member == 0 => create(launcher, format!("{SPACE}/first"))?,
+                _ => disk.create_image(launcher)?,
+            };
+            disk.members.push(image);
+        }
+        let members = disk.members.join(",");
+        let create = ["volume", "create", VOLUME, "--members", &members, "--level", level.name()];
+        launcher.run(&[&create[..], &["--scrub-rate", "2GiB/s"]].concat())?;
+        Ok(disk)
+    }
+
+    /// Makes an image that belongs to no volume.
+    ///
+    /// # Errors
+    /// When that does not succeed.
+    pub(super) fn create_image(&mut self, launcher: &Launcher) -> Result<String, Trouble> {
+        self.made += 1;
+        create(launcher, format!("m{}", self.made))
+    }
+
+    /// The directory of a member.
+    pub(super) fn path(&self, member: usize) -> PathBuf {
+        let name = &self.members[member];
+        self.root.join(if self.away.contains(&member) { away(name) } else { name.clone() })
+    }
+
+    /// Moves a member's directory away; whether it was in its place.
+    ///
+    /// # Errors
+    /// When it cannot be moved.
+    pub(super) fn move_away(&mut self, member: usize) -> Result<bool, Trouble> {
+        if self.away.contains(&member) {
+            return Ok(false);
+        }
+        let name = &self.members[member];
+        rename(&self.root.join(name), &self.root.join(away(name)))?;
+        self.away.insert(member);
+        Ok(true)
+    }
+
+    /// Moves directories back to their places.
+    ///
+    /// # Errors
+    /// When one cannot be moved.
+    pub(super) fn move_back(&mut self) -> Result<usize, Trouble> {
+        let moved = std::mem::take(&mut self.away);
+        for &member in &moved {
+            let name = &self.members[member];
+            rename(&self.root.join(away(name)), &self.root.join(name))?;
+        }
+        Ok(moved.len())
+    }
+
+    /// Members whose directories are away.
+    pub(super) fn away(&self) -> &BTreeSet<usize> {
+        &self.away
+    }
+
+    /// Reads where the members are from the volume's file: one may have been replaced.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(super) fn refresh(&mut self) -> Result<(), Trouble> {
+        let text = fs::read_to_string(self.root.join(VOLUME).join("volume.toml")).map_err(|error| stuck(&error))?;
+        let members: Vec<String> = members_in(&text).map(str::to_owned).collect();
+        if members.len() != self.members.len() {
+            return Err(Trouble::Stuck(format!("volume.toml has {} members", members.len())));
+        }
+        // A directory that is away is moved back under the name that it had.
+        for (member, name) in members.into_iter().enumerate().filter(|(member, _)| !self.away.contains(member)) {
+            self.members[member] = name;
+        }
+        Ok(())
+    }
+
+    /// Removes images that are no members any more.
+    pub(super) fn remove_unused(&self) {
+        for image in (1..=self.made).map(|number| format!("m{number}")).filter(|name| !self.members.contains(name)) {
+            // It may have been removed before.
+            let _ = fs::remove_dir_all(self.root.join(&image));
+        }
+    }
+
+    /// No volume in this directory.
+    pub(super) fn empty(root: &Path) -> Disk {
+        let (members, away) = (Vec::new(), BTreeSet::new());
+        Disk { root: root.to_owned(), members, away, made: 0, space: None, skipped: None }
+    }
+
+    /// The file system of the first member, as long as that is a member.
+    pub(super) fn space(&self) -> Option<&Space> {
+        self.space.as_ref().filter(|_| self.members.iter().any(|name| name.starts_with(SPACE)))
+    }
+
+    /// Why there is no file system to fill.
+    pub(super) fn skipped(&self) -> Option<&str> {
+        self.skipped.as_deref()
+    }
+
+    /// Leaves a copy of what is on a file system that goes with this program.
+    pub(super) fn keep(&self) {
+        if self.space.is_some() {
+            let copy = Command::new("cp").args(["-a", "--sparse=always", SPACE, KEPT]).current_dir(&self.root).status();
+            if !copy.is_ok_and(|status| status.success()) {
+                eprintln!("the first member cannot be copied to {KEPT}");
+            }
+        }
+    }
+
+    /// Removes all of it.
+    ///
+    /// # Errors
+    /// When a directory cannot be removed.
+    pub(super) fn remove(mut self) -> Result<(), Trouble> {
+        self.space = None;
+        for entry in fs::read_dir(&self.root).map_err(|error| stuck(&error))?.flatten() {
+            if entry.path().is_dir() {
+                fs::remove_dir_all(entry.path()).map_err(|error| stuck(&error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn create(launcher: &Launcher, image: String) -> Result<String, Trouble> {
+    let create = ["drive", "create", &image, "--profile", "zn540-zapraid", "--zones", ZONES, "--zone-capacity", "4MiB"];
+    launcher.run(&create)?;
+    Ok(image)
+}
+
+/// Where the members are, in the text of `volume.toml`.
+fn members_in(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_member = false;
+    text.lines().filter_map(move |line| {
+        if line.starts_with('[') {
+            is_member = line == "[[member]]";
+        }
+        line.strip_prefix("at = \"../").filter(|_| is_member).map(|at| at.trim_end_matches('"'))
+    })
+}
+
+fn away(name: &str) -> String {
+    format!("{name}.away")
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), Trouble> {
+    fs::rename(from, to).map_err(|error| Trouble::Stuck(format!("{}: {error}", from.display())))
+}
+
+fn stuck(error: &std::io::Error) -> Trouble {
+    Trouble::Stuck(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_those_of_the_volumes_file_and_not_its_spares() {
+        let text = "name = \"vol\"\n[[member]]\nat = \"../m1\"\nstate = \"active\"\n[[spare]]\nat = \"../m3\"\n[[member]]\nat = \"../tmpfs/first\"";
+        assert_eq!(members_in(text).collect::<Vec<_>>(), ["m1", "tmpfs/first"]);
+    }
+}

@@ -1,0 +1,53 @@
+//! A file system of its own for one member, which is filled to its end.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// More than a member can hold.
+const SIZE: &str = "size=160m";
+const BALLAST_CHUNK: usize = 1 << 20;
+
+/// A tmpfs, unmounted when it is dropped.
+#[derive(Debug)]
+pub(super) struct Space {
+    path: PathBuf,
+}
+
+impl Space {
+    /// Mounts one on a new directory.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub(super) fn mount(path: &Path) -> Result<Space, String> {
+        fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", SIZE, "none"]).arg(path).output();
+        let output = mount.map_err(|error| format!("mount does not start: {error}"))?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+        }
+        Ok(Space { path: path.to_owned() })
+    }
+
+    /// Fills it to the last page.
+    pub(super) fn fill(&self) {
+        let chunk = vec![1; BALLAST_CHUNK];
+        let Ok(mut ballast) = File::create(self.path.join("ballast")) else { return };
+        // Ends when there is no space left.
+        while ballast.write_all(&chunk).is_ok() {}
+    }
+
+    /// Frees what `fill` took.
+    pub(super) fn free(&self) {
+        // It may not have been filled.
+        let _ = fs::remove_file(self.path.join("ballast"));
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        // What cannot be unmounted goes with the machine.
+        let _ = Command::new("umount").arg("-l").arg(&self.path).output();
+    }
+}
