@@ -343,6 +343,10 @@ impl ZonedDevice for VolumeDrive {
                 break;
             }
         }
+        // Before hosts see what was acknowledged in a new epoch, the file knows of it.
+        if self.known_epoch() > self.directory.file.epoch {
+            self.note_states(now);
+        }
         self.close_on(now);
     }
 

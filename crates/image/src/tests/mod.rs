@@ -8,3 +8,4 @@ mod opening;
 mod overwrites;
 mod promises;
 mod stopping;
+mod writes;

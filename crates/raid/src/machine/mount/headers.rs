@@ -125,8 +125,9 @@ impl Volume {
         let are_blank = (0..blocks).all(is_blank);
         let end = first + blocks;
         let were_blank = first == 0 || self.found().blank_headers.remove(&(member, zone));
-        if are_blank && were_blank && self.state_of(member, zone) == ZoneState::ReadOnly {
-            if end >= HEADER_COPIES.min(self.spec.shape.transfer_blocks) {
+        if are_blank && were_blank {
+            let are_all = end >= HEADER_COPIES.min(self.spec.shape.transfer_blocks);
+            if are_all && self.state_of(member, zone) == ZoneState::ReadOnly {
                 self.found().owners[member.as_usize()].insert(zone, Owner::Nobody);
                 return;
             }
@@ -346,7 +347,11 @@ impl Volume {
         for member in self.members.present() {
             let at = member.as_usize();
             // The first block is a header: without another one nothing is in the zone.
-            let damaged = unknown[at].iter().find(|&&zone| self.blocks_in(member, zone) > 1).copied();
+            // One that was finished before anything was written to it is blank.
+            let may_hold = |zone: &&u32| {
+                self.blocks_in(member, **zone) > 1 && !self.found().blank_headers.contains(&(member, **zone))
+            };
+            let damaged = unknown[at].iter().find(may_hold).copied();
             debug_assert!(damaged.is_none_or(|zone| owners[at].get(&zone) == Some(&Owner::Unknown)));
             let capacity = self.members[member].geometry().zone_capacity_blocks.0;
             let blocks = match damaged {

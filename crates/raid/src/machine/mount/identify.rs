@@ -51,6 +51,10 @@ impl Volume {
         if found.owners[at].get(&zone) != Some(&Owner::Unknown) {
             return;
         }
+        let is_zeros = |buffer: &BlockBuffer| buffer.data.iter().chain(&buffer.metadata).all(|&byte| byte == 0);
+        if !buffer.is_some_and(is_zeros) {
+            found.blank_headers.remove(&(member, zone));
+        }
         let Some(buffer) = buffer else { return };
         let says = |sequence: u64| {
             let place = Place { array, segment: sequence, member: member.0 };

@@ -67,7 +67,7 @@ pub(super) struct Mount {
     is_identified: bool,
     /// Headers that could not be read, and how often.
     unreadable: BTreeMap<(MemberIndex, u32), u8>,
-    /// Zones whose first headers are blank, where the others are still to be read.
+    /// Zones that are blank as far as they were read, headers first.
     blank_headers: BTreeSet<(MemberIndex, u32)>,
     /// Whose a zone is by its own headers, for each member.
     owners: Vec<BTreeMap<u32, Owner>>,
