@@ -367,10 +367,13 @@ impl Script {
 
     /// Mounts the members but for these, as far as that comes while commands are held back.
     pub(super) fn mount(&mut self, without: &[usize]) {
+        self.mount_with(without, MountOptions::default());
+    }
+
+    pub(super) fn mount_with(&mut self, without: &[usize], options: MountOptions) {
         let there = |at| (!without.contains(&at)).then(|| self.geometry.clone());
         let geometries = (0..self.devices.len()).map(there).collect();
-        self.volume =
-            Volume::mount(geometries, self.config.tuning.clone(), MountOptions::default()).expect("a mount begins");
+        self.volume = Volume::mount(geometries, self.config.tuning.clone(), options).expect("a mount begins");
         self.now = Instant::ZERO;
         self.sent.clear();
         self.events.clear();
