@@ -296,8 +296,8 @@ fn a_check_tells_well_from_damaged_by_its_exit_code_and_changes_no_file() {
     // Blocks behind the superblocks of one member.
     let path = directory.join("drives/b/data.zonda");
     let mut data = fs::read(&path).expect("it can be read");
-    let written = data.chunks_mut(4096).skip(1024).filter(|block| block.iter().any(|byte| *byte != 0));
-    written.step_by(16).for_each(|block| block[9] ^= 0xff);
+    let written = data.chunks_mut(4096).skip(2048).filter(|block| block.iter().any(|byte| *byte != 0));
+    written.step_by(3).for_each(|block| block[9] ^= 0xff);
     fs::write(&path, data).expect("there is room");
     let (code, report) = check();
     assert!(code == Some(1) && report["wrong_blocks"].as_u64() > Some(0), "{report}");

@@ -106,6 +106,10 @@ impl CheckReport {
         }
         report.scheme = volume.scheme().to_string();
         (report.blocks, report.wrong_blocks) = (scrubbed.blocks, scrubbed.mended);
+        if report.members.iter().all(|member| member.state == "active") {
+            // What a mount moves out of the way it has read, and computed, before the scrub comes there.
+            report.wrong_blocks += volume.counters().reconstructed_blocks;
+        }
         report.lost_blocks = volume.status().lost_blocks;
         report.unreadable_blocks = report.unreadable_blocks.saturating_sub(report.lost_blocks);
         report.lost = volume
