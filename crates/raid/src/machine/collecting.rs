@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use zonda_zoned::{Instant, Status};
 
-use super::collector::victim;
+use super::collector::{Urgency, victim};
 use super::stripes::{Block, Mover, Source};
 use super::{Space, Volume};
 use crate::format::{LostPlace, Record, Tombstone, Tombstones, read_tombstones, tombstones_per_block};
@@ -21,8 +21,8 @@ impl Volume {
                 let is_in_need = chosen.is_none() && victim::is_needed(self.space(), &self.segments);
                 self.segments.set_awaited(is_in_need);
                 match chosen {
-                    Some((victim, is_urgent)) => {
-                        self.collector.begin(&self.spec, &mut self.segments, victim, is_urgent);
+                    Some((victim, urgency)) => {
+                        self.collector.begin(&self.spec, &mut self.segments, victim, urgency);
                     }
                     None if self.collector.is_idle() => self.collector.rest(),
                     // Nobody else may come to fill the stripe.
@@ -37,10 +37,10 @@ impl Volume {
         }
     }
 
-    fn choose_victim(&self) -> Option<(SegmentIndex, bool)> {
+    fn choose_victim(&self) -> Option<(SegmentIndex, Urgency)> {
         if !self.is_ready() {
             // Nobody is there whose pace it could keep.
-            return self.victim_at_mount().map(|index| (index, true));
+            return self.victim_at_mount().map(|index| (index, Urgency::AtOnce));
         }
         victim::choose(self.space(), &self.segments, &self.stripes, self.collector.is_idle(), self.now)
     }

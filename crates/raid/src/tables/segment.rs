@@ -64,6 +64,8 @@ pub(crate) struct Segment {
     pub(crate) offline: u32,
     /// Something in it was found damaged: what is live is to be moved before more is.
     pub(crate) is_suspect: bool,
+    /// No footer says what its blocks are: damage would make more unknown than what is damaged.
+    pub(crate) is_exposed: bool,
     /// Somebody works on the whole of it; it is not to be collected.
     pub(crate) is_pinned: bool,
     /// Commands under way that open, close or reset it.
@@ -150,6 +152,7 @@ impl Segment {
             lost,
             offline: 0,
             is_suspect: false,
+            is_exposed: false,
             is_pinned: false,
             pending: 0,
             footer_written: vec![0; members],

@@ -56,14 +56,24 @@ struct Current {
     fetching_tombstones: u32,
     /// Blocks that the fetches are of.
     fetching_blocks: u32,
-    /// What it lacks is to be made good soon, whatever is free.
-    is_urgent: bool,
+    urgency: Urgency,
     /// A block could not be read: the segment stays as it is until that is recorded.
     has_lost: bool,
     /// The same of tombstones.
     has_lost_tombstones: bool,
     /// Tombstones that could not be read were taken from the map.
     has_tombstones_of_map: bool,
+}
+
+/// Why a segment is emptied, which says how fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Urgency {
+    /// Its blocks have lost redundancy, or a mount needs the room: as fast as members are.
+    AtOnce,
+    /// Nothing is wrong with it, but it lacks footers: a share of what hosts write, and when they write nothing.
+    BesideHosts,
+    /// As fast as hosts use up what is free.
+    ForRoom,
 }
 
 impl Collector {
@@ -112,11 +122,11 @@ impl Collector {
         self.relocated_blocks
     }
 
-    /// A segment is emptied from now on; an urgent one whatever is free.
-    pub(super) fn begin(&mut self, spec: &Spec, segments: &mut Segments, victim: SegmentIndex, is_urgent: bool) {
+    /// A segment is emptied from now on.
+    pub(super) fn begin(&mut self, spec: &Spec, segments: &mut Segments, victim: SegmentIndex, urgency: Urgency) {
         segments.pin(victim);
         let segment = &segments[victim];
-        self.pace.begin(spec.shape.data_blocks(&segment.layout), u64::from(segment.live_blocks));
+        self.pace.begin(spec.shape.data_blocks(&segment.layout), u64::from(segment.live_blocks), urgency);
         self.current = Some(Current {
             segment: victim,
             entries: vec![0; spec.members()],
@@ -126,7 +136,7 @@ impl Collector {
             fetching: 0,
             fetching_tombstones: 0,
             fetching_blocks: 0,
-            is_urgent,
+            urgency,
             has_lost: false,
             has_lost_tombstones: false,
             has_tombstones_of_map: false,
@@ -150,8 +160,10 @@ impl Collector {
         let most = RELOCATED_BLOCKS_MAX.max(3 * spec.shape.stripe_blocks(Stream::Relocation)) as u32;
         let current = self.current.as_mut().filter(|current| !current.is_read)?;
         let in_flight = self.waiting_blocks + current.fetching_blocks;
+        // Damage may have been found since.
+        let is_urgent = current.urgency == Urgency::AtOnce || segments[current.segment].is_suspect;
         let may_move =
-            in_flight < most && (current.is_urgent || self.pace.may_move(space, buffered_blocks, now, in_flight));
+            in_flight < most && (is_urgent || self.pace.may_move(space, buffered_blocks, now, in_flight));
         let Some((place, blocks)) = current.next_place(segments) else {
             current.is_read = true;
             return None;
@@ -365,7 +377,7 @@ mod tests {
             }
         }
         let mut collector = Collector::default();
-        collector.begin(&spec, &mut segments, index, true);
+        collector.begin(&spec, &mut segments, index, Urgency::AtOnce);
         let mut read = Vec::new();
         let next = |collector: &mut Collector, segments: &Segments| {
             collector.next_read(Space::new(&spec, &members, true), segments, 0, Instant::ZERO)

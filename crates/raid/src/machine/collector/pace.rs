@@ -8,6 +8,7 @@ use zonda_zoned::{Duration, Instant};
 
 use super::super::space::Space;
 use super::super::spec::Spec;
+use super::Urgency;
 use crate::limits::{HOST_LEAD_STRIPES, MOVES_PER_BLOCK_MAX, RELOCATION_SEGMENTS};
 use crate::shape::Stream;
 
@@ -20,18 +21,23 @@ pub(super) struct Pace {
     price: i64,
     /// Blocks that the segment being collected reclaims.
     won_blocks: u64,
+    /// It is to be emptied, whatever it reclaims.
+    is_beside_hosts: bool,
     /// When hosts last wrote.
     paid_at: Instant,
 }
 
 /// One block.
 const ONE: i64 = 1024;
+/// Blocks moved out of a segment that only lacks footers for each block that hosts write while enough is free: one for eight.
+const BESIDE_HOSTS: i64 = ONE / 8;
 /// Hosts that have written nothing for so long are not in the way.
 const ALONE_AFTER: Duration = Duration::from_millis(1);
 
 impl Pace {
     /// A segment of `all` blocks, `live` of them needed, is being collected.
-    pub(super) fn begin(&mut self, all: u64, live: u64) {
+    pub(super) fn begin(&mut self, all: u64, live: u64, urgency: Urgency) {
+        self.is_beside_hosts = urgency == Urgency::BesideHosts;
         self.won_blocks = all.saturating_sub(live);
         self.price = ((live * ONE as u64 / self.won_blocks.max(1)) as i64).min(MOVES_PER_BLOCK_MAX * ONE);
     }
@@ -58,8 +64,12 @@ impl Pace {
             self.paid_at = now;
         }
         if stream != Stream::Relocation && !is_idle {
-            let cost = space.spec().shape.stripe_blocks(stream) as i64 * self.price;
-            self.debt += cost * haste(space) / ONE;
+            let blocks = space.spec().shape.stripe_blocks(stream) as i64;
+            self.debt += match self.is_beside_hosts {
+                true if space.is_low() => blocks * ONE,
+                true => blocks * BESIDE_HOSTS,
+                false => blocks * self.price * haste(space) / ONE,
+            };
         }
     }
 
@@ -86,7 +96,8 @@ impl Pace {
 
     /// What reclaims less than the padding of a stripe can cost would be moved to and fro for ever.
     fn may_go_alone(&self, spec: &Spec, buffered_blocks: usize) -> bool {
-        buffered_blocks == 0 && self.won_blocks >= spec.shape.stripe_blocks(Stream::Relocation) as u64
+        let wins = self.is_beside_hosts || self.won_blocks >= spec.shape.stripe_blocks(Stream::Relocation) as u64;
+        buffered_blocks == 0 && wins
     }
 }
 
@@ -109,7 +120,7 @@ mod tests {
         let spec = spec(1, false);
         let mut members = members(&spec);
         let (mut pace, now) = (Pace::default(), Instant(1));
-        pace.begin(20, 10);
+        pace.begin(20, 10, Urgency::ForRoom);
         let is_owed = |pace: &Pace, space: Space<'_>| pace.may_move(space, 1, now, 0);
         pace.pay(Space::new(&spec, &members, true), now, Stream::Small, false);
         assert!(!is_owed(&pace, Space::new(&spec, &members, true)), "enough is free");
@@ -127,5 +138,28 @@ mod tests {
         assert!(is_owed(&pace, space));
         (0..paid * 100).for_each(|_| pace.moved_one());
         assert!(pace.allows_hosts(&spec) && !is_owed(&pace, space), "the debt is worked off");
+    }
+
+    #[test]
+    fn a_segment_that_only_lacks_footers_is_emptied_by_an_eighth_of_what_hosts_write_and_when_they_write_nothing() {
+        let spec = spec(1, false);
+        let members = members(&spec);
+        let space = Space::new(&spec, &members, true);
+        let stripe_blocks = spec.shape.stripe_blocks(Stream::Small) as u32;
+        let mut pace = Pace::default();
+        // All of it is live: it reclaims nothing.
+        pace.begin(20, 20, Urgency::BesideHosts);
+        for _ in 0..8 {
+            pace.pay(space, Instant(1), Stream::Small, false);
+        }
+        let owed = (0..).take_while(|&in_flight| pace.may_move(space, 1, Instant(1), in_flight)).count();
+        assert_eq!(owed, stripe_blocks as usize, "eight stripes of hosts, one of moves");
+        (0..stripe_blocks).for_each(|_| pace.moved_one());
+        assert!(!pace.may_move(space, 0, Instant(1), 0), "hosts have written a moment ago");
+        let later = Instant(1) + ALONE_AFTER;
+        assert_eq!(pace.due(&spec, 0, Instant(1)), Some(later));
+        assert!(pace.may_move(space, 0, later, 0), "nobody is in its way");
+        pace.begin(20, 20, Urgency::ForRoom);
+        assert!(!pace.may_move(space, 0, later, 0), "moving all of it for room would go on for ever");
     }
 }

@@ -6,6 +6,7 @@ use super::super::segments::Segments;
 use super::super::space::Space;
 use super::super::spec::Spec;
 use super::super::stripes::Stripes;
+use super::Urgency;
 use crate::config::Victim;
 use crate::format::tombstones_per_block;
 use crate::limits::RELOCATION_SEGMENTS;
@@ -17,14 +18,14 @@ pub(in crate::machine) fn is_needed(space: Space<'_>, segments: &Segments) -> bo
     space.is_low() || segments.doubtful().next().is_some()
 }
 
-/// The segment to be emptied next, and whether it must be, whatever is free.
+/// The segment to be emptied next, and how urgent that is.
 pub(in crate::machine) fn choose(
     space: Space<'_>,
     segments: &Segments,
     stripes: &Stripes,
     is_idle: bool,
     now: Instant,
-) -> Option<(SegmentIndex, bool)> {
+) -> Option<(SegmentIndex, Urgency)> {
     let (spec, members) = (space.spec(), space.members());
     let present = members.present_bits();
     let may = |segment: &Segment| {
@@ -35,11 +36,16 @@ pub(in crate::machine) fn choose(
     // be read.
     let is_urgent = |segment: &Segment| {
         let is_degraded = segment.lost & present != 0 && !members.will_rebuild(segment);
-        (is_degraded || segment.is_suspect) && (segment.live_blocks > 0 || !segment.tombstones.is_empty())
+        is_degraded || segment.is_suspect
     };
-    let urgent = segments.doubtful().find(|(_, segment)| may(segment) && is_urgent(segment));
-    if let Some((index, _)) = urgent {
-        return Some((index, true));
+    let may_be_emptied =
+        |segment: &Segment| may(segment) && (segment.live_blocks > 0 || !segment.tombstones.is_empty());
+    let doubtful = || segments.doubtful().filter(|(_, segment)| may_be_emptied(segment));
+    if let Some((index, _)) = doubtful().find(|(_, segment)| is_urgent(segment)) {
+        return Some((index, Urgency::AtOnce));
+    }
+    if let Some((index, _)) = doubtful().find(|(_, segment)| segment.is_exposed) {
+        return Some((index, Urgency::BesideHosts));
     }
     if !space.is_low() {
         return None;
@@ -70,7 +76,7 @@ pub(in crate::machine) fn choose(
             (all.saturating_sub(live) * age * 1024 / (all + live), std::cmp::Reverse(*index))
         }),
     }
-    .map(|(index, _)| (index, false))
+    .map(|(index, _)| (index, Urgency::ForRoom))
 }
 
 /// Blocks that collecting a segment would reclaim.

@@ -106,8 +106,11 @@ impl Volume {
         if unknown > 0 && !reading.found.is_leaving {
             self.lose_unidentified(reading.damaged_member(), reading.sequence, unknown);
         }
-        // Where no footer says what a block was, damage makes more unknown than what is damaged: its blocks are moved soon.
-        if reading.zones.iter().flatten().any(|zone| !zone.has_footer(&layout)) {
+        let mut without_footer = reading.zones.iter().flatten().filter(|zone| !zone.has_footer(&layout)).peekable();
+        if without_footer.peek().is_some() {
+            self.segments.set_exposed(index);
+        }
+        if without_footer.any(ZoneReading::is_damaged) {
             self.segments.set_damaged(index);
         }
         self.segments.look_at(index);

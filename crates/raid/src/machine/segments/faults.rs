@@ -98,6 +98,13 @@ impl Segments {
         self.table.doubt(index);
         self.has_progress = true;
     }
+
+    /// No footer says what the blocks of a segment are: they are moved beside what hosts do.
+    pub(in crate::machine) fn set_exposed(&mut self, index: SegmentIndex) {
+        self.table[index].is_exposed = true;
+        self.table.doubt(index);
+        self.has_progress = true;
+    }
 }
 
 /// It was the zone. A member that the volume cannot do without does not fail for what its zones do: it can still be read.

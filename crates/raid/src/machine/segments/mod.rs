@@ -222,7 +222,7 @@ impl Segments {
         self.table.len()
     }
 
-    /// Segments that lack chunks of a member that is present, or hold some that are wrong.
+    /// Segments that lack chunks of a member that is present, hold some that are wrong, or lack footers.
     pub(super) fn doubtful(&self) -> impl Iterator<Item = (SegmentIndex, &Segment)> {
         self.table.doubtful()
     }
@@ -258,7 +258,7 @@ impl Segments {
         for (index, segment) in self.iter() {
             let lacks = |member: MemberIndex| members[member].state() == MemberState::Active && !segment.has(member);
             let goes = segment.state == SegmentState::Resetting;
-            let is_doubtful = segment.is_suspect || spec.member_indices().any(lacks);
+            let is_doubtful = segment.is_suspect || segment.is_exposed || spec.member_indices().any(lacks);
             assert!(
                 goes || !is_doubtful || doubtful.contains(&index),
                 "segment {} is known to lack something",
