@@ -18,6 +18,9 @@ use crate::machine::start::StartStep;
 use crate::shape::{Layout, Stream};
 use crate::{MemberIndex, VolumeError};
 
+/// Bytes that are compared with zeros together.
+const LINE_BYTES: usize = 64;
+
 /// The segment that is being read.
 #[derive(Debug)]
 pub(super) struct Reading {
@@ -354,7 +357,8 @@ fn slot_out_of_band(
         let meta = bytes.and_then(|bytes| BlockMeta::read_oob(seed, bytes));
         let data = block_of(buffer, block, block_bytes);
         let is_good = meta.is_some_and(|meta| data.map(crc) == Some(meta.block_crc));
-        let is_written = !is_zeros(data) || !is_zeros(bytes);
+        // Metadata first: where they are not zeros the block need not be looked at.
+        let is_written = !is_zeros(bytes) || !is_zeros(data);
         BlockRead { meta, is_good, is_blank: !is_good && !is_written, is_written }
     };
     let mut blocks: Box<[BlockRead]> = (first..first + layout.unit_blocks as usize).map(read).collect();
@@ -377,7 +381,9 @@ fn is_slot_blank(buffer: &BlockBuffer, at: u32, layout: &Layout, block_bytes: us
 /// Whether these bytes, as far as there are any, are zeros: drives that bring back something else for what was not written are not
 /// taken to have written nothing.
 fn is_zeros(bytes: Option<&[u8]>) -> bool {
-    bytes.is_none_or(|bytes| bytes.iter().all(|&byte| byte == 0))
+    // A line at once: looking at each byte by itself takes longer than the checksum.
+    let is_line_zeros = |line: &[u8]| line.iter().fold(0, |all, byte| all | byte) == 0;
+    bytes.is_none_or(|bytes| bytes.chunks(LINE_BYTES).all(is_line_zeros))
 }
 
 fn slot_in_band(place: &Place, buffer: &BlockBuffer, at: u32, layout: &Layout, block_bytes: usize) -> Option<SlotRead> {
@@ -389,15 +395,15 @@ fn slot_in_band(place: &Place, buffer: &BlockBuffer, at: u32, layout: &Layout, b
     let read = |(block, (record, block_crc)): (usize, ([u8; RECORD_BYTES], u32))| {
         let data = block_of(buffer, first + 1 + block, block_bytes);
         let meta = BlockMeta { record, block_crc, stripe: chunk.stripe };
-        let sum = data.map(crc);
+        let (sum, is_written) = (data.map(crc), !is_zeros(data));
         let is_good = sum == Some(block_crc);
         // A rebuild that could not compute a block wrote zeros and a wrong checksum.
         let is_lost = sum.map(|sum| !sum) == Some(block_crc);
         BlockRead {
             meta: Some(meta),
             is_good,
-            is_blank: !is_good && !is_lost && is_zeros(data),
-            is_written: !is_zeros(data),
+            is_blank: !is_good && !is_lost && !is_written,
+            is_written,
         }
     };
     let blocks = chunk.entries.into_iter().enumerate().map(read).collect();
