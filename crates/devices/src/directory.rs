@@ -43,22 +43,25 @@ impl ImageDirectory {
         {
             let is_image = path.join(ImageFile::Superblock.name()).exists();
             let what = if is_image { "holds an image already" } else { "is not empty" };
-            return Err(DriveError::new(
-                format!("the directory {} {what}", path.display()),
-                "choose another directory, or remove this one if nobody needs what is in it",
-            ));
+            return Err(occupied(path, what));
         }
-        fs::create_dir_all(path).map_err(|error| {
-            DriveError::new(
-                format!("the directory {} cannot be made: {error}", path.display()),
-                "choose a directory in which you may write",
-            )
-        })?;
+        fs::create_dir_all(path).map_err(|error| cannot_make(path, &error))?;
+        // Of two programs that begin at once one makes the file, and has the image to itself until it is complete.
+        let place = path.join(ImageFile::Superblock.name());
+        let made = File::open(&place, FileOptions::create_new()).and_then(|file| Ok((file.lock()?, file)));
+        let lock = match made {
+            Ok((true, file)) => file,
+            Ok((false, _)) => return Err(in_use(path)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                return Err(occupied(path, "holds an image already"));
+            }
+            Err(error) => return Err(cannot_make(path, &error)),
+        };
         Ok(ImageDirectory {
             path: path.to_owned(),
             files: Default::default(),
             access: FileOptions::read_write(),
-            _lock: None,
+            _lock: Some(lock),
         })
     }
 
@@ -188,20 +191,37 @@ impl Files for ImageDirectory {
 
 /// The lock of an image; it is released with the process, however that ends.
 fn acquire_lock(path: &Path, access: FileOptions) -> Result<File, DriveError> {
-    let shown = path.display();
     let place = path.join(ImageFile::Superblock.name());
     let file = File::open(&place, access).map_err(|error| cannot_open(path, &place, &error))?;
     match file.lock() {
         Ok(true) => Ok(file),
-        Ok(false) => Err(DriveError::in_use(
-            format!("the image in {shown} is in use by another program"),
-            "stop the server that has it, or reach it through that server by its nvme-tcp:// URL",
-        )),
+        Ok(false) => Err(in_use(path)),
         Err(error) => Err(DriveError::new(
-            format!("the image in {shown} cannot be locked: {error}"),
+            format!("the image in {} cannot be locked: {error}", path.display()),
             "put the image on a file system that has locks",
         )),
     }
+}
+
+fn in_use(path: &Path) -> DriveError {
+    DriveError::in_use(
+        format!("the image in {} is in use by another program", path.display()),
+        "stop the server that has it, or reach it through that server by its nvme-tcp:// URL",
+    )
+}
+
+fn occupied(path: &Path, what: &str) -> DriveError {
+    DriveError::new(
+        format!("the directory {} {what}", path.display()),
+        "choose another directory, or remove this one if nobody needs what is in it",
+    )
+}
+
+fn cannot_make(path: &Path, error: &io::Error) -> DriveError {
+    DriveError::new(
+        format!("the directory {} cannot be made: {error}", path.display()),
+        "choose a directory in which you may write",
+    )
 }
 
 /// What the system said, as the image understands it.
@@ -256,6 +276,27 @@ mod tests {
         ImageDirectory::look(image.path()).expect("to look needs no lock");
         drop(first);
         ImageDirectory::lock(image.path()).expect("it is free again");
+    }
+
+    #[test]
+    fn an_image_that_is_being_made_belongs_to_one_program() {
+        let above = tempfile::tempdir().expect("a directory");
+        let path = above.path().join("image");
+        let makers: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..8).map(|_| scope.spawn(|| ImageDirectory::make(&path).map(|made| made._lock))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let (made, refused): (Vec<_>, Vec<_>) = makers.into_iter().partition(Result::is_ok);
+        assert_eq!(made.len(), 1, "{refused:?}");
+        for error in refused.into_iter().filter_map(Result::err) {
+            assert!(
+                error.message.contains("holds an image already") || error.message.contains("is not empty"),
+                "{error}"
+            );
+        }
+        let error = ImageDirectory::lock(&path).expect_err("it is not complete");
+        assert!(error.is_in_use, "{error}");
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use zonda_devices::{Drive, FileBacked, MemoryDrive, Model, PacedDrive, VolumeDrive, random, volume_of_image};
+use zonda_devices::{
+    Drive, DriveError, FileBacked, MemoryDrive, Model, PacedDrive, VolumeDrive, random, volume_of_image,
+};
 use zonda_image::RecoveryReport;
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
@@ -18,7 +20,7 @@ use crate::config::{DigestsSpec, HostPlan, NamespacePlan, ServerPlan, Source, Su
 use crate::drives::{Drives, Served};
 use crate::nbd::Candidate;
 use crate::report::{NamespaceLayout, SubsystemLayout};
-use crate::start::{NamespaceInfo, ServeError, SubsystemInfo};
+use crate::start::{NamespaceInfo, ServeError, SubsystemInfo, retry_lock_in_use};
 
 /// Firmware revision that hosts are shown: at most 8 characters.
 const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
@@ -140,8 +142,7 @@ fn open(
             if !plan.may_serve_members {
                 refuse_member(path)?;
             }
-            let (drive, report) =
-                FileBacked::open(path, ring).map_err(|error| ServeError::new(error.message, error.help))?;
+            let (drive, report) = unused(|| FileBacked::open(path, ring))?;
             let uuid = drive.image().spec().uuid;
             let state = in_words(&report, drive.elements_began_anew());
             let model = if is_paced { Some(model_of_image(&drive)?) } else { None };
@@ -154,8 +155,7 @@ fn open(
             })
         }
         Source::Volume(path) => {
-            let volume = VolumeDrive::open_with(path, plan.accepted, ring)
-                .map_err(|error| ServeError::new(error.message, error.help))?;
+            let volume = unused(|| VolumeDrive::open_with(path, plan.accepted, ring))?;
             let report = volume.report();
             let state = format!("a volume of {} drives, {}, {}", report.members.len(), report.scheme, report.state);
             let uuid = volume.array();
@@ -183,6 +183,12 @@ fn open(
             })
         }
     }
+}
+
+/// Opens a drive, which a server that was killed a moment ago may still have.
+fn unused<T>(open: impl FnMut() -> Result<T, DriveError>) -> Result<T, ServeError> {
+    let is_in_use = |result: &Result<T, DriveError>| result.as_ref().is_err_and(|error| error.is_in_use);
+    retry_lock_in_use(is_in_use, open).map_err(|error| ServeError::new(error.message, error.help))
 }
 
 fn model_of_image(drive: &FileBacked) -> Result<Model, ServeError> {

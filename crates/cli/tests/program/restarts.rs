@@ -1,11 +1,13 @@
 //! A server that is killed and started again at once, at the same addresses, on the same drives.
 
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use zonda_nbd::testing::Client;
 
@@ -119,4 +121,44 @@ fn a_socket_and_drives_of_a_living_server_are_refused_to_another() {
     assert!(refused.contains("the image in drives/plain is in use by another program"), "{refused}");
     UnixStream::connect(directory.join("nbd.sock")).expect("the first one goes on");
     server.stop();
+}
+
+#[test]
+fn a_server_that_is_still_ending_is_waited_for() {
+    let directory = make_volume("ending");
+    create(&directory);
+    output_in(&directory, &["drive", "create", "drives/plain", "--profile", "conventional", "--zones", "2"]);
+    for (served, locked) in [("drives/plain", "drives/plain/image.zonda"), ("vol", "vol/lock"), ("vol", "vol")] {
+        // A killed server owns its locks until what the disk does for it has ended.
+        let lock = File::open(directory.join(locked)).expect("it exists");
+        lock.try_lock().expect("no server runs");
+        let ending = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(200));
+            drop(lock);
+        });
+        Server::start(&directory, &[served]).stop();
+        ending.join().expect("it has ended");
+    }
+}
+
+#[test]
+fn a_volume_that_is_renamed_while_it_is_served_leaves_the_next_in_its_place_alone() {
+    let directory = make_volume("renamed");
+    let make = |members| output_in(&directory, &["volume", "create", "vol", "--members", members, "--level", "1"]);
+    let array = |name: &str| {
+        let text = fs::read_to_string(directory.join(name).join("volume.toml")).expect("it exists");
+        text.lines().find(|line| line.starts_with("array")).expect("a volume has an array").to_owned()
+    };
+    make("drives/a,drives/b");
+    let (first, first_array) = (Server::start(&directory, &["vol"]), array("vol"));
+    fs::rename(directory.join("vol"), directory.join("renamed")).expect("a user may");
+    make("drives/c,drives/d");
+    let (second, second_array) = (Server::start(&directory, &["vol"]), array("vol"));
+    // Both save what they know of their members.
+    first.stop();
+    let report = output_in(&directory, &["volume", "scrub", "vol"]);
+    assert!(report.contains("RAID 1"), "the second one is reached still: {report}");
+    second.stop();
+    assert_eq!((array("renamed"), array("vol")), (first_array, second_array));
+    Server::start(&directory, &["renamed", "vol"]).stop();
 }

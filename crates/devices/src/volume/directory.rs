@@ -1,13 +1,14 @@
 //! The directory of a volume: where its members are, and the lock that keeps two programs from using it.
 
 use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use zonda_config::Rate;
 use zonda_ring::{File, FileOptions};
 
+use super::held::HeldDirectory;
 use crate::{DriveError, Location};
 
 /// What says where the members are.
@@ -110,8 +111,17 @@ impl Place {
 pub(super) struct VolumeDirectory {
     path: PathBuf,
     pub(super) file: VolumeFile,
+    lock: Lock,
+}
+
+/// What keeps other programs from a volume: the lock of a file, and that of the directory itself, which stays where a user has removed
+/// the file.
+#[derive(Debug)]
+struct Lock {
+    /// What is saved goes there, also when the path names another directory by then.
+    directory: HeldDirectory,
     /// Absent where a volume is only looked at and has no lock file.
-    _lock: Option<File>,
+    _file: Option<File>,
 }
 
 impl VolumeDirectory {
@@ -126,7 +136,7 @@ impl VolumeDirectory {
                 "choose a directory in which you may write",
             )
         })?;
-        let lock = lock(path)?;
+        let lock = Lock::acquire(path)?;
         refuse_occupied(path)?;
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let interrupted = if is_volume(path) { Some(read(path)?) } else { None };
@@ -142,30 +152,29 @@ impl VolumeDirectory {
             member: Vec::new(),
             spare: Vec::new(),
         };
-        Ok(VolumeDirectory { path: path.to_owned(), file, _lock: Some(lock) })
+        Ok(VolumeDirectory { path: path.to_owned(), file, lock })
     }
 
     /// The volume in this directory, which no other program uses until this is dropped.
     pub(super) fn open(path: &Path) -> Result<VolumeDirectory, DriveError> {
         // No lock is made where there is no volume.
         must_be_volume(path)?;
-        let lock = lock(path)?;
-        VolumeDirectory::complete(path, Some(lock))
+        VolumeDirectory::complete(path, Lock::acquire(path)?)
     }
 
     /// The same, to be looked at: nothing is written, not even a lock file that is missing.
     pub(super) fn look(path: &Path) -> Result<VolumeDirectory, DriveError> {
         must_be_volume(path)?;
-        let lock = match File::open(&path.join(LOCK_FILE), FileOptions::read_only()) {
-            Ok(file) => Some(locked(path, file)?),
+        let file = match File::open(&path.join(LOCK_FILE), FileOptions::read_only()) {
+            Ok(file) => Some(file),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(cannot_lock(path, &error)),
         };
-        VolumeDirectory::complete(path, lock)
+        VolumeDirectory::complete(path, Lock::of(path, file)?)
     }
 
     /// What is read after the lock is taken is what the last program wrote.
-    fn complete(path: &Path, lock: Option<File>) -> Result<VolumeDirectory, DriveError> {
+    fn complete(path: &Path, lock: Lock) -> Result<VolumeDirectory, DriveError> {
         let file = read(path)?;
         if file.state == Some(FileState::Creating) {
             return Err(DriveError::new(
@@ -173,7 +182,7 @@ impl VolumeDirectory {
                 "repeat the command zonda volume create, which continues it; or remove the directory",
             ));
         }
-        Ok(VolumeDirectory { path: path.to_owned(), file, _lock: lock })
+        Ok(VolumeDirectory { path: path.to_owned(), file, lock })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -212,12 +221,7 @@ impl VolumeDirectory {
     /// Writes the file so that after a crash either the old or the new one is there.
     pub(super) fn save(&self) -> io::Result<()> {
         let text = toml::to_string(&self.file).expect("texts and numbers can be written");
-        let (place, other) = (self.path.join(VOLUME_FILE), self.path.join(NEW_FILE));
-        let mut file = fs::File::create(&other)?;
-        file.write_all(format!("{HEADER}{text}").as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&other, &place)?;
-        File::sync_directory(&self.path)
+        self.lock.directory.replace(VOLUME_FILE, NEW_FILE, format!("{HEADER}{text}").as_bytes())
     }
 
     /// Whether this continues a creation that was interrupted.
@@ -289,19 +293,23 @@ fn read(path: &Path) -> Result<VolumeFile, DriveError> {
     Ok(file)
 }
 
-fn lock(path: &Path) -> Result<File, DriveError> {
-    let file = File::open(&path.join(LOCK_FILE), FileOptions { create: true, ..FileOptions::read_write() });
-    locked(path, file.map_err(|error| cannot_lock(path, &error))?)
-}
-
-fn locked(path: &Path, file: File) -> Result<File, DriveError> {
-    if !file.lock().map_err(|error| cannot_lock(path, &error))? {
-        return Err(DriveError::in_use(
-            format!("the volume in {} is in use by another program", path.display()),
-            "stop that program, or reach the volume through it: zonda status shows a server's URL",
-        ));
+impl Lock {
+    fn acquire(path: &Path) -> Result<Lock, DriveError> {
+        let file = File::open(&path.join(LOCK_FILE), FileOptions { create: true, ..FileOptions::read_write() });
+        Lock::of(path, Some(file.map_err(|error| cannot_lock(path, &error))?))
     }
-    Ok(file)
+
+    fn of(path: &Path, file: Option<File>) -> Result<Lock, DriveError> {
+        let directory = HeldDirectory::open(path).map_err(|error| cannot_lock(path, &error))?;
+        let is_file_locked = file.as_ref().map_or(Ok(true), File::lock).map_err(|error| cannot_lock(path, &error))?;
+        if !is_file_locked || !directory.lock() {
+            return Err(DriveError::in_use(
+                format!("the volume in {} is in use by another program", path.display()),
+                "stop that program, or reach the volume through it: zonda status shows a server's URL",
+            ));
+        }
+        Ok(Lock { directory, _file: file })
+    }
 }
 
 fn cannot_lock(path: &Path, error: &io::Error) -> DriveError {
@@ -371,5 +379,44 @@ mod tests {
         assert_eq!((&again.file, again.array()), (&file, Ok([0xab; 16])));
         let error = VolumeDirectory::make(&path, &[7; 16]).expect_err("there is one");
         assert!(error.message.contains("holds a volume already"), "{error}");
+    }
+
+    /// A volume that is complete.
+    fn volume(path: &Path, array: u8) -> VolumeDirectory {
+        let mut directory = VolumeDirectory::make(path, &[array; 16]).expect("it is new");
+        directory.file.state = None;
+        directory.save().expect("there is room");
+        directory
+    }
+
+    #[test]
+    fn a_volume_whose_lock_file_a_user_has_removed_is_locked_still() {
+        let above = tempfile::TempDir::new().expect("there is room");
+        let path = above.path().join("vol");
+        let owner = volume(&path, 7);
+        fs::remove_file(path.join(LOCK_FILE)).expect("a user may");
+        for _ in 0..2 {
+            let error = VolumeDirectory::look(&path).expect_err("its owner lives");
+            assert!(error.is_in_use, "{error}");
+            let error = VolumeDirectory::open(&path).expect_err("its owner lives");
+            assert!(error.is_in_use, "{error}");
+        }
+        drop(owner);
+        VolumeDirectory::open(&path).expect("it is free");
+    }
+
+    #[test]
+    fn a_volume_that_is_renamed_while_it_is_used_is_saved_where_it_is() {
+        let above = tempfile::TempDir::new().expect("there is room");
+        let (path, renamed) = (above.path().join("vol"), above.path().join("renamed"));
+        let mut first = volume(&path, 1);
+        fs::rename(&path, &renamed).expect("a user may");
+        let second = volume(&path, 2);
+        first.file.epoch = Some(9);
+        first.save().expect("there is room");
+        drop((first, second));
+        let arrays = [&renamed, &path].map(|path| VolumeDirectory::open(path).expect("it is free").array());
+        assert_eq!(arrays, [Ok([1; 16]), Ok([2; 16])]);
+        assert_eq!(read(&renamed).expect("it is whole").epoch, Some(9));
     }
 }

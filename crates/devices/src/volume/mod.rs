@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   directory.rs  where the members are: volume.toml, and the lock     open.rs    created, mounted
+//!   held.rs       that directory, held open
 //!   drive.rs      VolumeDrive: the machine of zonda_raid on its members, what a failure sets off
 //!   spares.rs     devices that take the place of members that have failed
 //!   manage.rs     what an operator asks for                             report.rs  what he is told
@@ -20,6 +21,7 @@ mod check;
 mod directory;
 mod drive;
 mod found;
+mod held;
 mod look;
 mod manage;
 mod open;

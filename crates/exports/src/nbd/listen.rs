@@ -13,7 +13,7 @@ use zonda_ring::{Address, Socket};
 
 use super::limits::{DEAD_SOCKET_INTERVAL, DEAD_SOCKET_TIMEOUT};
 use super::lock::SocketLock;
-use crate::start::{ServeError, listen_on};
+use crate::start::{ServeError, listen_on, retry_lock_in_use};
 
 /// The file of a Unix socket that we made. It goes with this, if it is still ours.
 #[derive(Debug)]
@@ -67,7 +67,8 @@ pub(crate) fn listen(address: &Address) -> Result<Listener, ServeError> {
 
 /// Listens on a Unix socket. One that a server has left behind when it was killed is replaced.
 fn listen_on_file(address: &Address, path: &Path) -> Result<Listener, ServeError> {
-    let lock = match SocketLock::acquire(path) {
+    let is_in_use = |lock: &io::Result<Option<SocketLock>>| matches!(lock, Ok(None));
+    let lock = match retry_lock_in_use(is_in_use, || SocketLock::acquire(path)) {
         Ok(Some(lock)) => lock,
         Ok(None) => return Err(in_use(path)),
         Err(error) => return Err(cannot_lock(address, path, &error)),
@@ -160,6 +161,7 @@ fn unheard(address: &Address, error: &io::Error) -> ServeError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::start::LOCK_IN_USE_TIMEOUT;
     use std::os::unix::net::{UnixListener, UnixStream};
 
     fn address(directory: &tempfile::TempDir) -> Address {
@@ -178,6 +180,20 @@ mod tests {
         drop(first);
         assert!(!path.exists(), "the file goes with its server");
         drop(listen(&address(&directory)).expect("the path is free again"));
+    }
+
+    #[test]
+    fn a_lock_that_a_server_still_has_while_it_ends_is_waited_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("nbd.sock");
+        let lock = SocketLock::acquire(&path).expect("it can be created").expect("it is free");
+        let ending = thread::spawn(move || {
+            thread::sleep(LOCK_IN_USE_TIMEOUT / 10);
+            drop(lock);
+        });
+        let listener = listen(&address(&directory)).expect("the lock is released in time");
+        ending.join().expect("it has ended");
+        drop(listener);
     }
 
     #[test]

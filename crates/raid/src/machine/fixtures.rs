@@ -12,13 +12,23 @@ pub(super) const ZONES: u32 = 24;
 
 /// What the volume is: stripes of two blocks, groups of `group_stripes`.
 pub(super) fn spec(group_stripes: u32, is_cache_volatile: bool) -> Spec {
-    let mut config = VolumeConfig::new("parts", Scheme { level: Level::Raid5, data: 2, parity: 1 });
-    config.small = StreamShape { unit_blocks: 1, group_stripes };
-    config.large = StreamShape { unit_blocks: 1, group_stripes };
-    config.tuning.small_segments = 1;
-    config.tuning.large_segments = 0;
+    let mut config = config(1, group_stripes);
     config.tuning.is_cache_volatile = is_cache_volatile;
     Spec::new(config, [7; 16], &vec![geometry(); 3], None).expect("the parts suit each other")
+}
+
+/// The same with chunks of `unit_blocks`.
+pub(super) fn spec_of_units(unit_blocks: u32, group_stripes: u32) -> Spec {
+    Spec::new(config(unit_blocks, group_stripes), [7; 16], &vec![geometry(); 3], None).expect("they suit each other")
+}
+
+fn config(unit_blocks: u32, group_stripes: u32) -> VolumeConfig {
+    let mut config = VolumeConfig::new("parts", Scheme { level: Level::Raid5, data: 2, parity: 1 });
+    config.small = StreamShape { unit_blocks, group_stripes };
+    config.large = StreamShape { unit_blocks, group_stripes };
+    config.tuning.small_segments = 1;
+    config.tuning.large_segments = 0;
+    config
 }
 
 /// Its members, all zones free.

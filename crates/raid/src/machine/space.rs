@@ -98,3 +98,26 @@ impl<'a> Space<'a> {
 fn needed_segments(spec: &Spec) -> u32 {
     spec.volume_blocks().div_ceil(spec.shape.segment_blocks()) as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{ZONES, members, spec};
+    use super::*;
+    use crate::limits::METADATA_ZONES;
+
+    #[test]
+    fn a_volume_has_space_for_what_segments_in_use_leave_of_the_zones_that_can_be_written() {
+        let spec = spec(1, false);
+        let mut members = members(&spec);
+        // One is open for hosts and one is about to be, one is being emptied; the rest are for what is moved.
+        let in_use = 3 + RELOCATION_SEGMENTS;
+        let room = |members: &Members| Space::new(&spec, members, true).room_blocks();
+        assert_eq!(room(&members), spec.volume_blocks(), "at first there is space for all blocks");
+        for zone in METADATA_ZONES..ZONES {
+            members[MemberIndex(1)].retire_zone(zone);
+            let left = u64::from((ZONES - 1 - zone).saturating_sub(in_use));
+            assert_eq!(room(&members), spec.volume_blocks().min(left * spec.shape.segment_blocks()), "zone {zone}");
+        }
+        assert_eq!(room(&members), 0);
+    }
+}

@@ -110,3 +110,39 @@ fn a_member_that_goes_away_for_a_moment_during_a_rebuild_costs_no_block() {
         bench.survives(0);
     }
 }
+
+/// A mount of RAID 6 in which two members fail, after so many steps of it. Says by how many epochs the volume is newer then; `None` if
+/// the mount had begun to write before.
+fn epochs_of_a_mount_that_loses_two_members(steps: u32) -> Option<u64> {
+    let mut bench = Bench::new(config(RAID6), 64, 31);
+    bench.churn(40);
+    bench.run_out();
+    let before = bench.volume.volume().epoch();
+    bench.begin_remount();
+    let written: Vec<_> = (0..4).map(|member| bench.device(member).written).collect();
+    for member in [1, 2] {
+        bench.steps(if member == 1 { steps } else { 1 });
+        let has_written = (0..4).any(|at| {
+            bench.volume.member(MemberIndex(at)).is_some_and(|device| device.written != written[usize::from(at)])
+        });
+        if has_written || bench.volume.volume().is_ready() {
+            return None;
+        }
+        bench.fail(member);
+    }
+    while !bench.volume.volume().is_ready() {
+        assert!(bench.step(), "a mount ends: {:?}", bench.events);
+    }
+    bench.read_all();
+    Some(bench.volume.volume().epoch() - before)
+}
+
+#[test]
+fn what_a_mount_finds_of_members_is_recorded_in_one_epoch_once_it_has_read_all() {
+    let mut mounts = 0;
+    while let Some(epochs) = epochs_of_a_mount_that_loses_two_members(mounts * 3) {
+        assert_eq!(epochs, 1, "after {} steps", mounts * 3);
+        mounts += 1;
+    }
+    assert!(mounts > 6, "they fail while superblocks, headers and segments are read: {mounts}");
+}

@@ -6,6 +6,7 @@ use zonda_zoned::{
 };
 
 use super::failures::{config, crash_and_mount, expect_all, geometry, go_on};
+use crate::format::tombstones_per_block;
 use crate::testing::{Drive, Mix, Request, World};
 use crate::{Event, MemberIndex, Scheme, Volume};
 
@@ -120,6 +121,18 @@ fn no_more_of_a_trim_is_on_its_way_than_may_be() {
     });
     assert_eq!(given[0], 4, "one stripe");
     assert!(given[1] > 4, "{given:?}");
+}
+
+#[test]
+fn tombstones_of_blocks_that_are_apart_share_blocks_as_far_as_they_fit() {
+    let mut world = world(u64::from(u16::MAX), 1);
+    write_all(&mut world, 1, 1);
+    let blocks = world.model.volume_blocks();
+    assert!(world.ask(&Request::Trim(vec![(0, blocks)])).unwrap());
+    let tombstones = blocks.div_ceil(2) as usize;
+    // Three chunks of two blocks and their parity are a stripe.
+    let stripes = tombstones.div_ceil(tombstones_per_block(512)).div_ceil(6);
+    assert_eq!(chunks_given(&mut world), 4 * stripes);
 }
 
 /// A volume without contents that is ready.

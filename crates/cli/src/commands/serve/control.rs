@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub(crate) enum Answer {
 pub(super) struct Control {
     volume: PathBuf,
     socket: PathBuf,
+    /// Device and inode of the socket: by the end there may be another server's in its place.
+    identity: Option<(u64, u64)>,
 }
 
 impl Control {
@@ -47,7 +50,8 @@ impl Control {
             _ => {}
         }
         let listener = UnixListener::bind(&socket)?;
-        let control = Control { volume: volume.to_owned(), socket };
+        let identity = identity(&socket);
+        let control = Control { volume: volume.to_owned(), socket, identity };
         let (volume, handle) = (control.volume.clone(), handle.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -64,9 +68,16 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // One that stays is taken for what it is by the next server.
-        let _ = fs::remove_file(&self.socket);
+        if identity(&self.socket) == self.identity {
+            // One that stays is taken for what it is by the next server.
+            let _ = fs::remove_file(&self.socket);
+        }
     }
+}
+
+/// Device and inode of what a path names.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 async fn serve(stream: UnixStream, volume: PathBuf, handle: Handle) -> io::Result<()> {

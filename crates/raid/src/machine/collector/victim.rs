@@ -109,3 +109,52 @@ pub(in crate::machine) fn room_for_moves(spec: &Spec, segments: &Segments, strip
 fn age(now: Instant, since: Instant) -> u64 {
     now.since(since).as_nanos() / 1000 + 1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::fixtures::{end_next, members, spec};
+    use super::super::super::members::{Members, Work};
+    use super::*;
+    use crate::MemberIndex;
+    use crate::tables::Physical;
+    use zonda_zoned::Status;
+
+    /// A closed segment that something damaged was found in.
+    fn damaged(spec: &Spec, members: &mut Members, segments: &mut Segments) -> SegmentIndex {
+        segments.open_wanted(spec, members, true, Stream::Small, 1);
+        let index = segments.open(Stream::Small)[0];
+        segments.break_off(spec, members, index);
+        while members.has_commands() {
+            for member in spec.member_indices() {
+                match end_next(members, member, Status::Success) {
+                    Some((Work::Header { segment }, _)) => segments.on_header(spec, members, segment),
+                    Some((Work::FinishZone { segment }, completion)) => {
+                        let _ = segments.on_finish(spec, members, member, segment, completion.status);
+                    }
+                    other => assert!(other.is_none(), "{other:?}"),
+                }
+            }
+        }
+        segments.set_damaged(index);
+        assert_eq!(segments[index].state, SegmentState::Sealed);
+        index
+    }
+
+    #[test]
+    fn a_damaged_segment_is_emptied_at_once_if_there_is_something_in_it_to_be_moved() {
+        let spec = spec(1, false);
+        let (mut members, mut segments, stripes) = (members(&spec), Segments::new(), Stripes::new());
+        let index = damaged(&spec, &mut members, &mut segments);
+        let chosen =
+            |segments: &Segments| choose(Space::new(&spec, &members, true), segments, &stripes, true, Instant::ZERO);
+        let place = Physical { segment: index, member: MemberIndex(0), offset: segments[index].layout.slot_offset(0) };
+        assert_eq!(chosen(&segments), None, "it is empty");
+        segments.set_live(place);
+        assert_eq!(chosen(&segments), Some((index, true)), "a block is live");
+        segments.set_dead(place);
+        segments.add_tombstones(place, 1);
+        assert_eq!(chosen(&segments), Some((index, true)), "a tombstone is needed");
+        segments.drop_tombstones(place);
+        assert_eq!(chosen(&segments), None, "it is empty again");
+    }
+}

@@ -1,13 +1,13 @@
 //! Segments alone, on members without drives.
 
-use zonda_zoned::{Instant, Status};
+use zonda_zoned::{Blocks, Instant, Outcome, Status};
 
-use super::super::fixtures::{ZONES, end_next, members, spec};
+use super::super::fixtures::{ZONES, end_next, members, spec, spec_of_units};
 use super::super::members::{Members, Verdict, Waiter, Work};
 use super::super::spec::Spec;
 use super::Segments;
 use crate::MemberIndex;
-use crate::limits::{METADATA_ZONES, WRITE_ATTEMPTS_MAX};
+use crate::limits::{MEMBER_FAILURES_MAX, METADATA_ZONES, WRITE_ATTEMPTS_MAX};
 use crate::shape::Stream;
 use crate::tables::{Physical, SegmentIndex, SegmentState};
 
@@ -144,4 +144,61 @@ fn segments_go_on_without_a_member_that_has_failed() {
     assert!(!segments[index].has(failed) && segments[index].zones[2].is_none());
     assert_eq!(segments.next_for(&spec, Stream::Small), Some(index));
     segments.check_invariants(&spec, &members);
+}
+
+#[test]
+fn a_chunk_is_in_the_slot_that_its_member_says_or_in_none() {
+    let spec = spec_of_units(2, 4);
+    let (mut members, mut segments) = (members(&spec), Segments::new());
+    let index = open_one(&spec, &mut members, &mut segments);
+    let (member, layout) = (MemberIndex(1), segments[index].layout);
+    let start = members[member].lba(segments[index].zones[1].expect("it takes part"), 0);
+    let mut place = |number: u32, offset: u32| {
+        let appended = Outcome::Appended(start + Blocks(u64::from(offset)));
+        segments.place_chunk(&members, member, index, number, &appended)
+    };
+    assert_eq!(place(0, layout.slot_offset(1)), Some(1));
+    assert_eq!(place(1, layout.slot_offset(1)), None, "another chunk is there");
+    assert_eq!(place(1, layout.slot_offset(2) + 1), None, "no slot begins there");
+    assert_eq!(place(1, layout.header_blocks - 1), None, "the header is there");
+    assert_eq!(place(1, layout.slot_offset(4)), None, "the next group is not open");
+    assert_eq!(place(1, layout.slot_offset(2)), Some(2));
+}
+
+/// Closes an empty segment and resets its zones, which are read only on `bad`. Returns the verdict on that.
+fn reset_one(spec: &Spec, members: &mut Members, segments: &mut Segments, bad: MemberIndex) -> Verdict {
+    let index = open_one(spec, members, segments);
+    segments.break_off(spec, members, index);
+    let _ = end_all(spec, members, segments, None);
+    segments.reset_empty(spec, members);
+    let mut verdict = Verdict::Usable;
+    for member in spec.member_indices() {
+        let status = if member == bad { Status::ZoneIsReadOnly } else { Status::Success };
+        let Some((Work::ResetZone { segment }, _)) = end_next(members, member, status) else { continue };
+        let found = segments.on_reset(spec, members, member, segment, status);
+        assert!(member == bad || found == Verdict::Usable);
+        verdict = if member == bad { found } else { verdict };
+    }
+    segments.check_invariants(spec, members);
+    verdict
+}
+
+#[test]
+fn zones_that_cannot_be_reset_count_against_a_member_only_where_the_volume_can_do_without_it() {
+    for other_has_failed in [false, true] {
+        let spec = spec(1, false);
+        let (mut members, mut segments) = (members(&spec), Segments::new());
+        let bad = MemberIndex(1);
+        if other_has_failed {
+            assert!(members.fail(MemberIndex(0)));
+            segments.forget_member(&spec, &mut members, MemberIndex(0));
+        }
+        assert_eq!(reset_one(&spec, &mut members, &mut segments, bad), Verdict::Usable, "one zone is no member");
+        assert_eq!((members[bad].retired_zones(), members[bad].errors()), (1, 1));
+        assert_eq!(members[bad].failures(), u32::from(!other_has_failed));
+        // Whatever went before, its next failure is one too many.
+        (2..MEMBER_FAILURES_MAX).for_each(|_| assert_eq!(members[bad].count_failure(), Verdict::Usable));
+        let expected = if other_has_failed { Verdict::Usable } else { Verdict::Failed };
+        assert_eq!(reset_one(&spec, &mut members, &mut segments, bad), expected);
+    }
 }
