@@ -154,7 +154,7 @@ fn open(
             })
         }
         Source::Volume(path) => {
-            let volume = VolumeDrive::open_with(path, plan.accepted, ring)
+            let volume = VolumeDrive::open_with(path, &plan.accepted, ring)
                 .map_err(|error| ServeError::new(error.message, error.help))?;
             let report = volume.report();
             let state = format!("a volume of {} drives, {}, {}", report.members.len(), report.scheme, report.state);
