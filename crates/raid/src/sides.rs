@@ -79,9 +79,13 @@ fn split_brain(own: &[&Membership]) -> Option<VolumeError> {
     let counting = counting(own);
     let conflicting = |one: &&&Membership| counting.iter().any(|other| conflicts(one, other));
     let newest = counting.iter().filter(conflicting).max_by_key(|one| (one.epoch, one.sequence))?;
-    let known = own.iter().filter(|one| !is_void(one, own));
-    let (other, newest): (Vec<&Membership>, Vec<&Membership>) =
-        known.partition(|other| state_of(newest, other) == Some(MemberState::Failed));
+    let apart: Vec<&Membership> =
+        counting.iter().copied().filter(|other| conflicts(newest, other) || conflicts(other, newest)).collect();
+    let known = |is_of_side: &dyn Fn(&Membership) -> bool| {
+        own.iter().copied().filter(|one| !is_void(one, own) && is_of_side(one)).collect::<Vec<&Membership>>()
+    };
+    let other = known(&|one| !is_present(newest, one) && apart.iter().any(|other| is_present(other, one)));
+    let newest = known(&|one| is_present(newest, one));
     let epoch = |side: &[&Membership]| side.iter().map(|one| one.epoch).max().unwrap_or(0);
     let (newest_epoch, other_epoch) = (epoch(&newest), epoch(&other));
     let members = |side: Vec<&Membership>| side.into_iter().map(|one| MemberIndex(one.member)).collect();
@@ -93,18 +97,17 @@ fn counting<'a>(own: &[&'a Membership]) -> Vec<&'a Membership> {
     own.iter().copied().filter(|one| !never_counted(one, own) && !is_void(one, own)).collect()
 }
 
-/// Whether a member that a superblock names as present has reached an epoch in which one is active that this superblock counts as failed
-/// since an epoch as old.
+/// Whether a member that a superblock names as present has reached its epoch without it: in that epoch one is active that this superblock
+/// counts as failed since an epoch as old, or the owner of this superblock has failed.
 fn never_counted(superblock: &Membership, own: &[&Membership]) -> bool {
     let is_otherwise = |other: &&Membership| {
         let failed = |entry: &&KnownMember| entry.state == MemberState::Failed && entry.since_epoch <= other.epoch;
         let of_other = |at: usize| other.members.get(at).filter(|entry| entry.state != MemberState::Failed);
+        let has_failed = entry_of(other, superblock)
+            .is_some_and(|entry| entry.state == MemberState::Failed && entry.since_epoch <= superblock.epoch);
+        let mut failed = superblock.members.iter().enumerate().filter(|(_, entry)| failed(entry));
         is_present(superblock, other)
-            && superblock
-                .members
-                .iter()
-                .enumerate()
-                .any(|(at, entry)| failed(&entry) && of_other(at).is_some_and(|other| other.id == entry.id))
+            && (has_failed || failed.any(|(at, entry)| of_other(at).is_some_and(|other| other.id == entry.id)))
     };
     own.iter().any(is_otherwise)
 }
@@ -143,4 +146,63 @@ fn entry_of<'a>(one: &'a Membership, other: &Membership) -> Option<&'a KnownMemb
     let at = usize::from(other.member);
     let own = other.members.get(at)?;
     one.members.get(at).filter(|entry| entry.id == own.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use MemberState::{Active, Failed, Rebuilding};
+
+    /// The superblock of a member, with the state of each member and the epoch since which it has it.
+    fn said(member: u8, epoch: u64, states: &[(MemberState, u64)]) -> Membership {
+        let known = |(at, &(state, since_epoch)): (usize, &(MemberState, u64))| KnownMember {
+            id: [at as u8; 16],
+            state,
+            since_epoch,
+            is_rejected: false,
+        };
+        Membership {
+            name: "vol".to_owned(),
+            array: [7; 16],
+            member,
+            epoch,
+            sequence: epoch,
+            scheme: None,
+            volume_blocks: 0,
+            block_size_bytes: 512,
+            members: states.iter().enumerate().map(known).collect(),
+        }
+    }
+
+    fn newest_epoch(own: &[Membership]) -> Result<u64, VolumeError> {
+        let own: Vec<&Membership> = own.iter().collect();
+        Agreement::of(&own, None).map(|agreement| agreement.expect("one counts").newest.epoch)
+    }
+
+    #[test]
+    fn an_epoch_that_one_member_wrote_alone_is_no_side_whatever_it_was_for() {
+        let before = [(Active, 5), (Active, 2), (Active, 2)];
+        // Member 0 fails for the others, in as new an epoch.
+        let without = [(Failed, 7), (Active, 2), (Active, 2)];
+        let joining = [(Active, 5), (Active, 2), (Rebuilding, 7)];
+        let failing = [(Active, 5), (Active, 2), (Failed, 7)];
+        for alone in [before, joining, failing] {
+            for others in [7, 9] {
+                let own = [said(0, 7, &alone), said(1, others, &without), said(2, others, &without)];
+                assert_eq!(newest_epoch(&own), Ok(others), "{alone:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn members_that_counted_each_other_as_failed_are_two_sides_however_old_one_of_them_is() {
+        for (first, second) in [(3, 3), (3, 4), (4, 3), (3, 9)] {
+            let own =
+                [said(0, first, &[(Active, 2), (Failed, first)]), said(1, second, &[(Failed, second), (Active, 2)])];
+            let error = newest_epoch(&own).expect_err("both went on");
+            assert!(matches!(error, VolumeError::SplitBrain { .. }), "{error}");
+        }
+        // One that only missed what came is on no side of its own.
+        assert_eq!(newest_epoch(&[said(0, 3, &[(Active, 2), (Failed, 3)]), said(1, 2, &[(Active, 2); 2])]), Ok(3));
+    }
 }
