@@ -20,6 +20,8 @@ const LOCK_FILE: &str = "lock";
 const NEW_FILE: &str = "volume.toml.new";
 /// The version of the file.
 const FORMAT: u32 = 1;
+/// In the place of a member of which it is not known where it is.
+const MISSING: &str = "missing";
 const HEADER: &str = "# A volume of zonda: where its members are, and what was last known of them.
 # While no program uses the volume, paths can be changed here; they are seen from this directory.
 ";
@@ -55,6 +57,23 @@ pub(super) struct VolumeFile {
     pub(super) member: Vec<Place>,
     #[serde(default)]
     pub(super) spare: Vec<Place>,
+}
+
+impl VolumeFile {
+    fn new(name: String, array: String) -> VolumeFile {
+        VolumeFile {
+            format: FORMAT,
+            name,
+            array,
+            state: None,
+            epoch: None,
+            lost_blocks: None,
+            reserve_percent: zonda_raid::Tuning::default().reserve_percent,
+            rates: VolumeRates::default(),
+            member: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
 }
 
 /// How fast a volume may work for itself.
@@ -103,6 +122,11 @@ impl Place {
     pub(super) fn new(at: String) -> Place {
         Place { at, state: None }
     }
+
+    /// The place of a member of which it is not known where it is.
+    pub(super) fn missing() -> Place {
+        Place::new(MISSING.to_owned())
+    }
 }
 
 /// A volume's directory, locked until this is dropped.
@@ -130,18 +154,8 @@ impl VolumeDirectory {
         refuse_occupied(path)?;
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let interrupted = if is_volume(path) { Some(read(path)?) } else { None };
-        let file = VolumeFile {
-            format: FORMAT,
-            name,
-            array: interrupted.map_or_else(|| crate::random::uuid_text(array), |file| file.array),
-            state: Some(FileState::Creating),
-            epoch: None,
-            lost_blocks: None,
-            reserve_percent: zonda_raid::Tuning::default().reserve_percent,
-            rates: VolumeRates::default(),
-            member: Vec::new(),
-            spare: Vec::new(),
-        };
+        let array = interrupted.map_or_else(|| crate::random::uuid_text(array), |file| file.array);
+        let file = VolumeFile { state: Some(FileState::Creating), ..VolumeFile::new(name, array) };
         Ok(VolumeDirectory { path: path.to_owned(), file, _lock: Some(lock) })
     }
 
@@ -190,6 +204,12 @@ impl VolumeDirectory {
 
     /// Where a place of the file is, seen from this process.
     pub(super) fn location(&self, place: &Place) -> Result<Location, DriveError> {
+        if place.at == MISSING {
+            return Err(DriveError::new(
+                format!("{VOLUME_FILE} does not say where it is"),
+                format!("write it into {}, or put another drive in its place", self.path.join(VOLUME_FILE).display()),
+            ));
+        }
         let location = place.at.parse().map_err(|error: zonda_config::ConfigError| {
             DriveError::new(error.message, error.help.unwrap_or_default())
         })?;
@@ -229,6 +249,12 @@ impl VolumeDirectory {
     pub(super) fn sync_name(&self) -> io::Result<()> {
         let whole = std::path::absolute(&self.path)?;
         whole.parent().map_or(Ok(()), File::sync_directory)
+    }
+
+    /// The directory that a volume would be imported into; nothing is written, not even the lock.
+    pub(super) fn planned(path: &Path) -> Result<VolumeDirectory, DriveError> {
+        refuse_occupied(path)?;
+        Ok(VolumeDirectory { path: path.to_owned(), file: VolumeFile::new(String::new(), String::new()), _lock: None })
     }
 
     /// Removes the directory of a volume whose creation has changed no member.
@@ -309,7 +335,7 @@ fn cannot_lock(path: &Path, error: &io::Error) -> DriveError {
 }
 
 /// A path without `a/..` and `.` in it.
-fn plain(path: &Path) -> PathBuf {
+pub(super) fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         let is_name = matches!(plain.components().next_back(), Some(Component::Normal(_)));
@@ -324,7 +350,8 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-fn uuid_of(text: &str) -> Option<[u8; 16]> {
+/// A UUID as people write it.
+pub(super) fn uuid_of(text: &str) -> Option<[u8; 16]> {
     let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
     if digits.len() != 32 {
         return None;

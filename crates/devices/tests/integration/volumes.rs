@@ -1,5 +1,6 @@
 //! Volumes on images on a real file system.
 
+mod imports;
 mod losses;
 mod sides;
 

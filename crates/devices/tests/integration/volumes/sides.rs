@@ -1,5 +1,7 @@
 //! Members that were written to without each other.
 
+use zonda_devices::{ImportOptions, ImportReport};
+
 use super::*;
 
 fn away(bench: &Bench, name: &str) {
@@ -71,4 +73,27 @@ fn a_side_is_chosen_after_a_split_brain_and_the_other_one_is_put_back_empty() {
         away(&bench, kept);
         bench.check(&mut bench.open(), 25, 7);
     }
+}
+
+#[test]
+fn drives_that_were_written_to_without_each_other_are_not_imported_together_unless_forced() {
+    let bench = parted();
+    remove(&bench.at("vol"));
+    let members = |names: &[&str]| names.iter().map(|name| Location::Image(bench.at(name))).collect();
+    let both = ImportOptions { members: members(&["b", "a"]), ..ImportOptions::default() };
+    let error = ImportReport::of(&bench.at("vol"), &both).expect_err("each has something that the other has not");
+    for words in ["split brain: ", "/a (member 0, epoch ", "/b (member 1, epoch ", "--accept-side"] {
+        assert!(error.to_string().contains(words), "{words}: {error}");
+    }
+    let one = ImportOptions { members: members(&["b"]), ..ImportOptions::default() };
+    let report = ImportReport::of(&bench.at("one"), &one).expect("one copy is enough");
+    assert_eq!(report.members[0].state, "failed");
+    let mut volume = VolumeDrive::open(&bench.at("one"), &bench.ring).expect("one copy is enough");
+    bench.check(&mut volume, 20, 3);
+    bench.close(volume);
+    ImportReport::of(&bench.at("vol"), &ImportOptions { force: true, ..both }).expect("a side is chosen later");
+    assert!(refusal(&bench, None).message.starts_with("split brain: "));
+    let accepted = VolumeOpenOptions { accepts_side: Some("a".to_owned()), ..VolumeOpenOptions::default() };
+    let mut volume = VolumeDrive::open_with(&bench.at("vol"), &accepted, &bench.ring).expect("a side is chosen");
+    bench.check(&mut volume, 20, 2);
 }
