@@ -21,7 +21,7 @@ const NEW_FILE: &str = "volume.toml.new";
 /// The version of the file.
 const FORMAT: u32 = 1;
 /// In the place of a member of which it is not known where it is.
-const MISSING: &str = "missing";
+pub(super) const MISSING: &str = "missing";
 const HEADER: &str = "# A volume of zonda: where its members are, and what was last known of them.
 # While no program uses the volume, paths can be changed here; they are seen from this directory.
 ";
@@ -76,6 +76,25 @@ impl VolumeFile {
     }
 }
 
+impl VolumeFile {
+    /// A device has become something else: it is in the place of no member that has failed any more.
+    pub(super) fn vacate(&mut self, at: &str) {
+        for place in self.member.iter_mut().filter(|place| place.at == at && place.state == Some(LastState::Failed)) {
+            place.at = MISSING.to_owned();
+        }
+    }
+
+    /// Whether another member has the device that is in the place of this one, which has failed or comes later.
+    pub(super) fn is_taken(&self, member: usize) -> bool {
+        let own = &self.member[member];
+        let has_failed = |place: &Place| place.state == Some(LastState::Failed);
+        self.member.iter().enumerate().any(|(other, place)| {
+            let comes_first = if has_failed(place) == has_failed(own) { other < member } else { has_failed(own) };
+            other != member && place.at == own.at && comes_first
+        })
+    }
+}
+
 /// How fast a volume may work for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -123,6 +142,11 @@ impl Place {
         Place { at, state: None }
     }
 
+    /// Whether the volume needs nothing of what a device in this place holds, as far as the file knows.
+    pub(super) fn is_free(&self) -> bool {
+        matches!(self.state, Some(LastState::Failed | LastState::Joining))
+    }
+
     /// The place of a member of which it is not known where it is.
     pub(super) fn missing() -> Place {
         Place::new(MISSING.to_owned())
@@ -134,6 +158,7 @@ impl Place {
 pub(super) struct VolumeDirectory {
     path: PathBuf,
     pub(super) file: VolumeFile,
+    saved_epoch: Option<u64>,
     /// Absent where a volume is only looked at and has no lock file.
     _lock: Option<File>,
 }
@@ -156,7 +181,7 @@ impl VolumeDirectory {
         let interrupted = if is_volume(path) { Some(read(path)?) } else { None };
         let array = interrupted.map_or_else(|| crate::random::uuid_text(array), |file| file.array);
         let file = VolumeFile { state: Some(FileState::Creating), ..VolumeFile::new(name, array) };
-        Ok(VolumeDirectory { path: path.to_owned(), file, _lock: Some(lock) })
+        Ok(VolumeDirectory { path: path.to_owned(), file, saved_epoch: None, _lock: Some(lock) })
     }
 
     /// The volume in this directory, which no other program uses until this is dropped.
@@ -187,7 +212,7 @@ impl VolumeDirectory {
                 "repeat the command zonda volume create, which continues it; or remove the directory",
             ));
         }
-        Ok(VolumeDirectory { path: path.to_owned(), file, _lock: lock })
+        Ok(VolumeDirectory { path: path.to_owned(), saved_epoch: file.epoch, file, _lock: lock })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -230,7 +255,15 @@ impl VolumeDirectory {
     }
 
     /// Writes the file so that after a crash either the old or the new one is there.
-    pub(super) fn save(&self) -> io::Result<()> {
+    pub(super) fn save(&mut self) -> io::Result<()> {
+        let written = self.write();
+        if written.is_ok() {
+            self.saved_epoch = self.file.epoch;
+        }
+        written
+    }
+
+    fn write(&self) -> io::Result<()> {
         let text = toml::to_string(&self.file).expect("texts and numbers can be written");
         let (place, other) = (self.path.join(VOLUME_FILE), self.path.join(NEW_FILE));
         let mut file = fs::File::create(&other)?;
@@ -238,6 +271,11 @@ impl VolumeDirectory {
         file.sync_all()?;
         fs::rename(&other, &place)?;
         File::sync_directory(&self.path)
+    }
+
+    /// The epoch that is in the file on the disk.
+    pub(super) fn saved_epoch(&self) -> Option<u64> {
+        self.saved_epoch
     }
 
     /// Whether this continues a creation that was interrupted.
@@ -254,7 +292,12 @@ impl VolumeDirectory {
     /// The directory that a volume would be imported into; nothing is written, not even the lock.
     pub(super) fn planned(path: &Path) -> Result<VolumeDirectory, DriveError> {
         refuse_occupied(path)?;
-        Ok(VolumeDirectory { path: path.to_owned(), file: VolumeFile::new(String::new(), String::new()), _lock: None })
+        Ok(VolumeDirectory {
+            path: path.to_owned(),
+            file: VolumeFile::new(String::new(), String::new()),
+            saved_epoch: None,
+            _lock: None,
+        })
     }
 
     /// Removes the directory of a volume whose creation has changed no member.

@@ -3,7 +3,7 @@
 use zonda_raid::{Agreement, MemberIndex, MemberState, Membership};
 use zonda_ring::Ring;
 
-use super::directory::{LastState, VolumeDirectory};
+use super::directory::{LastState, MISSING, VolumeDirectory};
 use super::seat::Seat;
 use super::spares::Spare;
 use crate::probe::{Probe, Probed, in_words};
@@ -42,6 +42,12 @@ impl Device {
         Ok(Device { seat, probed })
     }
 
+    /// Of which other volume it is a member, in words.
+    fn foreign(&self, array: [u8; 16]) -> Option<String> {
+        let is_own = self.probed.membership().is_some_and(|own| own.array == array);
+        self.probed.identity.as_ref().filter(|_| !is_own).map(in_words)
+    }
+
     /// Whether the volume's newest superblock has this device as a member that takes part.
     pub(super) fn is_known_to(&self, newest: Option<&Membership>) -> bool {
         newest.is_some_and(|newest| member_of(&self.probed, newest).is_some())
@@ -65,10 +71,25 @@ impl Found {
         let array = directory.array()?;
         let (mut devices, mut told) = (Vec::new(), Vec::new());
         for (at, place) in directory.file.member.iter().enumerate() {
+            if place.at != MISSING && directory.file.is_taken(at) {
+                told.push(format!("member {at} ({}) is not there: another member is", place.at));
+                devices.push(None);
+                continue;
+            }
             match directory.location(place).and_then(|location| Device::open(&location, ring)) {
-                Ok(device) => devices.push(Some(device)),
+                Ok(device) => match device.foreign(array).filter(|_| place.is_free()) {
+                    // Its drive has been put to another use.
+                    Some(foreign) => {
+                        told.push(format!(
+                            "member {at} ({}) is not there: the drive is {foreign}; zonda member replace --force takes it all the same",
+                            place.at
+                        ));
+                        devices.push(None);
+                    }
+                    None => devices.push(Some(device)),
+                },
                 // It may be well: that is for whoever uses it to say.
-                Err(error) if error.is_in_use => return Err(error),
+                Err(error) if error.is_in_use && !place.is_free() => return Err(error),
                 Err(error) => {
                     told.push(format!("member {at} ({}) is not there: {error}", place.at));
                     devices.push(None);

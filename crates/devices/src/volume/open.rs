@@ -123,7 +123,8 @@ impl VolumeDrive {
     /// As of [`open`](VolumeDrive::open), for what is not accepted.
     pub fn open_with(path: &Path, accepted: &VolumeOpenOptions, ring: &Ring) -> Result<VolumeDrive, DriveError> {
         let directory = VolumeDirectory::open(path)?;
-        let side = accepted.accepts_side.as_deref().map(|name| member_named(&directory.file.member, name)).transpose()?;
+        let side =
+            accepted.accepts_side.as_deref().map(|name| member_named(&directory.file.member, name)).transpose()?;
         let mut found = Found::open(directory, side, ring)?;
         found.put_spares_in_their_places();
         if accepted.accepts_older {

@@ -2,6 +2,7 @@
 
 mod imports;
 mod losses;
+mod places;
 mod sides;
 
 use std::path::{Path, PathBuf};
