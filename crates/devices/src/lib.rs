@@ -30,6 +30,8 @@ mod patches;
 mod probe;
 pub mod random;
 mod remote;
+#[cfg(test)]
+mod shelf;
 mod url;
 mod volume;
 
@@ -47,8 +49,8 @@ pub use model::Model;
 pub use remote::Remote;
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
 pub use volume::{
-    Asked, CONTROL_SOCKET, CheckReport, CheckedMember, LostRange, MemberSummary, NewVolume, Notice, Progress,
-    RequestId, ScrubSummary, VOLUME_FILE, VolumeDrive, VolumeOpenOptions, VolumeRates, VolumeReport, VolumeRequest,
-    VolumeState, is_volume,
+    Asked, CONTROL_SOCKET, CheckReport, CheckedMember, IgnoredDrive, ImportOptions, ImportReport, ImportedMember,
+    LostRange, MemberSummary, NewVolume, Notice, Progress, RequestId, ScrubSummary, VOLUME_FILE, VolumeDrive,
+    VolumeOpenOptions, VolumeRates, VolumeReport, VolumeRequest, VolumeState, is_volume,
 };
 pub use zonda_raid::Extent;

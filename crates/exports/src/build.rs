@@ -155,7 +155,7 @@ fn open(
             })
         }
         Source::Volume(path) => {
-            let volume = unused(|| VolumeDrive::open_with(path, plan.accepted, ring))?;
+            let volume = unused(|| VolumeDrive::open_with(path, &plan.accepted, ring))?;
             let report = volume.report();
             let state = format!("a volume of {} drives, {}, {}", report.members.len(), report.scheme, report.state);
             let uuid = volume.array();

@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use zonda_devices::VolumeReport;
+use zonda_devices::{VolumeReport, VolumeState};
 
 use crate::LATENCY_BOUNDS_NS;
 use crate::snapshot::{CommandSnapshot, LifeSnapshot, NamespaceSnapshot, NbdRequestSnapshot, NbdSnapshot, Snapshot};
@@ -172,7 +172,8 @@ fn volumes(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
         ("volume_degraded_segments", "Segments that lack a member", None, |v| Some(f64::from(v.degraded_segments))),
         ("volume_lost_blocks", "Blocks that are lost: reads of them fail", None, |v| Some(v.lost_blocks as f64)),
         ("volume_suspended", "Whether I/O waits for a member: 1 or 0", None, |v| {
-            Some(f64::from(u8::from(v.members.iter().any(|member| member.suspended.is_some()))))
+            let waits = v.members.iter().any(|member| member.suspended.is_some());
+            Some(f64::from(u8::from(waits || v.state == VolumeState::Suspended)))
         }),
         ("volume_rebuild_segments_left", "Segments that a rebuild has before it", None, |v| left(v.rebuild)),
         ("volume_scrub_segments_left", "Segments that a scrub has before it", None, |v| left(v.scrub)),

@@ -1,10 +1,11 @@
 //! What a volume is to be.
 
+use zonda_erasure::Code;
 use zonda_zoned::Duration;
 
-use crate::VolumeError;
 use crate::format::ArrayId;
 use crate::limits::{GROUP_STRIPES_MAX, MEMBERS_MAX, OPEN_SEGMENTS_MAX, TRIM_BLOCKS_MAX, UNIT_BLOCKS_MAX};
+use crate::{MemberIndex, VolumeError};
 
 /// How blocks are made redundant. `k` members' worth of data, `m` of parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +113,12 @@ pub struct MountOptions {
     /// Mounts although acknowledged blocks are lost of which it is not known which ones they are: any block may then have an
     /// older version than the one that was acknowledged. Later mounts do not refuse for those losses again.
     pub accepts_losses: bool,
+    /// Mounts although all members are older than `newest_epoch`: what was written since is lost. The volume goes on with a newer epoch, so
+    /// that members which come back later are not taken for newer ones.
+    pub accepts_older: bool,
+    /// Where members were written to without each other, the side of this one is kept. The members of the other side are treated as failed,
+    /// and keep what they hold; later mounts do not refuse for them again.
+    pub accepts_side: Option<MemberIndex>,
 }
 
 impl MountOptions {
@@ -195,6 +202,16 @@ impl Scheme {
             return Err(VolumeError::Config(format!("a volume has at most {MEMBERS_MAX} members")));
         }
         Ok(())
+    }
+
+    /// Whether all blocks can be computed from these members, given as bits.
+    #[must_use]
+    pub fn are_enough(self, members: u32) -> bool {
+        let data = usize::from(self.data);
+        match self.level {
+            Level::Raid01 => Code::mirror(data).is_ok_and(|code| code.is_decodable(members)),
+            _ => members.count_ones() as usize >= data,
+        }
     }
 
     /// Whether parity moves from member to member, stripe by stripe.

@@ -41,6 +41,10 @@ pub enum VolumeError {
         newest: Vec<MemberIndex>,
         /// Members that were active on their own after these had counted them as failed.
         other: Vec<MemberIndex>,
+        /// The newest epoch of the first ones.
+        newest_epoch: u64,
+        /// The newest epoch of the others.
+        other_epoch: u64,
     },
     /// A member belongs to another volume.
     Foreign {
@@ -98,10 +102,10 @@ impl fmt::Display for VolumeError {
                 "the members are out of date: their newest superblock is of epoch {found}, and the volume has reached epoch \
                  {known}: bring back the members that were active since"
             ),
-            VolumeError::SplitBrain { newest, other } => write!(
+            VolumeError::SplitBrain { newest, other, newest_epoch, other_epoch } => write!(
                 f,
-                "split brain: members {} and members {} were each written to without the others; keep one side, and replace \
-                 the members of the other",
+                "split brain: members {} (epoch {newest_epoch}) and members {} (epoch {other_epoch}) were each written to without \
+                 the others; choose the side to keep, and replace the members of the other",
                 list(newest),
                 list(other)
             ),

@@ -47,9 +47,36 @@ pub struct KnownMember {
     pub state: MemberState,
     /// The epoch since which it has this state.
     pub since_epoch: u64,
+    /// It failed because the other side of a split brain was chosen: it holds what is no part of the volume, segments and all.
+    pub is_rejected: bool,
 }
 
 impl Membership {
+    pub(crate) fn of(superblock: &Superblock) -> Membership {
+        let scheme = Level::of_code(superblock.level).map(|level| Scheme {
+            level,
+            data: superblock.data,
+            parity: superblock.parity,
+        });
+        let member = |entry: &crate::format::MemberEntry| KnownMember {
+            id: entry.id,
+            state: entry.state,
+            since_epoch: entry.since_epoch,
+            is_rejected: entry.is_rejected,
+        };
+        Membership {
+            members: superblock.members.iter().map(member).collect(),
+            name: superblock.name.clone(),
+            array: superblock.array,
+            member: superblock.member,
+            epoch: superblock.epoch,
+            sequence: superblock.sequence,
+            scheme,
+            volume_blocks: superblock.volume_blocks,
+            block_size_bytes: superblock.block_size_bytes,
+        }
+    }
+
     /// What distinguishes this device from all others.
     #[must_use]
     pub fn id(&self) -> [u8; 16] {
@@ -72,27 +99,7 @@ pub fn identify(block: &[u8]) -> Option<Identity> {
         Err(HeaderError::OtherVersion { found }) => return Some(Identity::OtherVersion(found)),
         Err(_) => return None,
     };
-    let scheme = Level::of_code(superblock.level).map(|level| Scheme {
-        level,
-        data: superblock.data,
-        parity: superblock.parity,
-    });
-    let member = |entry: &crate::format::MemberEntry| KnownMember {
-        id: entry.id,
-        state: entry.state,
-        since_epoch: entry.since_epoch,
-    };
-    Some(Identity::Member(Box::new(Membership {
-        members: superblock.members.iter().map(member).collect(),
-        name: superblock.name,
-        array: superblock.array,
-        member: superblock.member,
-        epoch: superblock.epoch,
-        sequence: superblock.sequence,
-        scheme,
-        volume_blocks: superblock.volume_blocks,
-        block_size_bytes: superblock.block_size_bytes,
-    })))
+    Some(Identity::Member(Box::new(Membership::of(&superblock))))
 }
 
 #[cfg(test)]
@@ -103,7 +110,8 @@ mod tests {
 
     #[test]
     fn a_member_is_identified_by_its_superblock_and_nothing_else_is_one() {
-        let entry = |number: u8, state, since_epoch| MemberEntry { id: [number; 16], state, since_epoch };
+        let entry =
+            |number: u8, state, since_epoch| MemberEntry { id: [number; 16], state, since_epoch, is_rejected: false };
         let shape = StreamShape { unit_blocks: 1, group_stripes: 1 };
         let superblock = Superblock {
             version: crate::format::VERSION,

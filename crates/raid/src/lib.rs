@@ -23,6 +23,7 @@ mod machine;
 mod names;
 mod on;
 mod shape;
+mod sides;
 mod tables;
 pub mod testing;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use format::{ArrayId, METADATA_BYTES, MemberState, VERSION};
 pub use identify::{Identity, KnownMember, Membership, SUPERBLOCKS_BACK_MAX, identify};
 pub use machine::{Counters, Extent, MemberReport, Volume, VolumeStatus};
 pub use on::VolumeOn;
+pub use sides::Agreement;
 pub use trial::StripeTrial;
 
 /// A member, by its place in the volume.

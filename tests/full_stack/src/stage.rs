@@ -192,7 +192,7 @@ impl Stage {
             }
             ["rebuild", volume] => {
                 zonda(&["volume", "rates", &self.image(volume), "--json"]);
-                let report = json_of(&["volume", "status", &self.image(volume), "--wait", "--json"]);
+                let report = json_of(&["volume", "status", &self.image(volume), "--wait", "--mount", "--json"]);
                 assert_eq!((&report["state"], &report["lost_blocks"]), (&"well".into(), &0.into()), "{report}");
             }
             ["scrub", volume] => {

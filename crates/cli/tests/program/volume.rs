@@ -51,7 +51,7 @@ fn a_drive_that_is_gone_is_replaced_by_the_spare_and_a_scrub_finds_nothing() {
     fs::write(directory.join("job.toml"), JOB).expect("it can be written");
     output_in(&directory, &["bench", "job.toml", "--target", "vol", "--yes", "--json", "--quiet"]);
     fs::remove_dir_all(directory.join("drives/b")).expect("it was there");
-    let text = output_in(&directory, &["volume", "status", "vol", "--wait"]);
+    let text = output_in(&directory, &["volume", "status", "vol", "--wait", "--mount"]);
     assert!(text.contains("the spare ../drives/e takes the place of member 1"), "{text}");
     let report = json_in(&directory, &["volume", "status", "vol", "--json"]);
     assert_eq!((&report["state"], states(&report)), (&"well".into(), vec!["active"; 4]), "{report}");
@@ -230,6 +230,7 @@ fn a_copy_of_a_volume_s_directory_is_refused_by_each_command_while_the_volume_is
     for arguments in [
         &["volume", "status", "copy"][..],
         &["volume", "status", "copy", "--wait"],
+        &["volume", "status", "copy", "--wait", "--mount"],
         &["volume", "scrub", "copy"],
         &["volume", "rates", "copy"],
         &["volume", "spare", "add", "copy", "drives/none"],
@@ -298,4 +299,84 @@ fn a_check_tells_well_from_refused_by_its_exit_code_and_changes_no_file() {
     }
     let (code, report) = check();
     assert!(code == Some(1) && report["refusal"][0].as_str().is_some_and(|text| text.contains("can do without 1")));
+}
+
+#[test]
+fn a_lost_directory_is_written_again_from_the_drives_and_only_then() {
+    let directory = make_volume("volume-import");
+    create(&directory);
+    output_in(&directory, &["member", "fail", "vol", "3"]);
+    fs::remove_dir_all(directory.join("vol")).expect("it was there");
+    let dry = ["volume", "import", "vol", "--scan", "drives", "--dry-run"];
+    let before = contents(&directory);
+    let report = json_in(&directory, &[&dry[..], &["--json"]].concat());
+    assert_eq!((&report["written"], &report["scheme"]), (&false.into(), &"RAID 5 (3+1)".into()), "{report}");
+    // The spare has taken the place of the member that failed.
+    assert_eq!((states(&report), &report["members"][3]["at"]), (vec!["active"; 4], &"../drives/e".into()), "{report}");
+    assert!(report["ignored"][0]["reason"].as_str().is_some_and(|text| text.contains("another drive is member 3")));
+    let text = output_in(&directory, &dry);
+    assert!(text.contains("would be written") && text.contains("left out:"), "{text}");
+    assert!(contents(&directory) == before, "nothing is written");
+    let refused = refused_in(&directory, &["volume", "import", "vol", "--members", "drives/a,drives/b"]);
+    assert!(refused.contains("too few members: 2 of 4") && refused.contains("(id "), "{refused}");
+    let drives = "drives/e,drives/c,drives/b,drives/a";
+    output_in(&directory, &["volume", "import", "vol", "--members", drives]);
+    let server = Server::start(&directory, &["vol"]);
+    let refused = refused_in(&directory, &["volume", "import", "other", "--members", drives]);
+    assert!(refused.contains("drives/e is in use by another program"), "{refused}");
+    server.stop();
+    assert_eq!(json_in(&directory, &["volume", "status", "vol", "--json"])["state"], "well");
+    let refused = refused_in(&directory, &["volume", "import", "vol", "--members", drives]);
+    assert!(refused.contains("holds a volume already"), "{refused}");
+}
+
+#[test]
+fn a_side_is_chosen_for_one_start_and_later_starts_need_no_option() {
+    let directory = make_volume("volume-side");
+    let file = directory.join("vol/volume.toml");
+    output_in(&directory, &["volume", "create", "vol", "--members", "drives/a,drives/b"]);
+    let before = fs::read(&file).expect("it is there");
+    for drive in ["a", "b"] {
+        fs::write(&file, &before).expect("there is room");
+        fs::rename(directory.join("drives").join(drive), directory.join("away")).expect("it is there");
+        Server::start(&directory, &["vol"]).stop();
+        fs::rename(directory.join("away"), directory.join("drives").join(drive)).expect("it is there");
+    }
+    let serve = ["serve", "vol", "--listen", "127.0.0.1:0", "--http", "off"];
+    let refused = refused_in(&directory, &serve);
+    assert!(refused.contains("split brain: ../drives/") && refused.contains("--accept-side MEMBER"), "{refused}");
+    let refused = refused_in(&directory, &[&serve[..], &["--accept-side", "c"]].concat());
+    assert!(refused.contains("the volume has no member c"), "{refused}");
+    let log = Server::start(&directory, &["vol", "--accept-side", "b"]).stop();
+    assert!(log.contains("members 0 (../drives/a, epoch ") && log.contains("are treated as failed"), "{log}");
+    let server = Server::start(&directory, &["vol"]);
+    let report = json_in(&directory, &["volume", "status", "vol", "--json"]);
+    assert_eq!(states(&report), ["failed", "active"], "{report}");
+    output_in(&directory, &["member", "replace", "vol", "a", "--with", "drives/a", "--force"]);
+    server.stop();
+    assert_eq!(json_in(&directory, &["volume", "status", "vol", "--json"])["state"], "well");
+}
+
+#[test]
+fn waiting_for_a_volume_that_no_server_has_changes_nothing_unless_it_is_to_be_mounted() {
+    let directory = make_volume("volume-wait");
+    create(&directory);
+    output_in(&directory, &["volume", "rates", "vol", "--rebuild", "4KiB/s"]);
+    fs::write(directory.join("job.toml"), JOB).expect("it can be written");
+    let server = Server::start(&directory, &["vol"]);
+    output_in(&directory, &["bench", "job.toml", "--target", server.url(0), "--yes", "--json", "--quiet"]);
+    output_in(&directory, &["member", "fail", "vol", "b"]);
+    let is_rebuilding = || {
+        let report = json_in(&directory, &["volume", "status", "vol", "--json"]);
+        states(&report)[1] == "rebuilding"
+    };
+    while !is_rebuilding() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    server.kill();
+    fs::remove_file(directory.join("vol/control")).expect("a killed server leaves it");
+    let before = contents(&directory);
+    let refused = refused_in(&directory, &["volume", "status", "vol", "--wait"]);
+    assert!(refused.contains("no server has the volume") && refused.contains("--wait --mount"), "{refused}");
+    assert!(contents(&directory) == before, "nothing is written");
 }

@@ -279,10 +279,12 @@ impl VolumeDrive {
                 }
             }
             Role::Spare => {
+                let before = self.directory.file.clone();
                 self.directory.file.spare.retain(|spare| spare.at != place.at);
+                self.directory.file.vacate(&place.at);
                 self.directory.file.spare.push(place.clone());
                 if let Err(error) = self.directory.save() {
-                    self.directory.file.spare.pop();
+                    self.directory.file = before;
                     self.let_go(seat, now);
                     return Err(cannot_save(&self.directory, &error));
                 }

@@ -21,6 +21,8 @@ const LOCK_FILE: &str = "lock";
 const NEW_FILE: &str = "volume.toml.new";
 /// The version of the file.
 const FORMAT: u32 = 1;
+/// In the place of a member of which it is not known where it is.
+pub(super) const MISSING: &str = "missing";
 const HEADER: &str = "# A volume of zonda: where its members are, and what was last known of them.
 # While no program uses the volume, paths can be changed here; they are seen from this directory.
 ";
@@ -56,6 +58,42 @@ pub(super) struct VolumeFile {
     pub(super) member: Vec<Place>,
     #[serde(default)]
     pub(super) spare: Vec<Place>,
+}
+
+impl VolumeFile {
+    fn new(name: String, array: String) -> VolumeFile {
+        VolumeFile {
+            format: FORMAT,
+            name,
+            array,
+            state: None,
+            epoch: None,
+            lost_blocks: None,
+            reserve_percent: zonda_raid::Tuning::default().reserve_percent,
+            rates: VolumeRates::default(),
+            member: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+}
+
+impl VolumeFile {
+    /// A device has become something else: it is in the place of no member that has failed any more.
+    pub(super) fn vacate(&mut self, at: &str) {
+        for place in self.member.iter_mut().filter(|place| place.at == at && place.state == Some(LastState::Failed)) {
+            place.at = MISSING.to_owned();
+        }
+    }
+
+    /// Whether another member has the device that is in the place of this one, which has failed or comes later.
+    pub(super) fn is_taken(&self, member: usize) -> bool {
+        let own = &self.member[member];
+        let has_failed = |place: &Place| place.state == Some(LastState::Failed);
+        self.member.iter().enumerate().any(|(other, place)| {
+            let comes_first = if has_failed(place) == has_failed(own) { other < member } else { has_failed(own) };
+            other != member && place.at == own.at && comes_first
+        })
+    }
 }
 
 /// How fast a volume may work for itself.
@@ -104,6 +142,16 @@ impl Place {
     pub(super) fn new(at: String) -> Place {
         Place { at, state: None }
     }
+
+    /// Whether the volume needs nothing of what a device in this place holds, as far as the file knows.
+    pub(super) fn is_free(&self) -> bool {
+        matches!(self.state, Some(LastState::Failed | LastState::Joining))
+    }
+
+    /// The place of a member of which it is not known where it is.
+    pub(super) fn missing() -> Place {
+        Place::new(MISSING.to_owned())
+    }
 }
 
 /// A volume's directory, locked until this is dropped.
@@ -111,7 +159,9 @@ impl Place {
 pub(super) struct VolumeDirectory {
     path: PathBuf,
     pub(super) file: VolumeFile,
-    lock: Lock,
+    saved_epoch: Option<u64>,
+    /// Absent where it is only planned.
+    lock: Option<Lock>,
 }
 
 /// What keeps other programs from a volume: the lock of a file, and that of the directory itself, which stays where a user has removed
@@ -140,19 +190,9 @@ impl VolumeDirectory {
         refuse_occupied(path)?;
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let interrupted = if is_volume(path) { Some(read(path)?) } else { None };
-        let file = VolumeFile {
-            format: FORMAT,
-            name,
-            array: interrupted.map_or_else(|| crate::random::uuid_text(array), |file| file.array),
-            state: Some(FileState::Creating),
-            epoch: None,
-            lost_blocks: None,
-            reserve_percent: zonda_raid::Tuning::default().reserve_percent,
-            rates: VolumeRates::default(),
-            member: Vec::new(),
-            spare: Vec::new(),
-        };
-        Ok(VolumeDirectory { path: path.to_owned(), file, lock })
+        let array = interrupted.map_or_else(|| crate::random::uuid_text(array), |file| file.array);
+        let file = VolumeFile { state: Some(FileState::Creating), ..VolumeFile::new(name, array) };
+        Ok(VolumeDirectory { path: path.to_owned(), file, saved_epoch: None, lock: Some(lock) })
     }
 
     /// The volume in this directory, which no other program uses until this is dropped.
@@ -182,7 +222,7 @@ impl VolumeDirectory {
                 "repeat the command zonda volume create, which continues it; or remove the directory",
             ));
         }
-        Ok(VolumeDirectory { path: path.to_owned(), file, lock })
+        Ok(VolumeDirectory { path: path.to_owned(), saved_epoch: file.epoch, file, lock: Some(lock) })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -199,6 +239,12 @@ impl VolumeDirectory {
 
     /// Where a place of the file is, seen from this process.
     pub(super) fn location(&self, place: &Place) -> Result<Location, DriveError> {
+        if place.at == MISSING {
+            return Err(DriveError::new(
+                format!("{VOLUME_FILE} does not say where it is"),
+                format!("write it into {}, or put another drive in its place", self.path.join(VOLUME_FILE).display()),
+            ));
+        }
         let location = place.at.parse().map_err(|error: zonda_config::ConfigError| {
             DriveError::new(error.message, error.help.unwrap_or_default())
         })?;
@@ -219,9 +265,26 @@ impl VolumeDirectory {
     }
 
     /// Writes the file so that after a crash either the old or the new one is there.
-    pub(super) fn save(&self) -> io::Result<()> {
+    pub(super) fn save(&mut self) -> io::Result<()> {
+        #[cfg(test)]
+        let written = crate::shelf::on_save(&self.path).unwrap_or_else(|| self.write());
+        #[cfg(not(test))]
+        let written = self.write();
+        if written.is_ok() {
+            self.saved_epoch = self.file.epoch;
+        }
+        written
+    }
+
+    fn write(&self) -> io::Result<()> {
         let text = toml::to_string(&self.file).expect("texts and numbers can be written");
-        self.lock.directory.replace(VOLUME_FILE, NEW_FILE, format!("{HEADER}{text}").as_bytes())
+        let lock = self.lock.as_ref().expect("what is only planned is not saved");
+        lock.directory.replace(VOLUME_FILE, NEW_FILE, format!("{HEADER}{text}").as_bytes())
+    }
+
+    /// The epoch that is in the file on the disk.
+    pub(super) fn saved_epoch(&self) -> Option<u64> {
+        self.saved_epoch
     }
 
     /// Whether this continues a creation that was interrupted.
@@ -233,6 +296,17 @@ impl VolumeDirectory {
     pub(super) fn sync_name(&self) -> io::Result<()> {
         let whole = std::path::absolute(&self.path)?;
         whole.parent().map_or(Ok(()), File::sync_directory)
+    }
+
+    /// The directory that a volume would be imported into; nothing is written, not even the lock.
+    pub(super) fn planned(path: &Path) -> Result<VolumeDirectory, DriveError> {
+        refuse_occupied(path)?;
+        Ok(VolumeDirectory {
+            path: path.to_owned(),
+            file: VolumeFile::new(String::new(), String::new()),
+            saved_epoch: None,
+            lock: None,
+        })
     }
 
     /// Removes the directory of a volume whose creation has changed no member.
@@ -317,7 +391,7 @@ fn cannot_lock(path: &Path, error: &io::Error) -> DriveError {
 }
 
 /// A path without `a/..` and `.` in it.
-fn plain(path: &Path) -> PathBuf {
+pub(super) fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         let is_name = matches!(plain.components().next_back(), Some(Component::Normal(_)));
@@ -332,7 +406,8 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-fn uuid_of(text: &str) -> Option<[u8; 16]> {
+/// A UUID as people write it.
+pub(super) fn uuid_of(text: &str) -> Option<[u8; 16]> {
     let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
     if digits.len() != 32 {
         return None;

@@ -24,6 +24,9 @@ const SETTLE_MAX: Duration = Duration(1_000_000_000);
 /// Time between two attempts to write `volume.toml`.
 pub(super) const SAVE_INTERVAL: Duration = Duration(10_000_000_000);
 
+/// The same while hosts wait for it.
+const SAVE_INTERVAL_WAITING: Duration = Duration(1_000_000_000);
+
 /// Something that happened to a volume, for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
@@ -65,6 +68,10 @@ pub struct VolumeDrive {
     pub(super) notices: VecDeque<Notice>,
     /// Reports of zones: they need nothing of the members.
     reports: VecDeque<Completion>,
+    /// What has ended in an epoch that `volume.toml` does not have yet.
+    held: CompletionQueue,
+    /// Whether hosts wait until `volume.toml` can be written.
+    is_held: bool,
     pub(super) last_scrub: Option<ScrubSummary>,
     /// Devices that could not be made durable at the end.
     close_errors: Vec<String>,
@@ -91,6 +98,8 @@ impl VolumeDrive {
             leaving: Vec::new(),
             notices: VecDeque::new(),
             reports: VecDeque::new(),
+            held: CompletionQueue::new(),
+            is_held: false,
             last_scrub: None,
             close_errors: Vec::new(),
             phase: Phase::New,
@@ -180,7 +189,8 @@ impl VolumeDrive {
                 if self.save_again_at.is_none() {
                     self.tell(true, cannot_save(&self.directory, &error).message);
                 }
-                self.save_again_at = Some(now + SAVE_INTERVAL);
+                let interval = if self.is_held { SAVE_INTERVAL_WAITING } else { SAVE_INTERVAL };
+                self.save_again_at = Some(now + interval);
             }
         }
     }
@@ -212,6 +222,30 @@ impl VolumeDrive {
     fn known_epoch(&self) -> Option<u64> {
         let durable = self.on.volume().is_ready().then(|| self.on.volume().epoch());
         durable.max(self.epoch)
+    }
+
+    /// Hands out what has ended. If the epoch of it is not in the file, members that are out of date could be taken for the volume after the
+    /// next start: hosts wait until it can be written.
+    fn release(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        let is_held = self.known_epoch() > self.directory.saved_epoch();
+        if is_held && !self.is_held {
+            let file = super::VOLUME_FILE;
+            self.tell(true, format!("I/O is suspended: members have changed, and {file} cannot be written"));
+            self.save_again_at = Some(now + SAVE_INTERVAL_WAITING);
+        } else if self.is_held && !is_held {
+            self.tell(false, format!("I/O is resumed: {} is written", super::VOLUME_FILE));
+        }
+        self.is_held = is_held;
+        while let Some(completion) = if is_held && self.phase == Phase::Open { None } else { self.held.pop() } {
+            // At the end nothing is written any more: it may be there or not.
+            let failed = Completion::of(completion.id, Status::InternalError);
+            completions.push(if is_held { failed } else { completion });
+        }
+    }
+
+    /// Whether hosts wait until `volume.toml` can be written.
+    pub(super) fn is_waiting_for_file(&self) -> bool {
+        self.is_held
     }
 
     /// Tries again what could not be written down.
@@ -338,7 +372,7 @@ impl ZonedDevice for VolumeDrive {
             return;
         }
         loop {
-            self.on.poll(now, completions);
+            self.on.poll(now, &mut self.held);
             if !self.on_events(now) {
                 break;
             }
@@ -347,6 +381,7 @@ impl ZonedDevice for VolumeDrive {
         if self.known_epoch() > self.directory.file.epoch {
             self.note_states(now);
         }
+        self.release(now, completions);
         self.close_on(now);
     }
 

@@ -1,9 +1,9 @@
 //! [`Found`]: the devices of a volume before it is mounted, and what their superblocks say.
 
-use zonda_raid::{MemberState, Membership};
+use zonda_raid::{Agreement, MemberIndex, MemberState, Membership};
 use zonda_ring::Ring;
 
-use super::directory::{LastState, VolumeDirectory};
+use super::directory::{LastState, MISSING, VolumeDirectory};
 use super::seat::Seat;
 use super::spares::Spare;
 use crate::probe::{Probe, Probed, in_words};
@@ -22,8 +22,10 @@ pub(super) struct Found {
     /// In the places of the members; `None` for those that are missing.
     pub(super) devices: Vec<Option<Device>>,
     pub(super) spares: Vec<Spare>,
-    /// The newest superblock of the volume.
+    /// The newest superblock of the volume that counts.
     pub(super) newest: Option<Box<Membership>>,
+    /// The newest epoch of a superblock, also of a side that was not chosen.
+    seen_epoch: u64,
     /// Notices for the operator.
     pub(super) told: Vec<String>,
     /// Devices in whose place there is another.
@@ -40,6 +42,12 @@ impl Device {
         Ok(Device { seat, probed })
     }
 
+    /// Of which other volume it is a member, in words.
+    fn foreign(&self, array: [u8; 16]) -> Option<String> {
+        let is_own = self.probed.membership().is_some_and(|own| own.array == array);
+        self.probed.identity.as_ref().filter(|_| !is_own).map(in_words)
+    }
+
     /// Whether the volume's newest superblock has this device as a member that takes part.
     pub(super) fn is_known_to(&self, newest: Option<&Membership>) -> bool {
         newest.is_some_and(|newest| member_of(&self.probed, newest).is_some())
@@ -54,15 +62,34 @@ fn member_of(probed: &Probed, newest: &Membership) -> Option<usize> {
 }
 
 impl Found {
-    /// Opens what is there.
-    pub(super) fn open(directory: VolumeDirectory, ring: &Ring) -> Result<Found, DriveError> {
+    /// Opens what is there. Where members went on without each other, the `side` of this one counts.
+    pub(super) fn open(
+        directory: VolumeDirectory,
+        side: Option<MemberIndex>,
+        ring: &Ring,
+    ) -> Result<Found, DriveError> {
         let array = directory.array()?;
         let (mut devices, mut told) = (Vec::new(), Vec::new());
         for (at, place) in directory.file.member.iter().enumerate() {
+            if place.at != MISSING && directory.file.is_taken(at) {
+                told.push(format!("member {at} ({}) is not there: another member is", place.at));
+                devices.push(None);
+                continue;
+            }
             match directory.location(place).and_then(|location| Device::open(&location, ring)) {
-                Ok(device) => devices.push(Some(device)),
+                Ok(device) => match device.foreign(array).filter(|_| place.is_free()) {
+                    // Its drive has been put to another use.
+                    Some(foreign) => {
+                        told.push(format!(
+                            "member {at} ({}) is not there: the drive is {foreign}; zonda member replace --force takes it all the same",
+                            place.at
+                        ));
+                        devices.push(None);
+                    }
+                    None => devices.push(Some(device)),
+                },
                 // It may be well: that is for whoever uses it to say.
-                Err(error) if error.is_in_use => return Err(error),
+                Err(error) if error.is_in_use && !place.is_free() => return Err(error),
                 Err(error) => {
                     told.push(format!("member {at} ({}) is not there: {error}", place.at));
                     devices.push(None);
@@ -81,7 +108,17 @@ impl Found {
         }
         let known = devices.iter().flatten().chain(spares.iter().map(|(_, device)| device));
         let own = known.filter_map(|device| device.probed.membership()).filter(|found| found.array == array);
-        let newest = own.reduce(|best, next| if next.is_newer_than(best) { next } else { best });
+        let own: Vec<&Membership> = own.collect();
+        let latest = own.iter().copied().reduce(|best, next| if next.is_newer_than(best) { next } else { best });
+        let seen_epoch = latest.map_or(0, |latest| latest.epoch);
+        let newest = match Agreement::of(&own, side) {
+            Ok(Some(agreement)) => {
+                told.extend(rejected_in_words(&directory, &agreement, &own));
+                Some(agreement.newest)
+            }
+            // The mount says what is wrong.
+            Ok(None) | Err(_) => latest,
+        };
         let newest = newest.map(|newest| Box::new(newest.clone()));
         let mut found = Found {
             directory,
@@ -89,6 +126,7 @@ impl Found {
             devices,
             spares: Vec::new(),
             newest,
+            seen_epoch,
             told,
             leaving: Vec::new(),
             misplaced: Vec::new(),
@@ -126,22 +164,22 @@ impl Found {
         }
     }
 
-    /// The operator goes on with members that are older than the volume: what it had reached is forgotten.
+    /// The operator goes on with members that are older than the volume.
     pub(super) fn accept_older(&mut self) {
         let (Some(reached), Some(newest)) = (self.directory.file.epoch, self.newest.as_deref()) else { return };
-        if newest.epoch < reached {
+        if self.seen_epoch < reached {
             self.told.push(format!(
-                "older members are accepted: the volume had reached epoch {reached}, and goes on from epoch {}",
+                "older members are accepted: the volume had reached epoch {reached}, these know epoch {}; what was written since is \
+                 not in the volume",
                 newest.epoch
             ));
-            self.directory.file.epoch = None;
         }
     }
 
     /// Members that are older than the volume are not all of it: what was written since is on others.
     pub(super) fn must_be_newest(&self) -> Result<(), DriveError> {
         let (Some(reached), Some(newest)) = (self.directory.file.epoch, self.newest.as_deref()) else { return Ok(()) };
-        if newest.epoch >= reached {
+        if self.seen_epoch >= reached {
             return Ok(());
         }
         let lacking =
@@ -169,4 +207,23 @@ impl Device {
     fn is_at(&self, epoch: u64) -> bool {
         self.probed.membership().is_some_and(|own| own.epoch >= epoch)
     }
+}
+
+/// What it costs that a side was chosen, for the log.
+fn rejected_in_words(directory: &VolumeDirectory, agreement: &Agreement<'_>, own: &[&Membership]) -> Option<String> {
+    let at = |member: usize| directory.file.member.get(member).map_or("unknown", |place| place.at.as_str());
+    let shown = |member: &MemberIndex| {
+        let known = own.iter().find(|one| one.member == member.0);
+        let epoch = known.map_or_else(|| "missing".to_owned(), |one| format!("epoch {}", one.epoch));
+        format!("{} ({}, {epoch})", member.0, at(usize::from(member.0)))
+    };
+    let rejected: Vec<String> = agreement.rejected.iter().map(shown).collect();
+    (!rejected.is_empty()).then(|| {
+        let epoch = agreement.newest.epoch;
+        let rejected = rejected.join(", ");
+        format!(
+            "the side of epoch {epoch} is accepted; members {rejected} are treated as failed: what was written to them alone is not in \
+             the volume. They keep it until zonda member replace --force puts them back"
+        )
+    })
 }

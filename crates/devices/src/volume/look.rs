@@ -107,7 +107,7 @@ fn judge(newest: &Membership, members: &[MemberSummary], is_behind: bool) -> (Vo
 }
 
 /// Whose superblock a device has.
-fn identity(location: &Location, ring: &Ring) -> Result<Option<Identity>, DriveError> {
+pub(super) fn identity(location: &Location, ring: &Ring) -> Result<Option<Identity>, DriveError> {
     match location {
         Location::Image(path) => Ok(LookedAt::open(path)?.identity()),
         Location::NvmeTcp(url) => {

@@ -242,18 +242,22 @@ impl VolumeDrive {
     }
 
     fn member_named(&self, name: &str) -> Result<MemberIndex, DriveError> {
-        let places = &self.directory.file.member;
-        let number = name.parse().ok().filter(|number| *number < places.len());
-        let named = || {
-            let mut found = places.iter().enumerate().filter(|(_, place)| is_named(place, name)).map(|(at, _)| at);
-            found.next().filter(|_| found.next().is_none())
-        };
-        number.or_else(named).map(|at| MemberIndex(at as u8)).ok_or_else(|| {
-            let members: Vec<String> =
-                places.iter().enumerate().map(|(at, place)| format!("{at} ({})", place.at)).collect();
-            DriveError::new(format!("the volume has no member {name}"), format!("it has {}", members.join(", ")))
-        })
+        member_named(&self.directory.file.member, name)
     }
+}
+
+/// The member that an operator names: by its number, by where it is, or by the last part of that.
+pub(super) fn member_named(places: &[Place], name: &str) -> Result<MemberIndex, DriveError> {
+    let number = name.parse().ok().filter(|number| *number < places.len());
+    let named = || {
+        let mut found = places.iter().enumerate().filter(|(_, place)| is_named(place, name)).map(|(at, _)| at);
+        found.next().filter(|_| found.next().is_none())
+    };
+    number.or_else(named).map(|at| MemberIndex(at as u8)).ok_or_else(|| {
+        let members: Vec<String> =
+            places.iter().enumerate().map(|(at, place)| format!("{at} ({})", place.at)).collect();
+        DriveError::new(format!("the volume has no member {name}"), format!("it has {}", members.join(", ")))
+    })
 }
 
 /// Whether somebody who says `name` means this place: all of it, or its last part.

@@ -8,6 +8,7 @@
 //!   manage.rs     what an operator asks for                             report.rs  what he is told
 //!   found.rs      the devices before a mount, and what their superblocks say
 //!   check.rs      a volume that is read and compared without being written
+//!   import.rs     a volume.toml written from what superblocks say
 //!   look.rs       what superblocks say of a volume that is not mounted
 //!   adopt.rs      a device on its way to become a member or a spare: opened and looked at without stopping the loop
 //!   seat.rs       a member's device, and the commands in flight on it
@@ -22,10 +23,13 @@ mod directory;
 mod drive;
 mod found;
 mod held;
+mod import;
 mod look;
 mod manage;
 mod open;
 mod report;
+#[cfg(test)]
+mod scenarios;
 mod seat;
 mod spares;
 
@@ -33,6 +37,7 @@ pub use adopt::RequestId;
 pub use check::{CheckReport, CheckedMember};
 pub use directory::{CONTROL_SOCKET, VOLUME_FILE, VolumeRates, is_volume};
 pub use drive::{Notice, VolumeDrive};
+pub use import::{IgnoredDrive, ImportOptions, ImportReport, ImportedMember};
 pub use manage::{Asked, VolumeRequest};
 pub use open::{NewVolume, VolumeOpenOptions};
 pub use report::{LostRange, MemberSummary, Progress, ScrubSummary, VolumeReport, VolumeState};

@@ -12,6 +12,7 @@ use super::adopt::Wipe;
 use super::directory::{LastState, Place, VOLUME_FILE, VolumeDirectory, VolumeRates};
 use super::drive::VolumeDrive;
 use super::found::{Device, Found};
+use super::manage::member_named;
 use super::seat::Seat;
 use super::spares::{Other, Spare};
 use crate::probe::{Probe, Probed, in_words};
@@ -48,20 +49,22 @@ pub struct NewVolume {
 }
 
 /// What an operator accepts of a volume that is not mounted otherwise, once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeOpenOptions {
     /// Acknowledged blocks are lost of which it is not known which ones they are: any block may then have an older version than the one
     /// that was acknowledged. Later mounts do not refuse for those losses again.
     pub accepts_losses: bool,
     /// All members that are present are older than `volume.toml` knows the volume to be: what was written since on others is lost.
     pub accepts_older: bool,
+    /// Members were written to without each other: the side of this one is kept, those of the other side are treated as failed.
+    pub accepts_side: Option<String>,
 }
 
 impl VolumeOpenOptions {
     /// Whether anything is accepted.
     #[must_use]
-    pub fn accepts_any(self) -> bool {
-        self.accepts_losses || self.accepts_older
+    pub fn accepts_any(&self) -> bool {
+        self.accepts_losses || self.accepts_older || self.accepts_side.is_some()
     }
 }
 
@@ -111,20 +114,24 @@ impl VolumeDrive {
     /// # Errors
     /// When there is none, it or one of its members is in use, or too many are missing; and what to do.
     pub fn open(path: &Path, ring: &Ring) -> Result<VolumeDrive, DriveError> {
-        VolumeDrive::open_with(path, VolumeOpenOptions::default(), ring)
+        VolumeDrive::open_with(path, &VolumeOpenOptions::default(), ring)
     }
 
     /// The same with what an operator accepts.
     ///
     /// # Errors
     /// As of [`open`](VolumeDrive::open), for what is not accepted.
-    pub fn open_with(path: &Path, accepted: VolumeOpenOptions, ring: &Ring) -> Result<VolumeDrive, DriveError> {
-        let mut found = Found::open(VolumeDirectory::open(path)?, ring)?;
+    pub fn open_with(path: &Path, accepted: &VolumeOpenOptions, ring: &Ring) -> Result<VolumeDrive, DriveError> {
+        let directory = VolumeDirectory::open(path)?;
+        let side =
+            accepted.accepts_side.as_deref().map(|name| member_named(&directory.file.member, name)).transpose()?;
+        let mut found = Found::open(directory, side, ring)?;
         found.put_spares_in_their_places();
         if accepted.accepts_older {
             found.accept_older();
+        } else {
+            found.must_be_newest()?;
         }
-        found.must_be_newest()?;
         let Found { directory, array, devices, spares, newest, told, leaving, .. } = found;
         let names = Names(&directory.file.member);
         let (mut seats, mut others) = (Vec::new(), Vec::new());
@@ -154,6 +161,8 @@ impl VolumeDrive {
         let options = MountOptions {
             newest_epoch: directory.file.epoch,
             accepts_losses: accepted.accepts_losses,
+            accepts_older: accepted.accepts_older,
+            accepts_side: side,
             ..MountOptions::of(array)
         };
         let volume = Volume::mount(geometries, tuning, options).map_err(|error| names.in_words(&error))?;
@@ -379,15 +388,16 @@ impl Names<'_> {
                      was written since"
                 ),
             ),
-            VolumeError::SplitBrain { newest, other } => {
+            VolumeError::SplitBrain { newest, other, newest_epoch, other_epoch } => {
                 let side = |members: &[MemberIndex]| members.iter().map(at).collect::<Vec<String>>().join(", ");
                 DriveError::new(
                     format!(
-                        "split brain: {} and {} were each written to without the others",
+                        "split brain: {} (epoch {newest_epoch}) and {} (epoch {other_epoch}) were each written to without the others",
                         side(newest),
                         side(other)
                     ),
-                    "keep one side, and replace the drives of the other",
+                    "zonda serve DIR --accept-side MEMBER keeps the side of that member; the members of the other side are treated as \
+                     failed, and what was written to them alone is not in the volume",
                 )
             }
             VolumeError::Config(remedy) => DriveError::new("there is no such volume to be had", remedy.clone()),

@@ -192,7 +192,7 @@ impl VolumeDrive {
         let (failed, rebuilding) = (count(MemberState::Failed), count(MemberState::Rebuilding));
         let state = if volume.failure().is_some() {
             VolumeState::Lost
-        } else if status.members.iter().any(|member| member.suspended.is_some()) {
+        } else if self.is_waiting_for_file() || status.members.iter().any(|member| member.suspended.is_some()) {
             VolumeState::Suspended
         } else if status.lost_blocks > 0 {
             VolumeState::DataLost

@@ -79,6 +79,7 @@ impl VolumeDrive {
         let before = self.directory.file.clone();
         self.directory.file.spare.retain(|spare| spare.at != place.at);
         let joining = Place { state: Some(LastState::Joining), ..place };
+        self.directory.file.vacate(&joining.at);
         self.directory.file.member[usize::from(member.0)] = joining;
         if let Err(error) = self.directory.save() {
             self.directory.file = before;

@@ -1,6 +1,9 @@
 //! Volumes on images on a real file system.
 
+mod imports;
 mod losses;
+mod places;
+mod sides;
 
 use std::path::{Path, PathBuf};
 
@@ -387,14 +390,14 @@ fn members_that_are_older_than_the_file_remembers_are_refused() {
     assert!(error.message.contains("the volume has reached 1000") && error.help.contains("0 (../a)"), "{error}");
     assert!(error.help.contains("--accept-older"), "{error}");
     let accepted = VolumeOpenOptions { accepts_losses: true, ..VolumeOpenOptions::default() };
-    let error = VolumeDrive::open_with(&bench.at("vol"), accepted, &bench.ring).map(|_| ()).expect_err("not for this");
+    let error = VolumeDrive::open_with(&bench.at("vol"), &accepted, &bench.ring).map(|_| ()).expect_err("not for this");
     assert!(error.message.contains("the volume has reached 1000"), "{error}");
     std::fs::write(&file, &text).expect("there is room");
     bench.check(&mut bench.open(), 20, 11);
     // The member that was active last is lost for good.
     std::fs::write(&file, newer).expect("there is room");
     let accepted = VolumeOpenOptions { accepts_older: true, ..VolumeOpenOptions::default() };
-    let mut volume = VolumeDrive::open_with(&bench.at("vol"), accepted, &bench.ring).expect("it is accepted");
+    let mut volume = VolumeDrive::open_with(&bench.at("vol"), &accepted, &bench.ring).expect("it is accepted");
     let told = notices(&mut volume);
     assert!(told.contains("older members are accepted: the volume had reached epoch 1000"), "{told}");
     bench.check(&mut volume, 20, 11);

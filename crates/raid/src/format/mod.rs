@@ -25,7 +25,7 @@ pub(crate) use place::{Place, PlaceSeed};
 pub(crate) use record::{PADDING_LBA, RECORD_BYTES, Record, TOMBSTONE_LBA};
 pub(crate) use segment_header::{HEADER_COPIES, SegmentHeader};
 pub use superblock::MemberState;
-pub(crate) use superblock::{MemberEntry, NAME_BYTES_MAX, Superblock};
+pub(crate) use superblock::{EPOCH_MAX, MemberEntry, NAME_BYTES_MAX, Superblock};
 pub(crate) use tombstone::{LostPlace, Tombstone, Tombstones, read_tombstones, tombstones_per_block, write_tombstones};
 
 /// The version of the format on the media that this crate writes; it reads version 1 as well.

@@ -10,7 +10,7 @@ const PLACE: Place = Place { array: [7; 16], segment: 9, member: 2 };
 /// Blocks of every kind, as writers write them.
 fn blocks() -> Vec<[u8; 512]> {
     let shape = StreamShape { unit_blocks: 4, group_stripes: 256 };
-    let member = MemberEntry { id: [1; 16], state: MemberState::Active, since_epoch: 1 };
+    let member = MemberEntry { id: [1; 16], state: MemberState::Active, since_epoch: 1, is_rejected: false };
     let header = SegmentHeader {
         copies: 2,
         array: PLACE.array,

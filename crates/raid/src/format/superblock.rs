@@ -17,8 +17,8 @@
 //!                which an operator accepted losses  504..508 zones of the member that are offline and held nothing
 //!                                                  508..   zeros
 //!
-//! a member: 0..16  id    16..22  a number of 48 bits: the upper two are its state (0 active, 1 failed, 2 rebuilding), the others
-//!                                the epoch since which it has it
+//! a member: 0..16  id    16..22  a number of 48 bits: the upper two are its state (0 active, 1 failed, 2 rebuilding, 3 failed
+//!                                and rejected), the others the epoch since which it has it
 //!
 //! In version 1 byte 77 is 0, nothing is accepted, zones that are offline are not counted, and members stand at 144..512:
 //! a member: 0..16  id    16  state    17..23  the epoch since which it has it
@@ -56,6 +56,8 @@ const ENTRY_STATE_AT: usize = 16;
 const ENTRY_BYTES: usize = 22;
 /// The epoch of an entry has so many bits, its state the two above.
 const ENTRY_EPOCH_BITS: u32 = 46;
+/// In version 2 the state of a member that has failed and is rejected.
+const REJECTED: u8 = 3;
 /// In version 1 state and epoch stand apart.
 const ENTRY_EPOCH_AT_V1: usize = 17;
 const ENTRY_BYTES_V1: usize = 23;
@@ -89,6 +91,8 @@ pub(crate) struct MemberEntry {
     pub(crate) state: MemberState,
     /// The epoch since which it has this state, at most [`EPOCH_MAX`].
     pub(crate) since_epoch: u64,
+    /// It failed because the other side of a split brain was chosen; never so in version 1.
+    pub(crate) is_rejected: bool,
 }
 
 /// What an array is, and who its members are.
@@ -213,6 +217,8 @@ impl Superblock {
             && usize::from(self.member) < self.members.len()
             && self.epoch <= EPOCH_MAX
             && self.members.iter().all(|member| member.since_epoch <= self.epoch)
+            // A side is chosen among members that have an epoch.
+            && self.members.iter().all(|member| !member.is_rejected || member.since_epoch > 0)
             && shapes.iter().all(|shape| shape.unit_blocks > 0 && shape.group_stripes > 0)
     }
 }
@@ -221,13 +227,16 @@ impl MemberEntry {
     fn write(&self, out: &mut [u8]) {
         assert!(self.since_epoch <= EPOCH_MAX, "epochs count changes of the array, one by one");
         out[..ENTRY_STATE_AT].copy_from_slice(&self.id);
-        put_u48(out, ENTRY_STATE_AT, (self.state as u64) << ENTRY_EPOCH_BITS | self.since_epoch);
+        let state = if self.is_rejected { REJECTED } else { self.state as u8 };
+        put_u48(out, ENTRY_STATE_AT, u64::from(state) << ENTRY_EPOCH_BITS | self.since_epoch);
     }
 
     fn read(bytes: &[u8]) -> Option<MemberEntry> {
         let state_and_epoch = u48_at(bytes, ENTRY_STATE_AT);
-        let state = state_of((state_and_epoch >> ENTRY_EPOCH_BITS) as u8)?;
-        Some(MemberEntry { id: array_at(bytes, 0), state, since_epoch: state_and_epoch & EPOCH_MAX })
+        let code = (state_and_epoch >> ENTRY_EPOCH_BITS) as u8;
+        let is_rejected = code == REJECTED;
+        let state = if is_rejected { MemberState::Failed } else { state_of(code)? };
+        Some(MemberEntry { id: array_at(bytes, 0), state, since_epoch: state_and_epoch & EPOCH_MAX, is_rejected })
     }
 
     fn write_v1(&self, out: &mut [u8]) {
@@ -238,7 +247,8 @@ impl MemberEntry {
 
     fn read_v1(bytes: &[u8]) -> Option<MemberEntry> {
         let state = state_of(bytes[ENTRY_STATE_AT])?;
-        Some(MemberEntry { id: array_at(bytes, 0), state, since_epoch: u48_at(bytes, ENTRY_EPOCH_AT_V1) })
+        let since_epoch = u48_at(bytes, ENTRY_EPOCH_AT_V1);
+        Some(MemberEntry { id: array_at(bytes, 0), state, since_epoch, is_rejected: false })
     }
 }
 
@@ -261,7 +271,8 @@ mod tests {
     use crate::format::block::tests::{every_flipped_bit_is_noticed, hex};
 
     fn superblock() -> Superblock {
-        let member = |number: u8, state, since_epoch| MemberEntry { id: [number; 16], state, since_epoch };
+        let member =
+            |number: u8, state, since_epoch| MemberEntry { id: [number; 16], state, since_epoch, is_rejected: false };
         Superblock {
             version: 2,
             copies_behind: 1,
@@ -295,10 +306,12 @@ mod tests {
         let mut most = Superblock { name: "é".repeat(NAME_BYTES_MAX / 2), epoch: EPOCH_MAX, ..superblock() };
         most.members[0].since_epoch = EPOCH_MAX;
         most.members.resize(MEMBERS_MAX, most.members[1]);
+        let mut rejecting = superblock();
+        rejecting.members[1].is_rejected = true;
         let plain = Superblock { name: String::new(), is_in_band: false, has_single_headers: true, ..superblock() };
         let first =
             Superblock { version: 1, copies_behind: 0, accepted_segment: 0, offline_zones: None, ..most.clone() };
-        for superblock in [superblock(), most, plain, first] {
+        for superblock in [superblock(), most, plain, first, rejecting] {
             for block_bytes in [512, 4096] {
                 let mut block = vec![0xFF; block_bytes];
                 superblock.write(&mut block);

@@ -4,7 +4,7 @@ use zonda_zoned::{Geometry, Prng};
 
 use super::failures::{config, geometry};
 use crate::testing::{Drive, Request, World};
-use crate::{Event, MemberIndex, MountOptions, Scheme, VolumeError};
+use crate::{Event, MemberIndex, MemberState, MountOptions, Scheme, VolumeError};
 
 pub(super) const RAID1: Scheme = Scheme { level: crate::Level::Raid1, data: 1, parity: 1 };
 pub(super) const RAID6: Scheme = Scheme { level: crate::Level::Raid6, data: 2, parity: 2 };
@@ -69,7 +69,7 @@ fn members_that_went_on_without_each_other_are_refused_together_and_each_side_ke
             world.crash();
             world.options.newest_epoch = Some(epoch);
             let error = refusal(&mut world, 0);
-            let VolumeError::SplitBrain { newest, other } = error else { panic!("{error}") };
+            let VolumeError::SplitBrain { newest, other, .. } = error else { panic!("{error}") };
             let mut sides = [newest, other];
             sides.sort();
             assert_eq!(sides, [indices(first), indices(second)]);
@@ -117,4 +117,161 @@ fn a_change_of_members_that_only_one_of_them_knows_is_no_side_of_its_own() {
     write_and_crash(&mut world);
     mount(&mut world, 0);
     world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+fn bits(members: &[u8]) -> u32 {
+    members.iter().fold(0, |bits, member| bits | 1 << member)
+}
+
+/// The members that the volume does not use, as bits.
+fn failed(world: &World) -> u32 {
+    let members = world.volume.status().members;
+    (0..)
+        .zip(&members)
+        .filter(|(_, member)| member.state == MemberState::Failed)
+        .fold(0, |bits, (at, _)| bits | 1 << at)
+}
+
+/// Both sides went on alone; the model knows what was promised by the first one. Returns the epoch of each.
+fn went_apart(scheme: Scheme, first: &[u8], second: &[u8], second_is_newer: bool) -> (World, [u64; 2]) {
+    let mut world = written(scheme, 64, 4);
+    world.crash();
+    mount(&mut world, bits(second));
+    write_and_crash(&mut world);
+    let of_first = world.volume.epoch();
+    if second_is_newer {
+        world.options = MountOptions { newest_epoch: Some(of_first + 5), accepts_older: true, ..world.options };
+    }
+    world.mount(bits(first)).expect_err("members are believed that have missed something");
+    let of_second = world.volume.epoch();
+    world.crash();
+    world.options = MountOptions::default();
+    (world, [of_first, of_second])
+}
+
+const PARTED: [(Scheme, &[u8], &[u8]); 3] = [(RAID1, &[0], &[1]), (RAID1, &[1], &[0]), (RAID6, &[2, 3], &[0, 1])];
+
+#[test]
+fn the_side_that_is_chosen_is_kept_and_later_mounts_do_not_refuse_for_the_other_one() {
+    for (scheme, first, second) in PARTED {
+        for second_is_newer in [false, true] {
+            let (mut world, epochs) = went_apart(scheme, first, second, second_is_newer);
+            let known = epochs[0].max(epochs[1]);
+            let before: Vec<u64> = second.iter().map(|&at| world.drives[usize::from(at)].writes()).collect();
+            world.options =
+                MountOptions { newest_epoch: Some(known), accepts_side: Some(MemberIndex(first[0])), ..world.options };
+            mount(&mut world, 0);
+            let chosen = world.volume.epoch();
+            assert!(chosen > known, "epoch {chosen} is newer than those of both sides, {epochs:?}");
+            assert_eq!(failed(&world), bits(second));
+            world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+            write_and_crash(&mut world);
+            let after: Vec<u64> = second.iter().map(|&at| world.drives[usize::from(at)].writes()).collect();
+            assert_eq!(before, after, "nothing is written to the other side");
+
+            world.options = MountOptions { newest_epoch: Some(chosen), ..MountOptions::default() };
+            for without in [0, bits(second), 1 << second[0], 0] {
+                mount(&mut world, without);
+                assert_eq!(failed(&world), bits(second));
+                world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+                world.crash();
+            }
+            assert!(matches!(refusal(&mut world, bits(first)), VolumeError::OlderThanKnown { .. }));
+
+            // Empty, they take their places again.
+            mount(&mut world, 0);
+            for &member in second {
+                world.replace(usize::from(member)).unwrap_or_else(|violation| panic!("{violation}"));
+            }
+            world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+            assert_eq!(failed(&world), 0);
+            write_and_crash(&mut world);
+            mount(&mut world, bits(first));
+            world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+        }
+    }
+}
+
+#[test]
+fn a_member_of_the_other_side_that_was_missing_when_a_side_was_chosen_is_rejected_with_it() {
+    let (mut world, _) = went_apart(RAID6, &[0, 1], &[2, 3], true);
+    world.options.accepts_side = Some(MemberIndex(1));
+    mount(&mut world, 0b1000);
+    write_and_crash(&mut world);
+    world.options = MountOptions::default();
+    mount(&mut world, 0);
+    assert_eq!(failed(&world), 0b1100);
+    world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+#[test]
+fn a_side_that_was_rejected_and_is_used_again_is_refused_again() {
+    let (mut world, _) = went_apart(RAID1, &[0], &[1], true);
+    world.options.accepts_side = Some(MemberIndex(0));
+    mount(&mut world, 0);
+    let chosen = world.volume.epoch();
+    world.crash();
+    world.options = MountOptions { newest_epoch: Some(chosen), accepts_older: true, ..MountOptions::default() };
+    world.mount(0b01).expect_err("the model does not know of this side");
+    let again = world.volume.epoch();
+    assert!(world.volume.is_ready() && again > chosen, "{again} is newer than {chosen}: {:?}", world.events);
+    world.crash();
+    world.options = MountOptions { newest_epoch: Some(again), ..MountOptions::default() };
+    let error = refusal(&mut world, 0);
+    let expected = (indices(&[1]), again, indices(&[0]), chosen);
+    let VolumeError::SplitBrain { newest, other, newest_epoch, other_epoch } = error else { panic!("{error}") };
+    assert_eq!((newest, newest_epoch, other, other_epoch), expected);
+    world.options.accepts_side = Some(MemberIndex(0));
+    mount(&mut world, 0);
+    world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+#[test]
+fn a_choice_that_a_crash_interrupts_is_made_or_not_and_can_be_repeated() {
+    let (mut has_refused, mut has_mounted) = (false, false);
+    for steps in (0..400).step_by(7) {
+        let (mut world, _) = went_apart(RAID6, &[1, 2], &[0, 3], false);
+        world.options.accepts_side = Some(MemberIndex(2));
+        world.mount_and_crash(0, steps).expect("it begins");
+        let left = world.drives.clone();
+        world.options = MountOptions::default();
+        world.model.is_lost = true;
+        let is_made = world.mount(0).is_ok();
+        world.model.is_lost = false;
+        has_mounted |= is_made;
+        has_refused |= !is_made;
+        if is_made {
+            assert_eq!(failed(&world), 0b1001);
+        }
+        world.crash();
+        world.drives = left;
+        world.options.accepts_side = Some(MemberIndex(2));
+        mount(&mut world, 0);
+        assert_eq!(failed(&world), 0b1001);
+        world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+    }
+    assert!(has_refused && has_mounted, "some crashes come before the choice is written, others after it");
+}
+
+#[test]
+fn a_member_that_is_on_no_side_cannot_be_chosen() {
+    let scheme = Scheme { level: crate::Level::Raid1, data: 1, parity: 2 };
+    let mut world = written(scheme, 64, 5);
+    world.crash();
+    // Member 2 stays behind, then the others part.
+    mount(&mut world, 0b100);
+    world.crash();
+    for without in [0b110, 0b101] {
+        world.model.is_lost = true;
+        world.mount(without).ok();
+        world.crash();
+    }
+    world.model.is_lost = false;
+    world.options.accepts_side = Some(MemberIndex(2));
+    let VolumeError::Config(text) = refusal(&mut world, 0) else { panic!("it is a matter of what was asked for") };
+    assert!(text.contains("no side can be kept by member 2"), "{text}");
+    // Where nothing has parted the option changes nothing.
+    world.mount(0b001).expect_err("the model knows of one side only");
+    assert!(world.volume.is_ready(), "{:?}", world.events);
+    assert_eq!(failed(&world), 0b101);
 }

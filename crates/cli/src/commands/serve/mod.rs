@@ -81,6 +81,10 @@ pub(crate) struct ServeArgs {
     /// Mounts a volume although the members that are present are older than it was: what was written since is lost. For one start
     #[arg(long)]
     accept_older: bool,
+    /// Mounts a volume whose members were written to without each other: keeps the side of this member, and treats the members of the
+    /// other side as failed: what was written to them alone is lost. For one start
+    #[arg(long, value_name = "MEMBER")]
+    accept_side: Option<String>,
     /// Uses epoll even where io_uring is to be had
     #[arg(long, hide = true)]
     epoll: bool,

@@ -27,7 +27,11 @@ pub(super) fn of(args: &ServeArgs) -> Result<ServerPlan, Failure> {
         None => of_arguments(args)?,
     };
     plan.may_serve_members = args.force;
-    plan.accepted = VolumeOpenOptions { accepts_losses: args.accept_losses, accepts_older: args.accept_older };
+    plan.accepted = VolumeOpenOptions {
+        accepts_losses: args.accept_losses,
+        accepts_older: args.accept_older,
+        accepts_side: args.accept_side.clone(),
+    };
     let volumes = plan.volumes().count();
     if plan.accepted.accepts_any() && volumes != 1 {
         let message = format!("losses are accepted for one volume at a time, and {volumes} volumes are to be served");

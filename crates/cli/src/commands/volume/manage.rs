@@ -14,8 +14,8 @@ use crate::output::{Screen, print, print_json};
 pub(super) const STATUS_LONG_ABOUT: &str = "Shows a volume: how it is, its members and spares, its space, a rebuild or a scrub under way.
 
 A volume that a server on this machine has is asked there. Of one that no program uses the superblocks of its members are read: it is not \
-mounted, and nothing is written. With --wait it is mounted, as zonda serve does it: a rebuild continues, and a spare takes the place of a \
-member that is missing.
+mounted, and nothing is written, also with --wait: a rebuild continues only while a server has the volume. With --wait --mount it is \
+mounted here, as zonda serve does it: a rebuild continues, and a spare takes the place of a member that is missing.
 
 State \"data lost\" says that blocks are lost: reads of them fail until they are written or trimmed, all others are as they should be. \
 --lost lists them; the byte offset is that in the export, as dd takes it with iflag=skip_bytes.
@@ -46,9 +46,12 @@ pub(crate) struct StatusArgs {
     /// Lists the blocks that are lost: logical block, number of blocks, byte offset in the export
     #[arg(long)]
     lost: bool,
-    /// Waits until a rebuild or a scrub has ended, with a progress bar; mounts a volume that no server has
+    /// Waits until a rebuild or a scrub has ended, with a progress bar
     #[arg(long)]
     wait: bool,
+    /// Mounts a volume that no server has: a rebuild continues, and a spare takes the place of a member that is missing
+    #[arg(long, requires = "wait")]
+    mount: bool,
 }
 
 #[derive(Debug, Args)]
@@ -121,8 +124,15 @@ pub(crate) struct ReplaceArgs {
 }
 
 pub(super) fn status(args: &StatusArgs) -> Result<(), Failure> {
-    if !args.wait {
-        let mut report = reach::look(&args.place.directory)?;
+    let mut looked = if args.mount { None } else { Some(reach::look(&args.place.directory)?) };
+    if args.wait {
+        looked = looked.filter(|report| !report.mounted);
+        if looked.as_ref().is_some_and(|report| report.state == VolumeState::Rebuilding) {
+            let message = "no server has the volume, and so its rebuild does not continue";
+            return Err(Failure::input(message, "serve the volume: zonda serve DIR; or mount it here: --wait --mount"));
+        }
+    }
+    if let Some(mut report) = looked {
         if args.lost {
             report.lost = Some(reach::lost(&args.place.directory)?);
         }

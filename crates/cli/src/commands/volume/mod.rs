@@ -2,6 +2,7 @@
 
 mod check;
 mod create;
+mod import;
 mod manage;
 mod reach;
 pub(crate) mod show;
@@ -30,6 +31,7 @@ const EXAMPLES: &str = "Examples:
   zonda volume status vol --wait              a bar until it is rebuilt
   zonda volume scrub vol
   zonda volume check vol                      read-only, while no server has the volume
+  zonda volume import vol --scan drives       the directory of the volume is lost
   zonda volume create disk --members drives/f one zoned drive as a conventional one";
 
 #[derive(Debug, Subcommand)]
@@ -38,6 +40,9 @@ pub(crate) enum VolumeCommand {
     /// Makes a volume of drives
     #[command(long_about = create::LONG_ABOUT)]
     Create(create::CreateArgs),
+    /// Write the directory of a volume again, by what its drives say
+    #[command(long_about = import::LONG_ABOUT)]
+    Import(import::ImportArgs),
     /// Shows how a volume is: its members, its space, what goes on
     #[command(long_about = manage::STATUS_LONG_ABOUT)]
     Status(manage::StatusArgs),
@@ -71,6 +76,7 @@ pub(crate) enum MemberCommand {
 pub(crate) fn run(command: &VolumeCommand) -> Result<(), Failure> {
     match command {
         VolumeCommand::Create(args) => create::run(args),
+        VolumeCommand::Import(args) => import::run(args),
         VolumeCommand::Status(args) => manage::status(args),
         VolumeCommand::Scrub(args) => manage::scrub(args),
         VolumeCommand::Check(args) => check::run(args),

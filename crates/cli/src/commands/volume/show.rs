@@ -113,7 +113,7 @@ fn suspended(report: &VolumeReport) -> String {
     });
     let members: Vec<String> = members.collect();
     if members.is_empty() {
-        return "I/O waits for a member that does not answer".to_owned();
+        return "I/O waits until volume.toml can be written".to_owned();
     }
     format!("I/O waits for {}", members.join(", and for "))
 }

@@ -118,7 +118,7 @@ fn losses_that_are_not_identified_are_refused_until_they_are_accepted_once() {
     bench.close(volume);
     // Its segment has no footer yet: which block it was is lost with it.
     damage(&bench.at("a"), 18 ^ 0x40, 3);
-    let refused = |accepted| VolumeDrive::open_with(&bench.at("vol"), accepted, &bench.ring).map(|_| ());
+    let refused = |accepted| VolumeDrive::open_with(&bench.at("vol"), &accepted, &bench.ring).map(|_| ());
     let accepts_older = VolumeOpenOptions { accepts_older: true, ..VolumeOpenOptions::default() };
     for accepted in [VolumeOpenOptions::default(), accepts_older] {
         let error = refused(accepted).expect_err("a block is lost");
@@ -126,7 +126,7 @@ fn losses_that_are_not_identified_are_refused_until_they_are_accepted_once() {
         assert!(error.help.contains("--accept-losses mounts without these up to 1 blocks"), "{error}");
     }
     let accepted = VolumeOpenOptions { accepts_losses: true, ..VolumeOpenOptions::default() };
-    let mut volume = VolumeDrive::open_with(&bench.at("vol"), accepted, &bench.ring).expect("it is accepted");
+    let mut volume = VolumeDrive::open_with(&bench.at("vol"), &accepted, &bench.ring).expect("it is accepted");
     bench.check(&mut volume, 18, 0x40);
     bench.close(volume);
     bench.check(&mut bench.open(), 18, 0x40);

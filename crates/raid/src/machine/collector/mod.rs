@@ -162,8 +162,7 @@ impl Collector {
         let in_flight = self.waiting_blocks + current.fetching_blocks;
         // Damage may have been found since.
         let is_urgent = current.urgency == Urgency::AtOnce || segments[current.segment].is_suspect;
-        let may_move =
-            in_flight < most && (is_urgent || self.pace.may_move(space, buffered_blocks, now, in_flight));
+        let may_move = in_flight < most && (is_urgent || self.pace.may_move(space, buffered_blocks, now, in_flight));
         let Some((place, blocks)) = current.next_place(segments) else {
             current.is_read = true;
             return None;

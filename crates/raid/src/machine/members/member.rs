@@ -23,6 +23,8 @@ pub(in crate::machine) struct Member {
     since_epoch: u64,
     /// The state that the superblocks have.
     recorded: Option<MemberState>,
+    /// It failed because the other side of a split brain was chosen.
+    is_rejected: bool,
     zones: Zones,
     pub(super) log: MetadataLog,
     commands: Commands,
@@ -40,6 +42,7 @@ impl Member {
             state: MemberState::Active,
             since_epoch: 1,
             recorded: None,
+            is_rejected: false,
             zones: Zones::default(),
             log: MetadataLog::empty(&geometry),
             commands: Commands::default(),
@@ -85,7 +88,15 @@ impl Member {
         self.id = known.id;
         self.since_epoch = known.since_epoch;
         self.recorded = Some(known.state);
+        self.is_rejected = known.is_rejected;
         self.state = state;
+    }
+
+    /// A mount keeps the side of other members, and superblocks are to say so.
+    pub(in crate::machine) fn reject(&mut self) {
+        self.state = MemberState::Failed;
+        self.recorded = None;
+        self.is_rejected = true;
     }
 
     /// A mount goes on with its log of superblocks.
@@ -109,6 +120,7 @@ impl Member {
 
     /// It takes part in what is written, and is given the rest.
     pub(in crate::machine) fn begin_rebuild(&mut self) {
+        self.is_rejected = false;
         self.state = MemberState::Rebuilding;
     }
 
@@ -354,7 +366,8 @@ impl Member {
 
     /// Its entry in superblocks.
     pub(super) fn entry(&self) -> MemberEntry {
-        MemberEntry { id: self.id, state: self.state, since_epoch: self.since_epoch }
+        let is_rejected = self.is_rejected && self.state == MemberState::Failed;
+        MemberEntry { id: self.id, state: self.state, since_epoch: self.since_epoch, is_rejected }
     }
 
     /// What holds between events.

@@ -70,6 +70,11 @@ impl Members {
         self.epochs.is_wanted = true;
     }
 
+    /// The next epoch is newer than this one.
+    pub(in crate::machine) fn skip_epochs(&mut self, reached: u64) {
+        self.epochs.current = self.epochs.current.max(reached);
+    }
+
     /// The superblocks are written once more: their newest copies may be damaged.
     pub(in crate::machine) fn renew_superblocks(&mut self) {
         self.epochs.is_wanted = true;

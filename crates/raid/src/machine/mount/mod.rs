@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! superblocks.rs  who the members are, and which of them can be believed
-//! sides.rs        members that went on without each other
 //! headers.rs      which zones make which segments
 //! identify.rs     zones whose headers cannot be read
 //! zones.rs        what each block of a segment is: from footers, or from the blocks themselves
@@ -26,7 +25,6 @@ mod identify;
 mod losses;
 mod room;
 mod salvage;
-mod sides;
 mod superblocks;
 mod torn;
 mod versions;

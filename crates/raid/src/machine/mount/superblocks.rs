@@ -1,21 +1,20 @@
 //! Who the members are, and which of them can be believed.
 //!
 //! Of a member the newest whole superblock of both its metadata zones counts; a damaged one behind it is a newer one, unless the other
-//! zone has that. Which members' superblocks agree is for `sides.rs` to say.
+//! zone has that. Which members' superblocks agree is for [`Agreement`] to say.
 
 use zonda_zoned::{BlockBuffer, ZoneDescriptor, ZoneState};
 
-use super::sides::{newest_side, split_brain};
 use super::{Volume, block_of};
 use crate::bug::SeededBug;
 use crate::config::{Level, Scheme, VolumeConfig};
 use crate::event::{Event, FailReason};
-use crate::format::{HeaderError, MemberState, Superblock, VERSION};
+use crate::format::{EPOCH_MAX, HeaderError, MemberState, Superblock, VERSION};
 use crate::limits::{METADATA_ZONES, READ_ATTEMPTS_MAX};
 use crate::machine::members::{Member, MetadataLog, is_dead, is_mirrored};
 use crate::machine::start::{StartStep, usable_blocks};
 use crate::shape::Known;
-use crate::{MemberIndex, VolumeError};
+use crate::{Agreement, MemberIndex, Membership, VolumeError};
 
 /// One log of superblocks, read from its end.
 #[derive(Debug)]
@@ -175,26 +174,40 @@ impl Volume {
                 return Err(VolumeError::Member { member, what });
             }
         }
-        let superblocks: Vec<Option<&Superblock>> =
-            own.iter().map(|own| own.as_ref().map(|own| &own.superblock)).collect();
-        let Some(best) = newest_side(&superblocks).cloned() else {
+        let options = self.found().options;
+        let said: Vec<Membership> = own.iter().flatten().map(|own| Membership::of(&own.superblock)).collect();
+        let agreement = Agreement::of(&said.iter().collect::<Vec<_>>(), options.accepts_side)?;
+        let best = agreement.as_ref().and_then(|agreement| own.get(usize::from(agreement.newest.member))?.as_ref());
+        let (Some(best), Some(Agreement { rejected, .. })) = (best.map(|own| own.superblock.clone()), &agreement)
+        else {
             return Err(VolumeError::NoVolume { member: present.first().copied().unwrap_or(MemberIndex(0)) });
         };
-        if let Some(error) = split_brain(&superblocks) {
-            return Err(error);
-        }
-        let options = self.found().options;
-        if let Some(known) = options.newest_epoch.filter(|&known| best.epoch < known) {
+        let is_chosen = !rejected.is_empty();
+        // The epochs of a side that is rejected are known, too.
+        let reached = said.iter().map(|one| one.epoch).max().filter(|_| is_chosen).unwrap_or(best.epoch);
+        let known = options.newest_epoch.unwrap_or(0);
+        if reached < known && !options.accepts_older {
             return Err(VolumeError::OlderThanKnown { found: best.epoch, known });
         }
+        let reached = reached.max(known);
+        if reached >= EPOCH_MAX {
+            return Err(VolumeError::Config(format!(
+                "epoch {reached} of the volume cannot be right: see where it is kept"
+            )));
+        }
         self.adopt(&best)?;
+        if is_chosen || reached > best.epoch {
+            // What is written from now on is newer than all that is left behind.
+            self.members.skip_epochs(reached);
+            self.found().is_behind = true;
+        }
         let is_careless = self.spec.has(SeededBug::BelievedStaleMember);
         for (member, entry) in (0..).map(MemberIndex).zip(own) {
             let known = best.members[member.as_usize()];
             let is_believed = entry
                 .as_ref()
                 .is_some_and(|own| own.superblock.members.get(member.as_usize()).is_some_and(|own| own.id == known.id));
-            let is_stale = known.state == MemberState::Failed;
+            let is_stale = known.state == MemberState::Failed || rejected.contains(&member);
             let is_there = present.contains(&member) && is_believed && (!is_stale || is_careless);
             let state = match known.state {
                 _ if !is_there => MemberState::Failed,
@@ -202,6 +215,9 @@ impl Volume {
                 known => known,
             };
             self.members[member].adopt(&known, state);
+            if rejected.contains(&member) {
+                self.members[member].reject();
+            }
             if is_there {
                 let own = entry.expect("what is believed was read");
                 self.found().known_offline[member.as_usize()] = own.superblock.offline_zones;

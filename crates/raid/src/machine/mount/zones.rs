@@ -399,12 +399,7 @@ fn slot_in_band(place: &Place, buffer: &BlockBuffer, at: u32, layout: &Layout, b
         let is_good = sum == Some(block_crc);
         // A rebuild that could not compute a block wrote zeros and a wrong checksum.
         let is_lost = sum.map(|sum| !sum) == Some(block_crc);
-        BlockRead {
-            meta: Some(meta),
-            is_good,
-            is_blank: !is_good && !is_lost && !is_written,
-            is_written,
-        }
+        BlockRead { meta: Some(meta), is_good, is_blank: !is_good && !is_lost && !is_written, is_written }
     };
     let blocks = chunk.entries.into_iter().enumerate().map(read).collect();
     Some(SlotRead { stripe: chunk.stripe, blocks })

@@ -1,0 +1,455 @@
+//! A volume whose directory is lost, or that has come from another machine: its `volume.toml` is written again, by what the superblocks
+//! of its drives say. Nothing else is written, and nothing is mounted.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use zonda_image::ImageFile;
+use zonda_raid::{Agreement, Identity, MemberIndex, MemberState, Membership, VolumeError};
+use zonda_ring::{Ring, RingOptions};
+
+use super::directory::{LastState, Place, VolumeDirectory, is_volume, plain, uuid_of};
+use super::look::identity;
+use super::open::cannot_save;
+use super::seat::refuse_volume;
+use crate::probe::in_words;
+use crate::random::uuid_text;
+use crate::{DriveError, Location};
+
+/// Directories below those that are searched for images.
+const DEPTH_MAX: usize = 8;
+
+/// Which drives a volume is imported from, and how.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    /// Drives, in any order: each must be a member.
+    pub members: Vec<Location>,
+    /// Directories below which all images are looked at; those that are no members of the volume are left out.
+    pub scan: Vec<PathBuf>,
+    /// The volume's UUID, where drives of several ones are named or found.
+    pub uuid: Option<String>,
+    /// Imports although the drives that are left do not have the newest epoch, or some are of no use.
+    pub force: bool,
+    /// Writes nothing.
+    pub dry_run: bool,
+}
+
+/// A volume that was imported, or would be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportReport {
+    /// Whether `volume.toml` was written.
+    pub written: bool,
+    /// The volume's name.
+    pub name: String,
+    /// A UUID.
+    pub array: String,
+    /// `RAID 5 (3+1)`.
+    pub scheme: String,
+    /// The newest epoch that any of the drives knows: `volume.toml` has it.
+    pub epoch: u64,
+    /// The newest epoch of the drives that are imported. If it is lower, the volume is out of date.
+    pub found_epoch: u64,
+    /// Its members, in their order.
+    pub members: Vec<ImportedMember>,
+    /// Drives that are left out.
+    pub ignored: Vec<IgnoredDrive>,
+    /// What the operator should know before the volume is served.
+    pub warnings: Vec<String>,
+}
+
+/// A member of a volume that is imported.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportedMember {
+    /// Its number, from 0.
+    pub member: u8,
+    /// What distinguishes the device from all others: a UUID.
+    pub id: String,
+    /// Where it is, as `volume.toml` has it; absent if it is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// `active`, `rebuilding` or `failed`, as the newest superblock has it.
+    pub state: String,
+    /// The epoch of its own superblock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+}
+
+/// A drive that is left out of an import.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IgnoredDrive {
+    /// Where it is.
+    pub at: String,
+    /// Why it is left out.
+    pub reason: String,
+}
+
+/// A drive that is a member of a volume.
+struct Candidate {
+    location: Location,
+    own: Membership,
+    /// Whether the operator has named it, rather than a directory above it.
+    is_named: bool,
+}
+
+impl Candidate {
+    fn shown(&self) -> String {
+        format!("{} (member {}, epoch {})", self.location, self.own.member, self.own.epoch)
+    }
+}
+
+impl ImportReport {
+    /// Finds out which volume these drives are, and writes its `volume.toml` in `path`, which must be empty or not exist.
+    ///
+    /// # Errors
+    /// When the drives are of several volumes, claim the same place, are in use, are too few, or were written to without each other; and
+    /// what to do. Nothing is written then.
+    pub fn of(path: &Path, options: &ImportOptions) -> Result<ImportReport, DriveError> {
+        let mut planned = VolumeDirectory::planned(path)?;
+        if planned.was_interrupted() {
+            let what = format!("the directory {} holds a volume whose creation was interrupted", path.display());
+            return Err(DriveError::new(what, "choose another directory, or remove this one"));
+        }
+        let mut report = ImportReport::default();
+        let candidates = candidates(options, &mut report.ignored)?;
+        let candidates = report.of_one_volume(candidates, options)?;
+        let view = report.choose(&candidates, options.force)?;
+        report.fill(&mut planned, view, &candidates, options.force)?;
+        if !options.dry_run {
+            let mut directory = VolumeDirectory::make(path, &view.array)?;
+            directory.file = planned.file;
+            let saved = directory.save().and_then(|()| directory.sync_name());
+            if let Err(error) = saved {
+                let error = cannot_save(&directory, &error);
+                directory.remove();
+                return Err(error);
+            }
+            report.written = true;
+        }
+        Ok(report)
+    }
+
+    fn ignore(&mut self, location: &Location, reason: impl Into<String>) {
+        self.ignored.push(IgnoredDrive { at: location.to_string(), reason: reason.into() });
+    }
+
+    /// The drives of the volume that is meant.
+    fn of_one_volume(
+        &mut self,
+        candidates: Vec<Candidate>,
+        options: &ImportOptions,
+    ) -> Result<Vec<Candidate>, DriveError> {
+        let wanted = options.uuid.as_deref().map(|text| {
+            uuid_of(text)
+                .ok_or_else(|| DriveError::new(format!("\"{text}\" is not a UUID"), "leave --uuid out to see them"))
+        });
+        let mut arrays: Vec<[u8; 16]> = candidates.iter().map(|one| one.own.array).collect();
+        arrays.sort_unstable();
+        arrays.dedup();
+        let array = match (wanted.transpose()?, &arrays[..]) {
+            (Some(array), _) if arrays.contains(&array) => array,
+            (Some(array), _) => {
+                let what = format!("none of the drives is a member of the volume {}", uuid_text(&array));
+                return Err(DriveError::new(what, "leave --uuid out to see which volumes they are of"));
+            }
+            (None, [array]) => *array,
+            (None, []) => {
+                return Err(DriveError::new(
+                    "no drive is a member of a volume",
+                    "name its drives, or a directory above them",
+                ));
+            }
+            (None, several) => return Err(several_volumes(several, &candidates)),
+        };
+        let (own, others): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|one| one.own.array == array);
+        for other in others {
+            self.ignore(&other.location, format!("it is {}", in_words(&Identity::Member(Box::new(other.own)))));
+        }
+        Ok(own)
+    }
+
+    /// The superblock by which the volume is assembled: the newest one that counts; with `force` the newest of which enough members are
+    /// found.
+    fn choose<'a>(&mut self, candidates: &'a [Candidate], force: bool) -> Result<&'a Membership, DriveError> {
+        let own: Vec<&Membership> = candidates.iter().map(|one| &one.own).collect();
+        let newest = match Agreement::of(&own, None) {
+            Ok(Some(agreement)) => agreement.newest,
+            Err(error @ VolumeError::SplitBrain { .. }) if !force => return Err(split_brain(&error, candidates)),
+            Ok(None) | Err(_) => latest(&own),
+        };
+        self.epoch = newest.epoch;
+        let is_enough = |view: &Membership, own: &[&Membership]| {
+            view.scheme.is_some_and(|scheme| scheme.are_enough(active(view, own)))
+        };
+        let mut views: Vec<&Membership> =
+            own.iter().copied().filter(|one| force && newest.is_newer_than(one)).collect();
+        views.sort_by_key(|one| std::cmp::Reverse((one.epoch, one.sequence)));
+        let older = |view: &&&Membership| {
+            let as_old: Vec<&Membership> = own.iter().copied().filter(|one| !one.is_newer_than(view)).collect();
+            is_enough(view, &as_old)
+        };
+        let view = if is_enough(newest, &own) { Some(newest) } else { views.iter().find(older).copied() };
+        let Some(view) = view else { return Err(too_few(newest, &own)) };
+        self.found_epoch = view.epoch;
+        Ok(view)
+    }
+
+    /// Puts every drive in its place.
+    fn fill(
+        &mut self,
+        directory: &mut VolumeDirectory,
+        view: &Membership,
+        candidates: &[Candidate],
+        force: bool,
+    ) -> Result<(), DriveError> {
+        self.name = view.name.clone();
+        self.array = uuid_text(&view.array);
+        self.scheme = view.scheme.map_or_else(|| "of an unknown level".to_owned(), |scheme| scheme.to_string());
+        let is_older = view.epoch < self.epoch;
+        let mut places = Vec::new();
+        for (at, known) in (0_u8..).zip(&view.members) {
+            let mut of_place: Vec<&Candidate> = candidates.iter().filter(|one| one.own.member == at).collect();
+            // A mount would take the newest of them for the volume.
+            let is_newer = |one: &&Candidate| is_older && one.own.is_newer_than(view);
+            for newer in of_place.iter().filter(|one| is_newer(one)) {
+                self.ignore(
+                    &newer.location,
+                    format!("it knows epoch {}, of which too few members are found", newer.own.epoch),
+                );
+            }
+            of_place.retain(|one| !is_newer(one));
+            let (same, replaced): (Vec<&Candidate>, Vec<&Candidate>) =
+                of_place.into_iter().partition(|one| one.own.id() == known.id);
+            let named: Vec<&Candidate> = same.iter().chain(&replaced).copied().filter(|one| one.is_named).collect();
+            if same.len() > 1 || (named.len() > 1 && !force) {
+                return Err(same_place(at, same.iter().chain(&replaced).copied(), same.len() > 1));
+            }
+            for one in &replaced {
+                let reason = format!(
+                    "another drive is member {at}: it was replaced after epoch {}, and what it holds is out of date",
+                    one.own.epoch
+                );
+                if one.is_named && !force {
+                    let what = format!("{}: {reason}", one.location);
+                    return Err(DriveError::new(what, "leave it out; or say --force, which leaves it out too"));
+                }
+                self.ignore(&one.location, reason);
+            }
+            let found = same.first();
+            let state = last_state(known.state);
+            let place = found.map_or_else(Place::missing, |one| directory.place(&one.location));
+            self.members.push(ImportedMember {
+                member: at,
+                id: uuid_text(&known.id),
+                at: found.map(|_| place.at.clone()),
+                state: in_a_word(known.state).to_owned(),
+                epoch: found.map(|one| one.own.epoch),
+            });
+            places.push(Place { state: Some(state), ..place });
+        }
+        directory.file.name.clone_from(&self.name);
+        directory.file.array.clone_from(&self.array);
+        directory.file.state = None;
+        directory.file.epoch = Some(self.epoch);
+        directory.file.member = places;
+        self.warn(view);
+        Ok(())
+    }
+
+    fn warn(&mut self, view: &Membership) {
+        let away = self.members.iter().filter(|one| one.at.is_none() && one.state == "active");
+        let away: Vec<String> = away.map(|one| format!("{} ({})", one.member, one.id)).collect();
+        if !away.is_empty() {
+            self.warnings.push(format!(
+                "members {} were active in epoch {} and are missing: if the volume was used without the drives that are imported, they know a \
+                 newer epoch, and what was written since is on them alone",
+                away.join(", "),
+                view.epoch
+            ));
+        }
+        if self.found_epoch < self.epoch {
+            self.warnings.push(format!(
+                "out of date: the drives that are imported have epoch {}, the newest that is known is {}; zonda serve refuses the volume \
+                 without --accept-older, and what was written in the {} epochs since is not in it",
+                self.found_epoch,
+                self.epoch,
+                self.epoch - self.found_epoch
+            ));
+        }
+    }
+}
+
+/// The members that are named, and those that are found.
+fn candidates(options: &ImportOptions, ignored: &mut Vec<IgnoredDrive>) -> Result<Vec<Candidate>, DriveError> {
+    let ring = Ring::new(RingOptions::default()).map_err(|error| {
+        DriveError::new(format!("cannot create the event loop: {error}"), "see how many files may be open")
+    })?;
+    let mut found: Vec<Candidate> = Vec::new();
+    for location in &options.members {
+        let absolute = absolute(location);
+        if found.iter().any(|other| other.location == absolute) {
+            return Err(DriveError::new(format!("{location} is named twice"), "name each drive once"));
+        }
+        refuse_volume(location)?;
+        match identity(&absolute, &ring)? {
+            Some(Identity::Member(own)) => found.push(Candidate { location: absolute, own: *own, is_named: true }),
+            Some(other) => {
+                let what = format!("{location} is {}", in_words(&other));
+                return Err(DriveError::new(what, "use the program that wrote it"));
+            }
+            None => {
+                let what = format!("{location} is not a member of a volume: it has no superblock that can be read");
+                return Err(DriveError::new(
+                    what,
+                    "leave it out; zonda member replace adds drives once the volume is served",
+                ));
+            }
+        }
+    }
+    for directory in &options.scan {
+        let mut images = Vec::new();
+        find_images(directory, DEPTH_MAX, &mut images)?;
+        images.sort();
+        for image in images {
+            let location = absolute(&Location::Image(image));
+            if found.iter().any(|other| other.location == location) {
+                continue;
+            }
+            match identity(&location, &ring) {
+                Ok(Some(Identity::Member(own))) => found.push(Candidate { location, own: *own, is_named: false }),
+                Ok(Some(other)) => {
+                    ignored
+                        .push(IgnoredDrive { at: location.to_string(), reason: format!("it is {}", in_words(&other)) });
+                }
+                Ok(None) => {
+                    let reason = "it is not a member of a volume".to_owned();
+                    ignored.push(IgnoredDrive { at: location.to_string(), reason });
+                }
+                Err(error) => ignored.push(IgnoredDrive { at: location.to_string(), reason: error.message }),
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The directories of images below this one, itself included.
+fn find_images(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), DriveError> {
+    if directory.join(ImageFile::Superblock.name()).is_file() {
+        found.push(directory.to_owned());
+        return Ok(());
+    }
+    if depth == 0 || is_volume(directory) {
+        return Ok(());
+    }
+    let entries = fs::read_dir(directory).map_err(|error| {
+        DriveError::new(format!("{} cannot be searched: {error}", directory.display()), "see who may read it")
+    })?;
+    for entry in entries.flatten() {
+        // Links are not followed: they may lead in a circle.
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            find_images(&entry.path(), depth - 1, found)?;
+        }
+    }
+    Ok(())
+}
+
+fn absolute(location: &Location) -> Location {
+    match location {
+        Location::Image(path) => Location::Image(plain(&std::path::absolute(path).unwrap_or_else(|_| path.clone()))),
+        url @ Location::NvmeTcp(_) => url.clone(),
+    }
+}
+
+fn latest<'a>(own: &[&'a Membership]) -> &'a Membership {
+    let newer = |best: &'a Membership, next: &'a Membership| if next.is_newer_than(best) { next } else { best };
+    own.iter().copied().reduce(newer).expect("a volume was found by its members")
+}
+
+/// The members that a superblock has as active and that are found, as bits.
+fn active(view: &Membership, own: &[&Membership]) -> u32 {
+    let is_found = |at: usize, id: [u8; 16]| own.iter().any(|one| usize::from(one.member) == at && one.id() == id);
+    let is_active =
+        |(at, known): &(usize, &zonda_raid::KnownMember)| known.state == MemberState::Active && is_found(*at, known.id);
+    view.members.iter().enumerate().filter(is_active).fold(0, |bits, (at, _)| bits | 1 << at)
+}
+
+fn last_state(state: MemberState) -> LastState {
+    match state {
+        MemberState::Active => LastState::Active,
+        MemberState::Failed => LastState::Failed,
+        MemberState::Rebuilding => LastState::Rebuilding,
+    }
+}
+
+fn in_a_word(state: MemberState) -> &'static str {
+    match state {
+        MemberState::Active => "active",
+        MemberState::Failed => "failed",
+        MemberState::Rebuilding => "rebuilding",
+    }
+}
+
+fn several_volumes(arrays: &[[u8; 16]], candidates: &[Candidate]) -> DriveError {
+    let shown = |array: &[u8; 16]| {
+        let of_it: Vec<&Candidate> = candidates.iter().filter(|one| one.own.array == *array).collect();
+        let name = of_it.first().map_or("", |one| one.own.name.as_str());
+        let drives: Vec<String> = of_it.iter().map(|one| one.shown()).collect();
+        format!("\"{name}\" ({}): {}", uuid_text(array), drives.join(", "))
+    };
+    let volumes: Vec<String> = arrays.iter().map(shown).collect();
+    DriveError::new(
+        format!("the drives are of {} volumes: {}", arrays.len(), volumes.join("; ")),
+        "choose one with --uuid, or name only its drives",
+    )
+}
+
+fn same_place<'a>(member: u8, drives: impl Iterator<Item = &'a Candidate>, are_same: bool) -> DriveError {
+    let drives: Vec<String> = drives.map(|one| format!("{} (epoch {})", one.location, one.own.epoch)).collect();
+    let (why, help) = if are_same {
+        ("they are one drive by its id: one of them is a copy", "leave the copy out")
+    } else {
+        ("one of them was replaced by the other", "leave out the one with the older epoch; --force does so")
+    };
+    DriveError::new(format!("{} each claim to be member {member}: {why}", drives.join(" and ")), help)
+}
+
+fn too_few(newest: &Membership, own: &[&Membership]) -> DriveError {
+    let found = active(newest, own);
+    let lacking = |(at, known): (usize, &zonda_raid::KnownMember)| {
+        let is_found = own.iter().any(|one| usize::from(one.member) == at && one.id() == known.id);
+        let how = match known.state {
+            _ if found >> at & 1 == 1 => return None,
+            MemberState::Rebuilding if is_found => "not rebuilt yet".to_owned(),
+            MemberState::Failed if is_found => format!("failed since epoch {}", known.since_epoch),
+            MemberState::Failed => format!("missing, and failed since epoch {}", known.since_epoch),
+            _ => "missing".to_owned(),
+        };
+        Some(format!("{at} (id {}, {how})", uuid_text(&known.id)))
+    };
+    let lacking: Vec<String> = newest.members.iter().enumerate().filter_map(lacking).collect();
+    let needed = newest.scheme.map_or(0, |scheme| scheme.data);
+    DriveError::new(
+        format!(
+            "too few members: {} of {} are active in epoch {}, and the volume needs {needed}; it lacks {}",
+            found.count_ones(),
+            newest.members.len(),
+            newest.epoch,
+            lacking.join(", ")
+        ),
+        "name drives that it lacks, too; --force goes back to an older epoch, if enough drives have one",
+    )
+}
+
+fn split_brain(error: &VolumeError, candidates: &[Candidate]) -> DriveError {
+    let VolumeError::SplitBrain { newest, other, .. } = error else {
+        return DriveError::new(error.to_string(), "name other drives");
+    };
+    let side = |members: &[MemberIndex]| {
+        let of_side = candidates.iter().filter(|one| members.contains(&MemberIndex(one.own.member)));
+        of_side.map(Candidate::shown).collect::<Vec<String>>().join(", ")
+    };
+    DriveError::new(
+        format!("split brain: {}, and {}, were each written to without the others", side(newest), side(other)),
+        "name only the drives of the side to keep; or say --force, and choose it with zonda serve DIR --accept-side MEMBER",
+    )
+}

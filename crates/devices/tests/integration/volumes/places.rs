@@ -1,0 +1,135 @@
+//! What `volume.toml` says of drives that are used otherwise, and what waits until it can be written.
+
+use super::*;
+
+fn fail(bench: &Bench, volume: &mut VolumeDrive, member: &str) {
+    bench.ask(volume, &VolumeRequest::Fail { member: member.to_owned() }).expect("it can do without");
+    // Its device is taken out.
+    volume.poll(bench.ring.now(), &mut CompletionQueue::new());
+}
+
+fn copies(bench: &Bench, members: &[&str]) -> VolumeDrive {
+    let parity = members.len() as u8 - 1;
+    let scheme = Scheme::over(members.len(), None, Some(parity)).expect("there are enough");
+    let new = NewVolume { scheme, ..bench.new_volume(members, &[]) };
+    VolumeDrive::create(&bench.at("vol"), &new, &bench.ring).expect("they suit")
+}
+
+#[test]
+fn hosts_wait_until_the_file_has_the_epoch_in_which_members_changed() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let mut volume = copies(&bench, &["a", "b", "c"]);
+    bench.write(&mut volume, 10, 1);
+    let in_the_way = bench.at("vol/volume.toml.new");
+    std::fs::create_dir(&in_the_way).expect("there is room");
+    fail(&bench, &mut volume, "a");
+    let payload = Payload::Bytes(Box::new(BlockBuffer { data: vec![2; 65_536].into(), metadata: Vec::new().into() }));
+    let operation = Operation::Write { start: Lba(0), blocks: Blocks(16), payload };
+    let command = Command { id: CommandId(7), namespace: NamespaceId::FIRST, operation };
+    volume.submit(bench.ring.now(), command).expect("there is room");
+    let mut completions = CompletionQueue::new();
+    let until = bench.ring.now() + zonda_zoned::Duration::from_millis(1500);
+    while bench.ring.now() < until {
+        volume.poll(bench.ring.now(), &mut completions);
+        assert!(completions.pop().is_none(), "after a crash now the first member could be taken for the volume");
+        bench.ring.turn(Some(bench.ring.now() + zonda_zoned::Duration::from_millis(50))).expect("the loop works");
+    }
+    assert_eq!(volume.report().state, VolumeState::Suspended);
+    assert!(notices(&mut volume).contains("I/O is suspended: members have changed, and volume.toml cannot be written"));
+    std::fs::remove_dir(&in_the_way).expect("it is empty");
+    let completion = loop {
+        volume.poll(bench.ring.now(), &mut completions);
+        if let Some(completion) = completions.pop() {
+            break completion;
+        }
+        bench.ring.turn(volume.next_wakeup()).expect("the loop works");
+    };
+    assert_eq!((completion.id, completion.status), (CommandId(7), Status::Success));
+    assert_eq!(volume.report().state, VolumeState::Degraded);
+    assert!(notices(&mut volume).contains("I/O is resumed: volume.toml is written"));
+    drop(volume);
+    remove(&bench.at("b"));
+    remove(&bench.at("c"));
+    let error = VolumeDrive::open(&bench.at("vol"), &bench.ring).map(|_| ()).expect_err("only a stale member is left");
+    assert!(error.message.contains("out of date"), "{error}");
+}
+
+#[test]
+fn the_drive_of_a_member_that_has_failed_can_be_used_by_another_volume() {
+    let bench = Bench::with(&["a", "b", "c", "y"]);
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    bench.write(&mut volume, 20, 1);
+    fail(&bench, &mut volume, "b");
+    bench.close(volume);
+    let new = NewVolume { may_wipe: true, ..bench.new_volume(&["b", "y"], &[]) };
+    let mut other = VolumeDrive::create(&bench.at("other"), &new, &bench.ring).expect("nobody needs it");
+    bench.write(&mut other, 20, 2);
+    // Whether the other volume is open or not.
+    let mut volume = bench.open();
+    assert!(notices(&mut volume).contains("member 1 (../b) is not there: "));
+    bench.check(&mut volume, 20, 1);
+    bench.close(volume);
+    bench.close(other);
+    let mut volume = bench.open();
+    let told = notices(&mut volume);
+    assert!(told.contains("member 1 (../b) is not there: the drive is member 0 of the volume \"other\""), "{told}");
+    bench.check(&mut volume, 20, 1);
+    assert_eq!(volume.report().state, VolumeState::Degraded);
+    drop(volume);
+    let mut other = VolumeDrive::open(&bench.at("other"), &bench.ring).expect("it is whole");
+    assert_eq!(other.report().state, VolumeState::Well);
+    bench.check(&mut other, 20, 2);
+}
+
+#[test]
+fn a_drive_that_was_to_join_and_became_a_member_of_another_volume_is_not_wiped() {
+    let bench = Bench::with(&["a", "b", "c", "x", "y"]);
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    bench.write(&mut volume, 20, 1);
+    fail(&bench, &mut volume, "b");
+    bench.close(volume);
+    let mut other = bench.create_at("other", &["x", "y"], &[]);
+    bench.write(&mut other, 20, 2);
+    bench.close(other);
+    // As a program left it that was killed before it wiped the drive.
+    let file = bench.at("vol/volume.toml");
+    let text = std::fs::read_to_string(&file).expect("it is there");
+    let joining = text.replace("at = \"../b\"\nstate = \"failed\"", "at = \"../x\"\nstate = \"joining\"");
+    assert_ne!(joining, text);
+    std::fs::write(&file, joining).expect("there is room");
+    let mut volume = bench.open();
+    let told = notices(&mut volume);
+    assert!(told.contains("member 1 (../x) is not there: the drive is member 0 of the volume \"other\""), "{told}");
+    bench.check(&mut volume, 20, 1);
+    drop(volume);
+    let mut other = VolumeDrive::open(&bench.at("other"), &bench.ring).expect("it is whole");
+    assert_eq!(other.report().state, VolumeState::Well);
+    bench.check(&mut other, 20, 2);
+}
+
+#[test]
+fn a_drive_that_takes_another_place_of_its_volume_leaves_its_own() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let mut volume = copies(&bench, &["a", "b", "c"]);
+    bench.write(&mut volume, 20, 1);
+    fail(&bench, &mut volume, "b");
+    fail(&bench, &mut volume, "c");
+    let spare = VolumeRequest::AddSpare { spare: bench.at("c").display().to_string(), may_wipe: true };
+    bench.ask(&mut volume, &spare).expect("nobody needs what is on it");
+    bench.rest(&mut volume);
+    let places: Vec<String> = volume.report().members.into_iter().map(|member| member.at).collect();
+    assert_eq!(places, ["../a", "../c", "missing"]);
+    drop(volume);
+    let mut volume = bench.open();
+    bench.check(&mut volume, 20, 1);
+    bench.close(volume);
+    // A file that has it in both places, as older programs wrote it.
+    let file = bench.at("vol/volume.toml");
+    let text = std::fs::read_to_string(&file).expect("it is there");
+    std::fs::write(&file, text.replace("\"missing\"", "\"../c\"")).expect("there is room");
+    let mut volume = bench.open();
+    assert!(notices(&mut volume).contains("member 2 (../c) is not there: another member is"));
+    let states: Vec<String> = volume.report().members.into_iter().map(|member| member.state).collect();
+    assert_eq!(states, ["active", "active", "failed"]);
+    bench.check(&mut volume, 20, 1);
+}

@@ -1,0 +1,99 @@
+//! Members that were written to without each other.
+
+use zonda_devices::{ImportOptions, ImportReport};
+
+use super::*;
+
+fn away(bench: &Bench, name: &str) {
+    std::fs::rename(bench.at(name), bench.at(&format!("away-{name}"))).expect("it is there");
+}
+
+fn back(bench: &Bench, name: &str) {
+    std::fs::rename(bench.at(&format!("away-{name}")), bench.at(name)).expect("it is there");
+}
+
+/// A volume of two copies: the one on "a" was written with salt 2 alone, that on "b" with salt 3.
+fn parted() -> Bench {
+    let bench = Bench::with(&["a", "b"]);
+    let mut volume = bench.create(&["a", "b"], &[]);
+    bench.write(&mut volume, 10, 1);
+    bench.close(volume);
+    let file = bench.at("vol/volume.toml");
+    let before = std::fs::read(&file).expect("it is there");
+    for (gone, salt) in [("b", 2), ("a", 3)] {
+        std::fs::write(&file, &before).expect("there is room");
+        away(&bench, gone);
+        let mut volume = bench.open();
+        bench.write(&mut volume, 20, salt);
+        bench.close(volume);
+        back(&bench, gone);
+    }
+    bench
+}
+
+fn refusal(bench: &Bench, side: Option<&str>) -> DriveError {
+    let accepted = VolumeOpenOptions { accepts_side: side.map(str::to_owned), ..VolumeOpenOptions::default() };
+    VolumeDrive::open_with(&bench.at("vol"), &accepted, &bench.ring).map(|_| ()).expect_err("it is refused")
+}
+
+#[test]
+fn a_side_is_chosen_after_a_split_brain_and_the_other_one_is_put_back_empty() {
+    for (kept, left, salt) in [("a", "b", 2), ("b", "a", 3)] {
+        let bench = parted();
+        let error = refusal(&bench, None);
+        assert!(error.message.starts_with("split brain: "), "{error}");
+        for words in ["../a (epoch ", "../b (epoch ", "--accept-side"] {
+            assert!(error.to_string().contains(words), "{words}: {error}");
+        }
+        assert!(refusal(&bench, Some("z")).message.contains("has no member z"));
+        let accepted = VolumeOpenOptions { accepts_side: Some(kept.to_owned()), ..VolumeOpenOptions::default() };
+        let mut volume = VolumeDrive::open_with(&bench.at("vol"), &accepted, &bench.ring).expect("a side is chosen");
+        let told = notices(&mut volume);
+        assert!(told.contains("is accepted; members") && told.contains(&format!("(../{left}, epoch ")), "{told}");
+        bench.check(&mut volume, 20, salt);
+        bench.write(&mut volume, 25, 7);
+        assert_eq!(volume.report().state, VolumeState::Degraded);
+        drop(volume);
+        // From now on nothing has to be accepted, whether the other side is away or not.
+        bench.check(&mut bench.open(), 25, 7);
+        away(&bench, left);
+        bench.check(&mut bench.open(), 25, 7);
+        back(&bench, left);
+        away(&bench, kept);
+        assert!(refusal(&bench, None).message.contains("out of date"));
+        back(&bench, kept);
+        let mut volume = bench.open();
+        let with = bench.at(left).display().to_string();
+        let replace = |may_wipe| VolumeRequest::Replace { member: left.to_owned(), with: with.clone(), may_wipe };
+        bench.ask(&mut volume, &replace(false)).expect_err("it holds what it held");
+        bench.ask(&mut volume, &replace(true)).expect("nobody needs it");
+        bench.rest(&mut volume);
+        assert_eq!(volume.report().state, VolumeState::Well);
+        bench.close(volume);
+        away(&bench, kept);
+        bench.check(&mut bench.open(), 25, 7);
+    }
+}
+
+#[test]
+fn drives_that_were_written_to_without_each_other_are_not_imported_together_unless_forced() {
+    let bench = parted();
+    remove(&bench.at("vol"));
+    let members = |names: &[&str]| names.iter().map(|name| Location::Image(bench.at(name))).collect();
+    let both = ImportOptions { members: members(&["b", "a"]), ..ImportOptions::default() };
+    let error = ImportReport::of(&bench.at("vol"), &both).expect_err("each has something that the other has not");
+    for words in ["split brain: ", "/a (member 0, epoch ", "/b (member 1, epoch ", "--accept-side"] {
+        assert!(error.to_string().contains(words), "{words}: {error}");
+    }
+    let one = ImportOptions { members: members(&["b"]), ..ImportOptions::default() };
+    let report = ImportReport::of(&bench.at("one"), &one).expect("one copy is enough");
+    assert_eq!(report.members[0].state, "failed");
+    let mut volume = VolumeDrive::open(&bench.at("one"), &bench.ring).expect("one copy is enough");
+    bench.check(&mut volume, 20, 3);
+    bench.close(volume);
+    ImportReport::of(&bench.at("vol"), &ImportOptions { force: true, ..both }).expect("a side is chosen later");
+    assert!(refusal(&bench, None).message.starts_with("split brain: "));
+    let accepted = VolumeOpenOptions { accepts_side: Some("a".to_owned()), ..VolumeOpenOptions::default() };
+    let mut volume = VolumeDrive::open_with(&bench.at("vol"), &accepted, &bench.ring).expect("a side is chosen");
+    bench.check(&mut volume, 20, 2);
+}

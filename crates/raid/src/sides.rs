@@ -1,0 +1,208 @@
+//! Members that went on without each other, and the side that an operator has chosen.
+//!
+//! An epoch counts once every member that it names as present has its superblock. So one that a member has alone, while another
+//! one that it names as present has gone on otherwise, never counted: nothing was acknowledged in it.
+//!
+//! When an operator chooses a side, its superblocks have the members of the other side as rejected, since an epoch that is newer than any
+//! that these have reached. What a rejected member's own superblock says does not count, until that member reaches such an epoch
+//! itself: it was used on its own once more, and a side has to be chosen again.
+
+use crate::{KnownMember, MemberIndex, MemberState, Membership, VolumeError};
+
+/// What the superblocks of a volume's members say together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agreement<'a> {
+    /// The newest superblock that counts.
+    pub newest: &'a Membership,
+    /// Members of the side that was not chosen: what they hold is no part of the volume.
+    pub rejected: Vec<MemberIndex>,
+}
+
+impl<'a> Agreement<'a> {
+    /// What these superblocks, one of each device of one volume, say together. Where members went on without each other, the side of the
+    /// `chosen` one counts. `None` if no superblock counts.
+    ///
+    /// # Errors
+    /// [`VolumeError::SplitBrain`] where no side was chosen; else why the chosen member has none.
+    pub fn of(own: &[&'a Membership], chosen: Option<MemberIndex>) -> Result<Option<Agreement<'a>>, VolumeError> {
+        let Some(newest) = newest(&counting(own)) else { return Ok(None) };
+        match (split_brain(own), chosen) {
+            (None, _) => Ok(Some(Agreement { newest, rejected: Vec::new() })),
+            (Some(error), None) => Err(error),
+            (Some(_), Some(chosen)) => Agreement::chosen(own, chosen).map(Some),
+        }
+    }
+
+    fn chosen(own: &[&'a Membership], chosen: MemberIndex) -> Result<Agreement<'a>, VolumeError> {
+        let is_apart = |one: &Membership, other: &Membership| conflicts(one, other) || conflicts(other, one);
+        let has_no_side = |why: &str| {
+            let text =
+                format!("no side can be kept by member {}, {why}: choose a member of the side to keep", chosen.0);
+            VolumeError::Config(text)
+        };
+        let named = own.iter().find(|one| one.member == chosen.0 && !is_void(one, own));
+        let Some(named) = named else { return Err(has_no_side("which is missing, or was rejected before")) };
+        let together: Vec<&Membership> = counting(own).into_iter().filter(|one| !is_apart(one, named)).collect();
+        let best = newest(&together).filter(|best| is_present(best, named));
+        let Some(best) = best else { return Err(has_no_side("which the others counted as failed before")) };
+        let is_of_side = |one: &Membership| is_present(best, one) && !is_apart(best, one);
+        let side: Vec<&Membership> = own.iter().copied().filter(|one| is_of_side(one)).collect();
+        let (left, kept): (Vec<&Membership>, Vec<&Membership>) =
+            own.iter().partition(|one| !is_void(one, own) && side.iter().any(|of_side| is_apart(of_side, one)));
+        // Members of the other side that are missing come back as they left.
+        let is_found = |at: usize| own.iter().any(|one| usize::from(one.member) == at && is_same(best, one));
+        let is_of_left = |at: usize, entry: &KnownMember| {
+            let of_left = |one: &&Membership| {
+                one.members.get(at).is_some_and(|of| of.id == entry.id && of.state != MemberState::Failed)
+            };
+            entry.state == MemberState::Failed && !is_found(at) && left.iter().any(of_left)
+        };
+        let missing = best.members.iter().enumerate().filter(|(at, entry)| is_of_left(*at, entry));
+        let missing: Vec<u8> = missing.map(|(at, _)| at as u8).collect();
+        if let Some(error) = split_brain(&kept) {
+            return Err(error);
+        }
+        let mut rejected: Vec<MemberIndex> =
+            left.iter().map(|one| one.member).chain(missing).map(MemberIndex).collect();
+        rejected.sort();
+        rejected.dedup();
+        Ok(Agreement { newest: best, rejected })
+    }
+}
+
+fn newest<'a>(own: &[&'a Membership]) -> Option<&'a Membership> {
+    own.iter().copied().max_by_key(|one| (one.epoch, one.sequence))
+}
+
+/// Whether two members each went on after they had counted the other one as failed.
+fn split_brain(own: &[&Membership]) -> Option<VolumeError> {
+    let counting = counting(own);
+    let conflicting = |one: &&&Membership| counting.iter().any(|other| conflicts(one, other));
+    let newest = counting.iter().filter(conflicting).max_by_key(|one| (one.epoch, one.sequence))?;
+    let apart: Vec<&Membership> =
+        counting.iter().copied().filter(|other| conflicts(newest, other) || conflicts(other, newest)).collect();
+    let known = |is_of_side: &dyn Fn(&Membership) -> bool| {
+        own.iter().copied().filter(|one| !is_void(one, own) && is_of_side(one)).collect::<Vec<&Membership>>()
+    };
+    let other = known(&|one| !is_present(newest, one) && apart.iter().any(|other| is_present(other, one)));
+    let newest = known(&|one| is_present(newest, one));
+    let epoch = |side: &[&Membership]| side.iter().map(|one| one.epoch).max().unwrap_or(0);
+    let (newest_epoch, other_epoch) = (epoch(&newest), epoch(&other));
+    let members = |side: Vec<&Membership>| side.into_iter().map(|one| MemberIndex(one.member)).collect();
+    Some(VolumeError::SplitBrain { newest: members(newest), other: members(other), newest_epoch, other_epoch })
+}
+
+/// Superblocks of epochs that may have counted, and that no side has rejected.
+fn counting<'a>(own: &[&'a Membership]) -> Vec<&'a Membership> {
+    own.iter().copied().filter(|one| !never_counted(one, own) && !is_void(one, own)).collect()
+}
+
+/// Whether a member that a superblock names as present has reached its epoch without it: in that epoch one is active that this superblock
+/// counts as failed since an epoch as old, or the owner of this superblock has failed.
+fn never_counted(superblock: &Membership, own: &[&Membership]) -> bool {
+    let is_otherwise = |other: &&Membership| {
+        let failed = |entry: &&KnownMember| entry.state == MemberState::Failed && entry.since_epoch <= other.epoch;
+        let of_other = |at: usize| other.members.get(at).filter(|entry| entry.state != MemberState::Failed);
+        let has_failed = entry_of(other, superblock)
+            .is_some_and(|entry| entry.state == MemberState::Failed && entry.since_epoch <= superblock.epoch);
+        let mut failed = superblock.members.iter().enumerate().filter(|(_, entry)| failed(entry));
+        is_present(superblock, other)
+            && (has_failed || failed.any(|(at, entry)| of_other(at).is_some_and(|other| other.id == entry.id)))
+    };
+    own.iter().any(is_otherwise)
+}
+
+/// Whether a side was chosen against the owner of a superblock, which has not gone on since.
+fn is_void(superblock: &Membership, own: &[&Membership]) -> bool {
+    let rejects = |one: &&&Membership| {
+        entry_of(one, superblock).is_some_and(|entry| entry.is_rejected && entry.since_epoch > superblock.epoch)
+    };
+    // One that rejects it has a newer epoch: this comes to an end.
+    own.iter().filter(rejects).any(|one| one.epoch > superblock.epoch && !is_void(one, own))
+}
+
+/// Whether the owner of the second superblock went on although the owner of the first one counted it as failed.
+fn conflicts(one: &Membership, other: &Membership) -> bool {
+    let has_left = state_of(one, other) == Some(MemberState::Failed) && is_present(other, other);
+    has_left && entry_of(one, other).is_some_and(|entry| other.epoch >= entry.since_epoch)
+}
+
+/// Whether a superblock names the owner of another one as present.
+fn is_present(one: &Membership, other: &Membership) -> bool {
+    state_of(one, other).is_some_and(|state| state != MemberState::Failed)
+}
+
+/// Whether the owner of a superblock is the device that another one has in its place.
+fn is_same(one: &Membership, other: &Membership) -> bool {
+    entry_of(one, other).is_some()
+}
+
+/// The state that a superblock gives the owner of another one; `None` if it is another device.
+fn state_of(one: &Membership, other: &Membership) -> Option<MemberState> {
+    entry_of(one, other).map(|entry| entry.state)
+}
+
+fn entry_of<'a>(one: &'a Membership, other: &Membership) -> Option<&'a KnownMember> {
+    let at = usize::from(other.member);
+    let own = other.members.get(at)?;
+    one.members.get(at).filter(|entry| entry.id == own.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use MemberState::{Active, Failed, Rebuilding};
+
+    /// The superblock of a member, with the state of each member and the epoch since which it has it.
+    fn said(member: u8, epoch: u64, states: &[(MemberState, u64)]) -> Membership {
+        let known = |(at, &(state, since_epoch)): (usize, &(MemberState, u64))| KnownMember {
+            id: [at as u8; 16],
+            state,
+            since_epoch,
+            is_rejected: false,
+        };
+        Membership {
+            name: "vol".to_owned(),
+            array: [7; 16],
+            member,
+            epoch,
+            sequence: epoch,
+            scheme: None,
+            volume_blocks: 0,
+            block_size_bytes: 512,
+            members: states.iter().enumerate().map(known).collect(),
+        }
+    }
+
+    fn newest_epoch(own: &[Membership]) -> Result<u64, VolumeError> {
+        let own: Vec<&Membership> = own.iter().collect();
+        Agreement::of(&own, None).map(|agreement| agreement.expect("one counts").newest.epoch)
+    }
+
+    #[test]
+    fn an_epoch_that_one_member_wrote_alone_is_no_side_whatever_it_was_for() {
+        let before = [(Active, 5), (Active, 2), (Active, 2)];
+        // Member 0 fails for the others, in as new an epoch.
+        let without = [(Failed, 7), (Active, 2), (Active, 2)];
+        let joining = [(Active, 5), (Active, 2), (Rebuilding, 7)];
+        let failing = [(Active, 5), (Active, 2), (Failed, 7)];
+        for alone in [before, joining, failing] {
+            for others in [7, 9] {
+                let own = [said(0, 7, &alone), said(1, others, &without), said(2, others, &without)];
+                assert_eq!(newest_epoch(&own), Ok(others), "{alone:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn members_that_counted_each_other_as_failed_are_two_sides_however_old_one_of_them_is() {
+        for (first, second) in [(3, 3), (3, 4), (4, 3), (3, 9)] {
+            let own =
+                [said(0, first, &[(Active, 2), (Failed, first)]), said(1, second, &[(Failed, second), (Active, 2)])];
+            let error = newest_epoch(&own).expect_err("both went on");
+            assert!(matches!(error, VolumeError::SplitBrain { .. }), "{error}");
+        }
+        // One that only missed what came is on no side of its own.
+        assert_eq!(newest_epoch(&[said(0, 3, &[(Active, 2), (Failed, 3)]), said(1, 2, &[(Active, 2); 2])]), Ok(3));
+    }
+}
