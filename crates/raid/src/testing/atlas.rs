@@ -13,6 +13,8 @@ pub struct Atlas {
     zones_left: u32,
     is_rough: bool,
     blows: Blows,
+    /// A victim may be damaged.
+    is_hurt: bool,
 }
 
 /// Which blows there are.
@@ -45,7 +47,24 @@ impl Atlas {
         let mut all: Vec<usize> = (0..members).collect();
         let count = prng.below(tolerates as u64 + 1) as usize;
         let victims = (0..count).map(|_| all.swap_remove(prng.below(all.len() as u64) as usize)).collect();
-        Atlas { victims, zones_left: 2, is_rough, blows }
+        Atlas { victims, zones_left: 2, is_rough, blows, is_hurt: false }
+    }
+
+    /// These members, as bits, were hurt.
+    pub(super) fn of_hurt(members: u32, is_rough: bool, blows: Blows) -> Atlas {
+        let victims = (0..u32::BITS as usize).filter(|at| members >> at & 1 == 1).collect();
+        Atlas { victims, zones_left: 0, is_rough, blows, is_hurt: true }
+    }
+
+    /// Whether a victim may be damaged.
+    #[must_use]
+    pub fn is_hurt(&self) -> bool {
+        self.is_hurt
+    }
+
+    /// A victim may be damaged by what it does itself.
+    pub(super) fn set_hurt(&mut self) {
+        self.is_hurt = !self.victims.is_empty();
     }
 
     /// The members that may be hurt, as bits.
@@ -73,6 +92,7 @@ impl Atlas {
     /// Hurts one of the victims, if there are any.
     pub fn strike(&mut self, prng: &mut Prng, drives: &mut [Drive]) -> Option<Blow> {
         let &victim = prng.pick(&self.victims)?;
+        self.is_hurt = true;
         let drive = &mut drives[victim];
         match prng.below(if self.is_rough { 16 } else { 15 }) {
             0..12 if !self.blows.rot => None,
