@@ -9,6 +9,7 @@ use zonda_zoned::{
 
 use super::Drive;
 use super::drive::Presence;
+use crate::limits::METADATA_ZONES;
 
 impl Drive {
     /// The power goes, and comes back. Of the commands under way each has taken effect, or a part of it, or none; what is in a
@@ -127,14 +128,16 @@ impl Drive {
             (Operation::Write { start, blocks, .. }, _) => (*start, *blocks),
             _ => return,
         };
-        if misdirected == 0 || !self.prng.chance(misdirected, 1000) {
+        // Superblocks have their own faults.
+        let is_superblock = self.geometry.zone_of(start).is_some_and(|zone| zone.0 < METADATA_ZONES);
+        if misdirected == 0 || is_superblock || !self.prng.chance(misdirected, 1000) {
             return;
         }
         if self.prng.chance(1, 2) {
             let left = self.prng.below(blocks.0);
             return (left..blocks.0).for_each(|at| self.blank(start + Blocks(at)));
         }
-        let Some(other) = self.some_block(0).filter(|&other| other != start) else { return };
+        let Some(other) = self.some_block(METADATA_ZONES).filter(|&other| other != start) else { return };
         let Some((data, metadata)) = self.contents(start) else { return };
         self.device.set_block_bytes(other, &data, &metadata);
         self.blank(start);
