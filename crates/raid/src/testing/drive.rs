@@ -63,6 +63,12 @@ pub struct Faults {
     pub reads: u64,
     /// Flushes that fail.
     pub flushes: u64,
+    /// Reports on zones that fail.
+    pub reports: u64,
+    /// Flushes that end well, and do nothing.
+    pub ignored_flushes: u64,
+    /// Writes that end well, and are not where they should be, or not as a whole.
+    pub misdirected: u64,
 }
 
 /// Whether a drive is there.
@@ -206,6 +212,7 @@ impl Drive {
             Operation::ManageZones { action: ZoneAction::Reset, .. } => (self.faults.resets, Status::InternalError),
             Operation::Read { .. } => (self.faults.reads, Status::UnrecoveredReadError),
             Operation::Flush => (self.faults.flushes, Status::InternalError),
+            Operation::ReportZones { .. } => (self.faults.reports, Status::InternalError),
             _ => (0, Status::InternalError),
         };
         let is_read = matches!(command.operation, Operation::Read { .. });
@@ -226,6 +233,7 @@ impl Drive {
         let completion = self.device.execute(command);
         if completion.status.is_success() {
             self.after(&command.operation, before);
+            self.misdirect_some(&command.operation, &completion.outcome);
         }
         if let (Operation::ManageZones { action: ZoneAction::Reset, target }, true) =
             (&command.operation, completion.status.is_success())

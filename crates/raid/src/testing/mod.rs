@@ -18,6 +18,8 @@ mod atlas;
 mod cache;
 mod drive;
 pub mod enumerate;
+mod hazards;
+mod incidents;
 mod journal;
 mod lives;
 mod media;
@@ -30,6 +32,7 @@ mod world;
 
 pub use atlas::{Atlas, Blow, Blows};
 pub use drive::{Drive, Faults, IsMeant, Presence};
+pub use hazards::{Hazards, Incident};
 pub use journal::Journal;
 pub use mix::{Mix, Request};
 pub use model::{BLOCK_BYTES_MIN, Model};

@@ -5,7 +5,7 @@
 
 use zonda_zoned::{Blocks, Duration, Geometry, Prng};
 
-use super::{Blows, Mix, Outcome, SwarmRun, Violation};
+use super::{Blows, Hazards, Mix, Outcome, SwarmRun, Violation};
 use crate::{Level, Scheme, StreamShape, Victim, Volume, VolumeConfig};
 
 /// Draws of members and configuration before these suit each other.
@@ -61,6 +61,8 @@ pub struct Swarm {
     pub steps_between_scrubs: u64,
     /// Members that are slower than others, by their place.
     pub slow_members: Vec<usize>,
+    /// What happens beside all that.
+    pub hazards: Hazards,
 }
 
 impl Swarm {
@@ -117,6 +119,7 @@ impl Swarm {
             has_scrubs: root.fork("scrubs").chance(3, 4),
             steps_between_scrubs: *root.fork("steps between scrubs").pick(&[100, 400, 2000]).expect("there are some"),
             slow_members,
+            hazards: Hazards::draw(&root, crashes),
         }
     }
 

@@ -150,10 +150,10 @@ mod tests {
         let place = Physical { segment: index, member: MemberIndex(0), offset: segments[index].layout.slot_offset(0) };
         assert_eq!(chosen(&segments), None, "it is empty");
         segments.set_live(place);
-        assert_eq!(chosen(&segments), Some((index, true)), "a block is live");
+        assert_eq!(chosen(&segments), Some((index, Urgency::AtOnce)), "a block is live");
         segments.set_dead(place);
         segments.add_tombstones(place, 1);
-        assert_eq!(chosen(&segments), Some((index, true)), "a tombstone is needed");
+        assert_eq!(chosen(&segments), Some((index, Urgency::AtOnce)), "a tombstone is needed");
         segments.drop_tombstones(place);
         assert_eq!(chosen(&segments), None, "it is empty again");
     }
