@@ -29,19 +29,19 @@ fn counting<'a>(own: &[Option<&'a Superblock>]) -> impl Iterator<Item = &'a Supe
     own.iter().flatten().copied().filter(|superblock| !never_counted(superblock, own))
 }
 
-/// Whether a member that a superblock names as present has reached an epoch in which one is active that this superblock counts as failed
-/// since an epoch as old.
+/// Whether a member that a superblock names as present has gone on without its owner since an epoch as old, or has reached an epoch in
+/// which one is active that this superblock counts as failed since an epoch as old.
 fn never_counted(superblock: &Superblock, own: &[Option<&Superblock>]) -> bool {
     let is_otherwise = |other: &&Superblock| {
         let is_peer = state_of(superblock, other).is_some_and(|state| state != MemberState::Failed);
         let failed = |entry: &&MemberEntry| entry.state == MemberState::Failed && entry.since_epoch <= other.epoch;
         let of_other = |at: usize| other.members.get(at).filter(|entry| entry.state != MemberState::Failed);
+        // Had it counted, the other one would have left its owner in a later epoch.
+        let is_left = has_left(other, superblock) && superblock.epoch >= since(other, superblock);
+        let mut entries = superblock.members.iter().enumerate();
         is_peer
-            && superblock
-                .members
-                .iter()
-                .enumerate()
-                .any(|(at, entry)| failed(&entry) && of_other(at).is_some_and(|other| other.id == entry.id))
+            && (is_left
+                || entries.any(|(at, entry)| failed(&entry) && of_other(at).is_some_and(|other| other.id == entry.id)))
     };
     own.iter().flatten().any(is_otherwise)
 }

@@ -298,9 +298,10 @@ impl Own {
 }
 
 impl Probe {
-    /// Whether the last block is a superblock, and the one before it, too, if there is one.
+    /// Whether the last block is a superblock with all its copies, and the one before it, too, if there is one.
     fn is_undamaged(&self) -> bool {
-        self.before != Before::Damaged && self.found.as_ref().is_some_and(|(offset, _)| offset + 1 == self.written)
+        let is_last = |(offset, found): &(u32, Superblock)| offset + 1 == self.written && found.copies_behind == 0;
+        self.before != Before::Damaged && self.found.as_ref().is_some_and(is_last)
     }
 
     /// The zone holds, or held, a superblock of at least this sequence.
