@@ -81,6 +81,17 @@ impl Drive {
         }
     }
 
+    /// Blocks of what is in a zone now that no loss of power takes along.
+    pub(super) fn durable_blocks(&self, zone: u32) -> u64 {
+        let blocks = |image: &ZoneImage| image.write_pointer_blocks.0;
+        let now = blocks(&self.device.image(ZoneIndex(zone)));
+        match self.cache.as_ref().and_then(|cache| cache.zones.get(&zone)) {
+            Some(pasts) if pasts.iter().any(|past| past.erased.is_some()) => 0,
+            Some(pasts) => pasts.first().map_or(now, |past| blocks(&past.image).min(now)),
+            None => now,
+        }
+    }
+
     /// What a zone is now, it stays.
     pub(super) fn forget_past_of(&mut self, zone: u32) {
         if let Some(cache) = &mut self.cache {

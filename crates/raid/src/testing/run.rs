@@ -1,8 +1,10 @@
 //! A run of a drawn world, and what came of it.
 
+mod quiet;
+
 use zonda_zoned::Prng;
 
-use super::{Atlas, Drive, Faults, Journal, Presence, Promise, Swarm, Violation, World};
+use super::{Atlas, Drive, Faults, Journal, Presence, Promise, Strictness, Swarm, Violation, World};
 use crate::{Event, Level, MemberState};
 
 /// Of 1000 reads of a victim while a volume is mounted, how many fail.
@@ -68,6 +70,7 @@ struct Prngs {
     heals: Prng,
     crashes: Prng,
     absences: Prng,
+    quiet: Prng,
 }
 
 impl SwarmRun {
@@ -95,6 +98,7 @@ impl SwarmRun {
             heals: root.fork("heals"),
             crashes: root.fork("crashes"),
             absences: root.fork("absences"),
+            quiet: root.fork("quiet"),
         };
         SwarmRun { swarm, world, atlas: None, is_healing: false, steps: 0, outcome: Outcome::default(), prngs }
     }
@@ -126,14 +130,17 @@ impl SwarmRun {
         }
         for round in 0..=self.swarm.crashes {
             self.round()?;
+            self.look_at_media()?;
             if round < self.swarm.crashes {
                 self.crash()?;
+                self.world.inspect(Strictness::Excusing)?;
             }
         }
         // Nothing fails any more: every request ends, and everything is there.
         self.calm_down();
         self.world.rest()?;
         self.world.read_all()?;
+        self.world.inspect(Strictness::Excusing)?;
         self.count();
         Ok(())
     }

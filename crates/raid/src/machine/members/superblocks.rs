@@ -168,6 +168,11 @@ impl Members {
         self.epochs.current
     }
 
+    /// Of the last superblock that was written.
+    pub(in crate::machine) fn superblock_sequence(&self) -> u64 {
+        self.epochs.sequence
+    }
+
     /// The newest epoch that all members know that were left then.
     pub(in crate::machine) fn durable_epoch(&self) -> u64 {
         self.epochs.durable

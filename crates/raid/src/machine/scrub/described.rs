@@ -70,7 +70,13 @@ impl Volume {
     }
 
     /// Whether a block is a header or of a footer of a member's zone of a segment. A zone that was finished early has no footer.
-    fn describes(&self, sequence: u64, member: MemberIndex, is_footer: bool, block: &[u8]) -> bool {
+    pub(in super::super) fn describes(
+        &self,
+        sequence: u64,
+        member: MemberIndex,
+        is_footer: bool,
+        block: &[u8],
+    ) -> bool {
         if is_footer {
             let place = Place { array: self.spec.array, segment: sequence, member: member.0 };
             return read_footer_block(&place, block).is_some() || block.iter().all(|&byte| byte == 0);
