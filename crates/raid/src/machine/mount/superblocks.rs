@@ -180,11 +180,12 @@ impl Volume {
         let Some(best) = newest_side(&superblocks).cloned() else {
             return Err(VolumeError::NoVolume { member: present.first().copied().unwrap_or(MemberIndex(0)) });
         };
-        if let Some(error) = split_brain(&superblocks) {
+        if let Some(error) = split_brain(&superblocks).filter(|_| !self.spec.has(SeededBug::UndetectedSplit)) {
             return Err(error);
         }
         let options = self.found().options;
-        if let Some(known) = options.newest_epoch.filter(|&known| best.epoch < known) {
+        let knows_epoch = !self.spec.has(SeededBug::OlderEpoch);
+        if let Some(known) = options.newest_epoch.filter(|&known| best.epoch < known && knows_epoch) {
             return Err(VolumeError::OlderThanKnown { found: best.epoch, known });
         }
         self.adopt(&best)?;
