@@ -121,6 +121,26 @@ pub enum Part {
     SlowMembers,
     /// Caches of a volume's members that may lose what was not flushed.
     Caches,
+    /// More members of a volume absent, unreadable or damaged than it tolerates.
+    BeyondTolerance,
+    /// Members of a volume that are used without each other.
+    SplitBrain,
+    /// Members of a volume that come back as they were a while ago.
+    OldCopies,
+    /// A volume's program that does not run for a while, and members that pause though they are needed.
+    LongPauses,
+    /// Failures that all members of a volume share.
+    SharedFailures,
+    /// Members of a volume that are lost after a scrub.
+    ScrubLosses,
+    /// Failures during a rebuild of a volume.
+    RebuildFailures,
+    /// Resets of zones and reports on zones that fail.
+    ResetFaults,
+    /// Flushes that do nothing.
+    IgnoredFlushes,
+    /// Writes that go to another place, or are cut short, and are reported as written.
+    MisdirectedWrites,
 }
 
 /// What a run is told beside its seed. The default is a whole swarm run.
@@ -167,7 +187,7 @@ impl Mode {
 
 impl Part {
     /// Every part, with its name.
-    pub const ALL: [(&'static str, Part); 29] = [
+    pub const ALL: [(&'static str, Part); 39] = [
         ("faults", Part::Faults),
         ("delays", Part::Delays),
         ("trace", Part::Trace),
@@ -197,6 +217,16 @@ impl Part {
         ("scrubs", Part::Scrubs),
         ("slow-members", Part::SlowMembers),
         ("caches", Part::Caches),
+        ("beyond-tolerance", Part::BeyondTolerance),
+        ("split-brain", Part::SplitBrain),
+        ("old-copies", Part::OldCopies),
+        ("long-pauses", Part::LongPauses),
+        ("shared-failures", Part::SharedFailures),
+        ("scrub-losses", Part::ScrubLosses),
+        ("rebuild-failures", Part::RebuildFailures),
+        ("reset-faults", Part::ResetFaults),
+        ("ignored-flushes", Part::IgnoredFlushes),
+        ("misdirected-writes", Part::MisdirectedWrites),
     ];
 
     /// The part's name.
@@ -232,7 +262,17 @@ impl Part {
             | Part::Rebuilds
             | Part::Scrubs
             | Part::SlowMembers
-            | Part::Caches => &[Volumes],
+            | Part::Caches
+            | Part::BeyondTolerance
+            | Part::SplitBrain
+            | Part::OldCopies
+            | Part::LongPauses
+            | Part::SharedFailures
+            | Part::ScrubLosses
+            | Part::RebuildFailures
+            | Part::ResetFaults
+            | Part::IgnoredFlushes
+            | Part::MisdirectedWrites => &[Volumes],
         };
         kinds.contains(&kind)
     }

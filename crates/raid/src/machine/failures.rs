@@ -44,7 +44,7 @@ impl Volume {
 
     /// Evicts a member, as if it had been pulled. What is in flight on it counts as failed.
     pub fn fail_member(&mut self, now: Instant, member: MemberIndex) {
-        self.now = now;
+        self.advance_to(now);
         if self.is_lost() {
             return;
         }
@@ -133,6 +133,18 @@ impl Volume {
         }
     }
 
+    /// Something happens at this time. If it comes after a look at commands in flight was due, the program did not run meanwhile: what
+    /// it handles first when it goes on may be this.
+    #[inline]
+    pub(super) fn advance_to(&mut self, now: Instant) {
+        if now > self.now + LATE_MAX
+            && let Some(due) = self.silence_due().filter(|&due| now > due + LATE_MAX)
+        {
+            self.members.excuse_silence(now, now - due);
+        }
+        self.now = now;
+    }
+
     /// When commands in flight are looked at.
     pub(super) fn silence_due(&self) -> Option<Instant> {
         let due = self.members.answer_due(self.spec.config.tuning.member_timeout)?;
@@ -143,7 +155,7 @@ impl Volume {
     pub(super) fn look_for_silence(&mut self, due: Option<Instant>) {
         let excuses = !self.spec.has(SeededBug::PauseCounts);
         match due.filter(|&due| excuses && self.now > due + LATE_MAX) {
-            Some(due) => self.members.excuse_silence(self.now - due),
+            Some(due) => self.members.excuse_silence(self.now, self.now - due),
             None => self.fail_silent_members(),
         }
     }

@@ -17,7 +17,7 @@ impl Volume {
     /// # Errors
     /// [`QueueFull`] hands it back; it can be submitted again after the next completion.
     pub fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
-        self.now = now;
+        self.advance_to(now);
         let Command { id, namespace, operation } = command;
         match self.admit(&operation) {
             Admission::Full => return Err(QueueFull(Command { id, namespace, operation })),

@@ -228,7 +228,7 @@ impl Volume {
     /// A command of a member has ended. Of a member that has failed, and of a command that it was failed for, nothing is
     /// believed any more.
     pub fn on_completion(&mut self, now: Instant, member: MemberIndex, completion: Completion) {
-        self.now = now;
+        self.advance_to(now);
         if self.is_lost() {
             return;
         }
@@ -257,6 +257,7 @@ impl Volume {
         }
         self.stripes.pad_late(&self.spec, self.now);
         self.look_for_silence(due);
+        self.retry_pieces();
         self.make_progress();
     }
 
@@ -271,6 +272,7 @@ impl Volume {
             .chain(self.silence_due())
             .chain(self.rebuild_due())
             .chain(self.scrub_due())
+            .chain(self.pieces_due())
             .chain(self.collection_due())
             .chain(self.map.trims_due(&self.spec))
             .chain(self.members.retry_due(self.now))

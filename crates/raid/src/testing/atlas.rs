@@ -11,8 +11,13 @@ pub struct Atlas {
     victims: Vec<usize>,
     /// Zones that may still die, on each victim: a volume needs room.
     zones_left: u32,
+    /// Victims of which a superblock was damaged, as bits: two copies of one, on as many members as the volume can do with, are more than
+    /// it survives.
+    superblocks: u32,
     is_rough: bool,
     blows: Blows,
+    /// A victim may be damaged.
+    is_hurt: bool,
 }
 
 /// Which blows there are.
@@ -45,7 +50,24 @@ impl Atlas {
         let mut all: Vec<usize> = (0..members).collect();
         let count = prng.below(tolerates as u64 + 1) as usize;
         let victims = (0..count).map(|_| all.swap_remove(prng.below(all.len() as u64) as usize)).collect();
-        Atlas { victims, zones_left: 2, is_rough, blows }
+        Atlas { victims, zones_left: 2, superblocks: 0, is_rough, blows, is_hurt: false }
+    }
+
+    /// These members, as bits, were hurt.
+    pub(super) fn of_hurt(members: u32, is_rough: bool, blows: Blows) -> Atlas {
+        let victims = (0..u32::BITS as usize).filter(|at| members >> at & 1 == 1).collect();
+        Atlas { victims, zones_left: 0, superblocks: 0, is_rough, blows, is_hurt: true }
+    }
+
+    /// Whether a victim may be damaged.
+    #[must_use]
+    pub fn is_hurt(&self) -> bool {
+        self.is_hurt
+    }
+
+    /// A victim may be damaged by what it does itself.
+    pub(super) fn set_hurt(&mut self) {
+        self.is_hurt = !self.victims.is_empty();
     }
 
     /// The members that may be hurt, as bits.
@@ -73,6 +95,7 @@ impl Atlas {
     /// Hurts one of the victims, if there are any.
     pub fn strike(&mut self, prng: &mut Prng, drives: &mut [Drive]) -> Option<Blow> {
         let &victim = prng.pick(&self.victims)?;
+        self.is_hurt = true;
         let drive = &mut drives[victim];
         match prng.below(if self.is_rough { 16 } else { 15 }) {
             0..12 if !self.blows.rot => None,
@@ -80,11 +103,13 @@ impl Atlas {
             15.. if !self.blows.members => None,
             0..8 => {
                 let lba = drive.some_block(0)?;
+                self.superblocks = spend_superblock(self.superblocks, victim, drive.geometry().zone_of(lba)?.0)?;
                 drive.rot(lba);
                 Some(Blow::Rot(victim, lba))
             }
             8..12 => {
                 let lba = drive.some_block(0)?;
+                self.superblocks = spend_superblock(self.superblocks, victim, drive.geometry().zone_of(lba)?.0)?;
                 drive.lose_block(lba);
                 Some(Blow::LostBlock(victim, lba))
             }
@@ -94,6 +119,9 @@ impl Atlas {
                 let zones = u64::from(drive.geometry().zone_count - first);
                 let zone = first + prng.below(zones) as u32;
                 let to = if prng.chance(1, 2) { ZoneState::ReadOnly } else { ZoneState::Offline };
+                if to == ZoneState::Offline {
+                    self.superblocks = spend_superblock(self.superblocks, victim, zone)?;
+                }
                 drive.degrade(zone, to);
                 Some(Blow::Zone(victim, zone, to))
             }
@@ -104,4 +132,10 @@ impl Atlas {
             }
         }
     }
+}
+
+/// The victims of which a superblock was damaged, with this one; `None` if one of it was damaged before. Only that of a metadata zone counts.
+fn spend_superblock(damaged: u32, victim: usize, zone: u32) -> Option<u32> {
+    let bit = if zone < METADATA_ZONES { 1 << victim } else { 0 };
+    (damaged & bit == 0).then_some(damaged | bit)
 }

@@ -63,8 +63,11 @@ impl Drive {
 
     /// A command has taken effect on zones that were like this before.
     pub(super) fn after(&mut self, operation: &Operation, before: Vec<(u32, Past)>) {
+        let ignored = self.faults.ignored_flushes;
+        let is_ignored = *operation == Operation::Flush && ignored > 0 && self.prng.chance(ignored, 1000);
+        self.is_unreliable |= is_ignored && self.cache.is_some();
         let Some(cache) = &mut self.cache else { return };
-        if *operation == Operation::Flush {
+        if *operation == Operation::Flush && !is_ignored {
             cache.zones.clear();
         }
         for (zone, past) in before {

@@ -36,6 +36,8 @@ pub struct Drive {
     /// Resets of zones, and commands to the zones of superblocks, that have failed, but for want of room.
     pub(super) failed_resets: u32,
     pub(super) failed_superblocks: u32,
+    /// It has not kept what it said that it did, and nobody knows where: a flush has done nothing, or it is as it was a while ago.
+    pub(super) is_unreliable: bool,
     /// The zone of the last write that took effect, until somebody has looked.
     pub(super) written_zone: Option<u32>,
     flushes: u64,
@@ -70,6 +72,12 @@ pub struct Faults {
     pub reads: u64,
     /// Flushes that fail.
     pub flushes: u64,
+    /// Reports on zones that fail.
+    pub reports: u64,
+    /// Flushes that end well, and do nothing.
+    pub ignored_flushes: u64,
+    /// Writes that end well, and are not where they should be, or not as a whole.
+    pub misdirected: u64,
 }
 
 /// Whether a drive is there.
@@ -105,6 +113,7 @@ impl Drive {
             failed: 0,
             failed_resets: 0,
             failed_superblocks: 0,
+            is_unreliable: false,
             written_zone: None,
             flushes: 0,
             writes: 0,
@@ -228,6 +237,7 @@ impl Drive {
             Operation::ManageZones { action: ZoneAction::Reset, .. } => (self.faults.resets, Status::InternalError),
             Operation::Read { .. } => (self.faults.reads, Status::UnrecoveredReadError),
             Operation::Flush => (self.faults.flushes, Status::InternalError),
+            Operation::ReportZones { .. } => (self.faults.reports, Status::InternalError),
             _ => (0, Status::InternalError),
         };
         let is_read = matches!(command.operation, Operation::Read { .. });
@@ -251,6 +261,7 @@ impl Drive {
             if matches!(command.operation, Operation::Write { .. } | Operation::Append { .. }) {
                 self.written_zone = self.zone_of(&command.operation);
             }
+            self.misdirect_some(&command.operation, &completion.outcome);
         }
         if let (Operation::ManageZones { action: ZoneAction::Reset, target }, true) =
             (&command.operation, completion.status.is_success())

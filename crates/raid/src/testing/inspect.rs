@@ -63,14 +63,16 @@ impl Drive {
     /// A look at a block.
     pub(super) fn look(&mut self, lba: Lba, strictness: Strictness) -> Look {
         let zone = self.geometry().zone_of(lba).map_or(0, |zone| zone.0);
-        let is_excused = strictness == Strictness::Excusing && self.damaged.contains(&lba)
+        let is_excused = strictness == Strictness::Excusing && (self.is_unreliable || self.damaged.contains(&lba))
             || self.zone_state(zone) == ZoneState::Offline
             || zone < METADATA_ZONES && self.failed_superblocks > 0;
         if is_excused {
             return Look::Excused;
         }
         let offset = lba.0 - self.geometry().zone_start(ZoneIndex(zone)).0;
-        if self.unreadable.contains(&lba) || offset >= self.count_written(zone) {
+        // Of the many blocks of the zones of superblocks most are blank.
+        let is_blank = zone < METADATA_ZONES && offset >= self.count_written(zone);
+        if is_blank || self.unreadable.contains(&lba) {
             return Look::Unreadable;
         }
         let operation = Operation::Read { start: lba, blocks: Blocks(1) };

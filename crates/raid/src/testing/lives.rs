@@ -1,15 +1,15 @@
 //! Crashes and mounts, members that are replaced, and who of them must not be believed.
 
-use zonda_zoned::{Completion, Instant};
+use zonda_zoned::{Completion, Duration, Instant};
 
 use super::{Drive, Presence, Promise, Violation, World};
-use crate::{MemberIndex, MemberReport, MemberState, Volume};
+use crate::{MemberIndex, MemberReport, MemberState, Volume, VolumeError};
 
 /// Steps of a mount that is to be cut short, at most.
 const STEPS_OF_MOUNT_MAX: u64 = 20_000;
 
 /// Members that missed something that counts: a mount must not believe them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Absent {
     /// As bits.
     pub(super) known: u32,
@@ -70,6 +70,30 @@ impl World {
             return self.mounted();
         }
         Err(Violation::new(Promise::Mounts, format!("the volume is not mounted: {:?}", self.events)))
+    }
+
+    /// Mounts what is there, and returns why that is refused, if it is.
+    ///
+    /// # Errors
+    /// When the mount does not end, or is believed what must not be.
+    pub fn try_mount(&mut self, without: u32) -> Result<Option<VolumeError>, Violation> {
+        self.may_be_refused = true;
+        let ended = self.begin_mount_of(without).and_then(|refused| match refused {
+            None => self.rest().map(|()| None),
+            refused => Ok(refused),
+        });
+        self.may_be_refused = false;
+        if let Some(error) = ended? {
+            self.journal.tell(self.time(), || format!("the mount is refused: {error}"));
+            return Ok(Some(error));
+        }
+        if self.volume.is_ready() {
+            return self.mounted().map(|()| None);
+        }
+        match self.volume.failure() {
+            Some(error) => Ok(Some(error.clone())),
+            None => Err(Violation::new(Promise::Mounts, format!("the mount does not end: {:?}", self.events))),
+        }
     }
 
     /// The volume is mounted: whoever missed something is known to have missed it.
@@ -134,43 +158,95 @@ impl World {
     }
 
     fn begin_mount(&mut self, without: u32) -> Result<(), Violation> {
+        match self.begin_mount_of(without)? {
+            None => Ok(()),
+            Some(error) => Err(Violation::new(Promise::Mounts, format!("no mount is begun: {error}"))),
+        }
+    }
+
+    /// Says why no mount can be begun.
+    pub(super) fn begin_mount_of(&mut self, without: u32) -> Result<Option<VolumeError>, Violation> {
         let is_there = |at: usize, drive: &Drive| without >> at & 1 == 0 && drive.presence() == Presence::There;
         let geometries =
             self.drives.iter().enumerate().map(|(at, drive)| is_there(at, drive).then(|| drive.geometry().clone()));
         let geometries: Vec<_> = geometries.collect();
         self.before = self.time();
         self.now = Instant::ZERO;
-        let mounted = Volume::mount(geometries, self.config.tuning.clone(), self.options);
-        self.volume =
-            mounted.map_err(|error| Violation::new(Promise::Mounts, format!("no mount is begun: {error}")))?;
+        match Volume::mount(geometries, self.config.tuning.clone(), self.options) {
+            Ok(volume) => self.volume = volume,
+            Err(error) => return Ok(Some(error)),
+        }
         if let Some(bug) = self.bug {
             self.volume.plant(bug);
         }
-        self.hear()
+        self.hear().map(|()| None)
     }
 
-    /// Puts an empty device in the place of a member, which is given up if it was not yet. It is not rebuilt when this returns.
+    /// Begins a mount during which members may be lost, and takes so many steps of it.
+    ///
+    /// # Errors
+    /// When it cannot be begun.
+    pub fn begin_lossy_mount(&mut self, steps: u64) -> Result<(), Violation> {
+        self.may_be_refused = true;
+        self.begin_mount(0)?;
+        for _ in 0..steps {
+            self.step_of_mount()?;
+        }
+        Ok(())
+    }
+
+    /// The mount goes on for so long with the members that are left: it may be refused.
+    ///
+    /// # Errors
+    /// As [`wait`](World::wait).
+    pub fn finish_lossy_mount(&mut self, span: Duration) -> Result<(), Violation> {
+        self.wait(span)?;
+        self.may_be_refused = false;
+        Ok(())
+    }
+
+    /// Fails a member by command, if it has not failed.
+    ///
+    /// # Errors
+    /// What is wrong with what comes of it.
+    pub fn fail(&mut self, at: usize) -> Result<(), Violation> {
+        if self.volume.status().members[at].state != MemberState::Failed {
+            self.volume.fail_member(self.now, MemberIndex(at as u8));
+            self.hear()?;
+        }
+        Ok(())
+    }
+
+    /// Puts an empty device in the place of a member, which is failed if it has not. It is not rebuilt when this returns.
     ///
     /// # Errors
     /// When the volume does not take it.
     pub fn replace(&mut self, at: usize) -> Result<(), Violation> {
+        self.fail(at)?;
+        let replaced = self.replace_failed(at)?;
+        replaced.map_err(|error| Violation::new(Promise::Members, format!("member {at} is not replaced: {error}")))
+    }
+
+    /// Puts an empty device in the place of a member that has failed, if the volume takes it.
+    ///
+    /// # Errors
+    /// What is wrong with what comes of it.
+    pub fn replace_failed(&mut self, at: usize) -> Result<Result<(), VolumeError>, Violation> {
         let member = MemberIndex(at as u8);
-        if self.volume.status().members[at].state != MemberState::Failed {
-            self.volume.fail_member(self.now, member);
-            self.hear()?;
+        let geometry = self.drives[at].geometry().clone();
+        let id = [0x41 + self.replacements as u8; 16];
+        if let Err(error) = self.volume.replace_member(self.now, member, geometry, id) {
+            return Ok(Err(error));
         }
         self.replacements += 1;
         let geometry = self.drives[at].geometry().clone();
-        let drive = Drive::new(geometry.clone(), self.prng.fork(&format!("replacement/{}", self.replacements)));
+        let drive = Drive::new(geometry, self.prng.fork(&format!("replacement/{}", self.replacements)));
         let is_volatile = self.config.tuning.is_cache_volatile;
         self.drives[at] = if is_volatile { drive.with_volatile_cache() } else { drive };
         self.absent.known &= !(1 << at);
         self.absent.given_up.retain(|&(other, _)| other != member);
         self.journal.tell(self.time(), || format!("member {at} is replaced by an empty drive"));
-        let id = [0x40 + self.replacements as u8; 16];
-        let replaced = self.volume.replace_member(self.now, member, geometry, id);
-        self.hear()?;
-        replaced.map_err(|error| Violation::new(Promise::Members, format!("member {at} is not replaced: {error}")))
+        self.hear().map(|()| Ok(()))
     }
 
     /// Whoever was given up before a request was submitted that has changed something, has missed that.

@@ -1,13 +1,15 @@
 //! What happens to a drive's medium: power cuts, rot, zones that give up.
 
+use bytes::Bytes;
 use zonda_zoned::reference::ZoneImage;
 use zonda_zoned::{
-    Blocks, Command, CommandId, Lba, NamespaceId, Operation, Outcome, Payload, ZoneAction, ZoneIndex, ZoneState,
+    Blocks, Command, CommandId, Lba, NamespaceId, Operation, Outcome, Payload, Prng, ZoneAction, ZoneIndex, ZoneState,
     ZoneTarget,
 };
 
 use super::Drive;
 use super::drive::Presence;
+use crate::limits::METADATA_ZONES;
 
 impl Drive {
     /// The power goes, and comes back. Of the commands under way each has taken effect, or a part of it, or none; what is in a
@@ -82,15 +84,78 @@ impl Drive {
 
     /// One of the blocks that hold something, at random, in the zones from `first` on.
     pub fn some_block(&mut self, first: u32) -> Option<Lba> {
-        let zones: Vec<(u32, u64)> = (first..self.geometry.zone_count)
-            .filter_map(|zone| {
-                let image = self.device.image(ZoneIndex(zone));
-                let is_readable = !matches!(image.state, ZoneState::Empty | ZoneState::Offline);
-                (is_readable && image.write_pointer_blocks.0 > 0).then_some((zone, image.write_pointer_blocks.0))
-            })
-            .collect();
+        let zones = self.zones_with_blocks(first);
         let &(zone, blocks) = self.prng.pick(&zones)?;
         Some(self.geometry.zone_start(ZoneIndex(zone)) + Blocks(self.prng.below(blocks)))
+    }
+
+    /// Zones from `first` on that hold something which can be read, and how many blocks.
+    fn zones_with_blocks(&self, first: u32) -> Vec<(u32, u64)> {
+        let blocks = |zone: u32| {
+            let image = self.device.image(ZoneIndex(zone));
+            let is_readable = !matches!(image.state, ZoneState::Empty | ZoneState::Offline);
+            (is_readable && image.write_pointer_blocks.0 > 0).then_some((zone, image.write_pointer_blocks.0))
+        };
+        (first..self.geometry.zone_count).filter_map(blocks).collect()
+    }
+
+    /// One of the same blocks: at the beginning of a zone, at its end, or anywhere.
+    pub fn aimed_block(&self, prng: &mut Prng, first: u32) -> Option<Lba> {
+        let &(zone, blocks) = prng.pick(&self.zones_with_blocks(first))?;
+        let offset = match prng.below(3) {
+            0 => prng.below(blocks.min(2)),
+            1 => blocks - 1 - prng.below(blocks.min(4)),
+            _ => prng.below(blocks),
+        };
+        Some(self.geometry.zone_start(ZoneIndex(zone)) + Blocks(offset))
+    }
+
+    /// Whether a block holds something which can be read.
+    #[must_use]
+    pub fn has_block(&self, lba: Lba) -> bool {
+        let Some(zone) = self.geometry.zone_of(lba) else { return false };
+        let image = self.device.image(zone);
+        image.state != ZoneState::Offline && lba < self.geometry.zone_start(zone) + image.write_pointer_blocks
+    }
+
+    /// Some writes are put down in the place of another block, and leave nothing in their own; some are put down in part.
+    pub(super) fn misdirect_some(&mut self, operation: &Operation, outcome: &Outcome) {
+        let misdirected = self.faults.misdirected;
+        let (start, blocks) = match (operation, outcome) {
+            (Operation::Append { payload: Payload::Bytes(_), .. }, Outcome::Appended(lba)) => {
+                (*lba, operation.blocks())
+            }
+            (Operation::Write { start, blocks, .. }, _) => (*start, *blocks),
+            _ => return,
+        };
+        // Superblocks have their own faults.
+        let is_superblock = self.geometry.zone_of(start).is_some_and(|zone| zone.0 < METADATA_ZONES);
+        if misdirected == 0 || is_superblock || !self.prng.chance(misdirected, 1000) {
+            return;
+        }
+        if self.prng.chance(1, 2) {
+            let left = self.prng.below(blocks.0);
+            return (left..blocks.0).for_each(|at| self.blank(start + Blocks(at)));
+        }
+        let Some(other) = self.some_block(METADATA_ZONES).filter(|&other| other != start) else { return };
+        let Some((data, metadata)) = self.contents(start) else { return };
+        self.damaged.insert(other);
+        self.device.set_block_bytes(other, &data, &metadata);
+        self.blank(start);
+    }
+
+    fn contents(&mut self, lba: Lba) -> Option<(Bytes, Bytes)> {
+        let read = Operation::Read { start: lba, blocks: Blocks(1) };
+        let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation: read };
+        match self.device.execute(&command).outcome {
+            Outcome::Data(Payload::Bytes(buffer)) => Some((buffer.data, buffer.metadata)),
+            _ => None,
+        }
+    }
+
+    /// Blocks that could not be read can be read.
+    pub fn make_readable(&mut self) {
+        self.unreadable.clear();
     }
 
     /// A bit flips in a block, in its data or its metadata.

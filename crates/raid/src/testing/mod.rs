@@ -18,6 +18,8 @@ mod atlas;
 mod cache;
 mod drive;
 pub mod enumerate;
+mod hazards;
+mod incidents;
 mod inspect;
 mod journal;
 mod lives;
@@ -32,6 +34,7 @@ mod world;
 
 pub use atlas::{Atlas, Blow, Blows};
 pub use drive::{Drive, Faults, IsMeant, Presence};
+pub use hazards::{Hazards, Incident};
 pub use inspect::Strictness;
 pub use journal::Journal;
 pub use mix::{Mix, Request};

@@ -7,7 +7,7 @@
 //! Where members have volatile caches, an acknowledgement promises less: a crash leaves the newest version that was acknowledged
 //! when a flush was submitted that has ended, or any submitted after it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use zonda_zoned::{
@@ -19,6 +19,8 @@ use super::{Promise, Request, Violation};
 
 /// Bytes of the smallest block whose contents say who it is.
 pub const BLOCK_BYTES_MIN: usize = 16;
+/// More versions than a volume is given.
+const VERSIONS_OF_A_SIDE: u64 = 1 << 32;
 
 /// What is known of a volume's contents, and the requests that have not ended.
 #[derive(Clone, Debug)]
@@ -31,11 +33,13 @@ pub struct Model {
     ended: u64,
     /// More members are lost than the volume can do without: requests may end with errors.
     pub is_lost: bool,
-    /// Zones are worn out: writes and trims may end for want of room, and nothing else with an error.
+    /// Writes and trims may end for want of room, and nothing else with an error.
     pub may_be_full: bool,
     /// The newest epoch that the volume has told: who mounts it knows that.
     pub newest_epoch: Option<u64>,
     refused: u64,
+    /// First block and blocks of reads that have failed.
+    failed_reads: Vec<(u64, u64)>,
     /// What is acknowledged is durable only when it was flushed.
     pub is_cache_volatile: bool,
 }
@@ -47,6 +51,8 @@ struct Edition {
     version: u64,
     /// A trim: it reads as zeros.
     is_zeros: bool,
+    /// More of it is damaged than the volume tolerates: reads of it may fail.
+    is_lost: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -57,8 +63,10 @@ struct Block {
     settled: Vec<Edition>,
     /// Submitted since, in that order, and not acknowledged.
     in_flight: Vec<Edition>,
-    /// Submitted, and ended for want of room: a crash may bring them back.
+    /// Submitted, and ended with an error: a crash may bring them back.
     refused: Vec<Edition>,
+    /// Losses were accepted, and nobody has looked since: it may be older than what was acknowledged.
+    may_be_older: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -88,6 +96,15 @@ enum Expected {
     Settled(Vec<Edition>),
 }
 
+impl Expected {
+    fn may_fail(&self) -> bool {
+        match self {
+            Expected::Newest(edition) => edition.is_lost,
+            Expected::Any(editions) | Expected::Settled(editions) => editions.iter().any(|edition| edition.is_lost),
+        }
+    }
+}
+
 impl Model {
     /// A volume that nobody has written to.
     ///
@@ -98,9 +115,10 @@ impl Model {
         assert!(block_bytes >= BLOCK_BYTES_MIN, "a block says its number and its version");
         let blank = Block {
             olds: Vec::new(),
-            settled: vec![Edition { version: 0, is_zeros: true }],
+            settled: vec![Edition { version: 0, is_zeros: true, is_lost: false }],
             in_flight: Vec::new(),
             refused: Vec::new(),
+            may_be_older: false,
         };
         Model {
             block_bytes,
@@ -113,6 +131,7 @@ impl Model {
             may_be_full: false,
             newest_epoch: None,
             refused: 0,
+            failed_reads: Vec::new(),
             is_cache_volatile: false,
         }
     }
@@ -132,7 +151,7 @@ impl Model {
                 let in_flight = &mut self.blocks[lba as usize].in_flight;
                 // Ranges of a trim may overlap.
                 if in_flight.last().is_none_or(|last| last.version != *version) {
-                    in_flight.push(Edition { version: *version, is_zeros });
+                    in_flight.push(Edition { version: *version, is_zeros, is_lost: false });
                 }
             }
         }
@@ -151,24 +170,7 @@ impl Model {
         };
         self.ended += 1;
         if !completion.status.is_success() {
-            if self.is_lost {
-                return Ok(());
-            }
-            if let (true, Status::CapacityExceeded, Pending::Change { version, ranges, .. }) =
-                (self.may_be_full, completion.status, &pending)
-            {
-                self.refused += 1;
-                for lba in ranges.iter().flat_map(|&(start, blocks)| start..start + blocks) {
-                    // Some blocks of a request may have been written.
-                    let Block { settled, in_flight, refused, .. } = &mut self.blocks[lba as usize];
-                    let ended: Vec<Edition> = in_flight.extract_if(.., |edition| edition.version == *version).collect();
-                    settled.extend(&ended);
-                    refused.extend(ended);
-                }
-                return Ok(());
-            }
-            let what = format!("request {} ends with \"{}\": {pending:?}", id.0, completion.status);
-            return Err(Violation::new(Promise::Answers, what));
+            return self.hear_error(id, completion.status, &pending);
         }
         match pending {
             Pending::Flush { floors } => {
@@ -178,7 +180,8 @@ impl Model {
             }
             Pending::Change { version, ranges, .. } => {
                 for lba in ranges.into_iter().flat_map(|(start, blocks)| start..start + blocks) {
-                    let Block { olds, settled, in_flight, refused } = &mut self.blocks[lba as usize];
+                    let Block { olds, settled, in_flight, refused, may_be_older } = &mut self.blocks[lba as usize];
+                    *may_be_older = false;
                     if !self.is_cache_volatile {
                         refused.retain(|edition| edition.version > version);
                     }
@@ -213,6 +216,33 @@ impl Model {
         Ok(())
     }
 
+    /// A request has ended with an error.
+    fn hear_error(&mut self, id: CommandId, status: Status, pending: &Pending) -> Result<(), Violation> {
+        let has_no_room = self.may_be_full && status == Status::CapacityExceeded;
+        match pending {
+            Pending::Change { version, ranges, .. } if self.is_lost || has_no_room => {
+                self.refused += u64::from(has_no_room);
+                for lba in ranges.iter().flat_map(|&(start, blocks)| start..start + blocks) {
+                    // Some blocks of a request may have been written.
+                    let Block { settled, in_flight, refused, .. } = &mut self.blocks[lba as usize];
+                    let ended: Vec<Edition> = in_flight.extract_if(.., |edition| edition.version == *version).collect();
+                    settled.extend(&ended);
+                    refused.extend(ended);
+                }
+                Ok(())
+            }
+            Pending::Read { start, expected } if self.is_lost || expected.iter().any(Expected::may_fail) => {
+                self.failed_reads.push((*start, expected.len() as u64));
+                Ok(())
+            }
+            Pending::Flush { .. } if self.is_lost => Ok(()),
+            _ => {
+                let what = format!("request {} ends with \"{status}\": {pending:?}", id.0);
+                Err(Violation::new(Promise::Answers, what))
+            }
+        }
+    }
+
     /// The power has gone: what was under way will not end any more.
     pub fn crash(&mut self) {
         self.die();
@@ -234,6 +264,37 @@ impl Model {
     /// The volume is mounted: what it shows is durable.
     pub fn mounted(&mut self) {
         self.blocks.iter_mut().for_each(|block| block.olds.clear());
+    }
+
+    /// Losses of which it is not known what they are were accepted: each block may be as it was at any time, until it is read.
+    pub fn accept_losses(&mut self) {
+        self.blocks.iter_mut().for_each(|block| block.may_be_older = true);
+    }
+
+    /// These blocks are lost, and no others: reads of them may fail until they are written or trimmed. Nothing is under way.
+    pub fn lose(&mut self, lost: &BTreeSet<u64>) {
+        for (lba, Block { settled, olds, may_be_older, .. }) in (0..).zip(&mut self.blocks) {
+            settled.iter_mut().chain(olds).for_each(|edition| edition.is_lost = lost.contains(&lba));
+            *may_be_older = false;
+        }
+    }
+
+    /// Whether reads of a block may fail.
+    #[must_use]
+    pub fn may_be_lost(&self, lba: u64) -> bool {
+        let Block { olds, settled, .. } = &self.blocks[lba as usize];
+        self.is_lost || olds.iter().chain(settled).any(|edition| edition.is_lost)
+    }
+
+    /// Reads that have failed since this was asked last: first block and blocks of each.
+    pub fn take_failed_reads(&mut self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.failed_reads)
+    }
+
+    /// The same with versions that no other copy of this model will have: two sides of a volume are written to apart.
+    #[must_use]
+    pub fn of_other_side(&self) -> Model {
+        Model { next_version: self.next_version + VERSIONS_OF_A_SIDE, ..self.clone() }
     }
 
     /// The number of the next request.
@@ -328,8 +389,8 @@ impl Model {
     fn expected(&self, lba: u64) -> Expected {
         let block = &self.blocks[lba as usize];
         match block.in_flight.last() {
-            // A part of a request may have found no room before the rest of it has ended.
-            Some(_) if self.may_be_full => {
+            // A part of a request may have failed before the rest of it has ended.
+            Some(_) if self.may_be_full || self.is_lost => {
                 Expected::Any(block.settled.iter().chain(&block.in_flight).copied().collect())
             }
             Some(newest) => Expected::Newest(*newest),
@@ -350,6 +411,17 @@ impl Model {
             Expected::Newest(edition) => std::slice::from_ref(edition),
             Expected::Any(editions) | Expected::Settled(editions) => editions,
         };
+        if self.blocks[lba as usize].may_be_older && matches!(expected, Expected::Settled(_)) {
+            let is_zeros = found.iter().all(|&byte| byte == 0);
+            let older = self.version_of(lba, found).or(is_zeros.then_some(0));
+            let known = editions.iter().copied().find(is_found);
+            if let Some(edition) = known.or(older.map(|version| Edition { version, is_zeros, is_lost: false })) {
+                // What was read once stays.
+                let block = &mut self.blocks[lba as usize];
+                (block.settled, block.may_be_older) = (vec![edition], false);
+                return Ok(());
+            }
+        }
         if !editions.iter().any(is_found) {
             let promise = if editions.len() > 1 { Promise::Durability } else { Promise::Contents };
             let (may, is) = (names(editions), what_is(found));
@@ -389,8 +461,8 @@ impl Model {
 fn names(editions: &[Edition]) -> String {
     let name = |edition: &Edition| match edition {
         Edition { version: 0, .. } => "zeros of no write".to_owned(),
-        Edition { version, is_zeros: true } => format!("zeros of trim {version}"),
-        Edition { version, is_zeros: false } => format!("version {version}"),
+        Edition { version, is_zeros: true, .. } => format!("zeros of trim {version}"),
+        Edition { version, is_zeros: false, .. } => format!("version {version}"),
     };
     editions.iter().map(name).collect::<Vec<_>>().join(" or ")
 }

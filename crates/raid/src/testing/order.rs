@@ -63,7 +63,8 @@ impl World {
         }
         let mut all = Vec::new();
         for (member, report) in self.volume.status().members.iter().enumerate() {
-            let is_left_out = report.state != MemberState::Active || self.absent.known >> member & 1 == 1;
+            let is_missing = report.state != MemberState::Active || self.absent.known >> member & 1 == 1;
+            let is_left_out = is_missing || self.drives[member].is_unreliable;
             let Some(zone) = header.zones.get(member).copied().flatten().filter(|_| !is_left_out) else { continue };
             let drive = &mut self.drives[member];
             // Zones of a rebuild are written on their own.

@@ -2,7 +2,7 @@
 
 mod quiet;
 
-use zonda_zoned::Prng;
+use zonda_zoned::{Duration, Prng};
 
 use super::{Atlas, Drive, Faults, Journal, Presence, Promise, Strictness, Swarm, Violation, World};
 use crate::{Event, Level, MemberState};
@@ -17,6 +17,8 @@ const CUT_WRITES: u64 = 160;
 const REBUILD_PATIENCE: u32 = 8;
 /// Steps of one.
 const REBUILD_ROUND_STEPS: u64 = 400;
+/// For how long the program does not run, at most.
+const LONGEST_PAUSE_SECONDS: u64 = 120;
 
 /// What came of a run that kept all promises.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,18 +47,26 @@ pub struct Outcome {
     pub collected: u64,
     /// Blocks that were read out of the rest of their stripe.
     pub reconstructed: u64,
+    /// Incidents that took place.
+    pub incidents: u64,
+    /// Mounts that were refused.
+    pub refused_mounts: u64,
+    /// Blocks that were lost beyond what the volume tolerates.
+    pub lost_blocks: u64,
 }
 
 /// A run under way.
 #[derive(Debug)]
 pub struct SwarmRun {
-    swarm: Swarm,
-    world: World,
-    atlas: Option<Atlas>,
+    pub(super) swarm: Swarm,
+    pub(super) world: World,
+    pub(super) atlas: Option<Atlas>,
     /// Victims are being replaced: until they are, they are left alone.
-    is_healing: bool,
-    steps: u64,
-    outcome: Outcome,
+    pub(super) is_healing: bool,
+    pub(super) steps: u64,
+    pub(super) outcome: Outcome,
+    /// Nothing is left of the volume that could be mounted.
+    pub(super) is_over: bool,
     prngs: Prngs,
 }
 
@@ -70,6 +80,8 @@ struct Prngs {
     heals: Prng,
     crashes: Prng,
     absences: Prng,
+    hazards: Prng,
+    pauses: Prng,
     quiet: Prng,
 }
 
@@ -98,9 +110,21 @@ impl SwarmRun {
             heals: root.fork("heals"),
             crashes: root.fork("crashes"),
             absences: root.fork("absences"),
+            hazards: root.fork("hazards"),
+            pauses: root.fork("pauses"),
             quiet: root.fork("quiet"),
         };
-        SwarmRun { swarm, world, atlas: None, is_healing: false, steps: 0, outcome: Outcome::default(), prngs }
+        world.keeps_epochs = swarm.hazards.keeps_epochs;
+        SwarmRun {
+            swarm,
+            world,
+            atlas: None,
+            is_healing: false,
+            steps: 0,
+            outcome: Outcome::default(),
+            is_over: false,
+            prngs,
+        }
     }
 
     /// The world, as it is now.
@@ -130,6 +154,10 @@ impl SwarmRun {
         }
         for round in 0..=self.swarm.crashes {
             self.round()?;
+            self.incidents(round)?;
+            if self.is_over {
+                return Ok(());
+            }
             self.look_at_media()?;
             if round < self.swarm.crashes {
                 self.crash()?;
@@ -164,9 +192,7 @@ impl SwarmRun {
 
     /// Steps, with whatever is done meanwhile.
     fn round(&mut self) -> Result<(), Violation> {
-        let scheme = self.swarm.config.scheme;
-        let members = self.world.drives.len();
-        let tolerates = if scheme.level == Level::Raid01 { 1 } else { usize::from(scheme.parity) };
+        let (members, tolerates) = (self.world.drives.len(), self.tolerates());
         let Swarm { is_rough, blows, .. } = self.swarm;
         let mut atlas = self
             .atlas
@@ -178,9 +204,16 @@ impl SwarmRun {
                 drive.faults = atlas.faults(&mut self.prngs.faults, at);
             }
         }
+        if !self.is_healing {
+            self.add_hazards(&mut atlas);
+        }
         for _ in 0..self.swarm.steps {
             self.steps += 1;
             self.world.step(self.swarm.calm)?;
+            if self.prngs.pauses.chance(self.swarm.hazards.pauses_per_mille, 1000) {
+                let span = Duration::from_secs(1 + self.prngs.pauses.below(LONGEST_PAUSE_SECONDS));
+                self.world.pause_program(span)?;
+            }
             if !self.is_healing && self.prngs.blows.chance(self.swarm.blows_per_mille, 1000) {
                 let blow = atlas.strike(&mut self.prngs.blows, &mut self.world.drives);
                 if let Some(blow) = blow {
@@ -202,19 +235,48 @@ impl SwarmRun {
         Ok(())
     }
 
+    /// What victims do wrong beside their other faults.
+    fn add_hazards(&mut self, atlas: &mut Atlas) {
+        let victims = atlas.victims();
+        for (at, drive) in self.world.drives.iter_mut().enumerate() {
+            if victims >> at & 1 == 1 {
+                self.swarm.hazards.add_to(&mut self.prngs.hazards, &mut drive.faults);
+            }
+        }
+        if self.swarm.hazards.damages_victims() {
+            atlas.set_hurt();
+        }
+    }
+
+    /// How many members, whichever they are, the volume can do without.
+    pub(super) fn tolerates(&self) -> usize {
+        let scheme = self.swarm.config.scheme;
+        if scheme.level == Level::Raid01 { 1 } else { usize::from(scheme.parity) }
+    }
+
     /// Replaces all victims, or sees that they are replaced: then others may be hurt.
     fn heal(&mut self) -> Result<(), Violation> {
         self.calm_down();
         if !self.is_healing {
-            self.is_healing = true;
-            let victims = self.world.suspects;
-            for at in (0..self.world.drives.len()).filter(|at| victims >> at & 1 == 1) {
-                self.world.replace(at)?;
-            }
+            self.replace_suspects()?;
             if self.prngs.heals.chance(1, 2) {
                 return Ok(());
             }
         }
+        self.finish_healing()
+    }
+
+    pub(super) fn replace_suspects(&mut self) -> Result<(), Violation> {
+        self.is_healing = true;
+        let victims = self.world.suspects;
+        for at in (0..self.world.drives.len()).filter(|at| victims >> at & 1 == 1) {
+            self.world.replace(at)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all members that were replaced are rebuilt.
+    pub(super) fn finish_healing(&mut self) -> Result<(), Violation> {
         self.world.rest()?;
         for at in 0..self.world.drives.len() {
             // A crash may have come before anybody knew of the replacement.
@@ -304,11 +366,11 @@ impl SwarmRun {
         Ok(())
     }
 
-    fn calm_down(&mut self) {
+    pub(super) fn calm_down(&mut self) {
         self.world.drives.iter_mut().for_each(|drive| drive.faults = Faults::default());
     }
 
-    fn count(&mut self) {
+    pub(super) fn count(&mut self) {
         let counters = self.world.volume.counters();
         self.outcome.collected += counters.collected_segments;
         self.outcome.reconstructed += counters.reconstructed_blocks;

@@ -5,7 +5,7 @@
 
 use zonda_zoned::{Blocks, Duration, Geometry, Prng};
 
-use super::{Blows, Mix, Outcome, SwarmRun, Violation};
+use super::{Blows, Hazards, Mix, Outcome, SwarmRun, Violation};
 use crate::{Level, Scheme, StreamShape, Victim, Volume, VolumeConfig};
 
 /// Draws of members and configuration before these suit each other.
@@ -63,6 +63,8 @@ pub struct Swarm {
     pub quiet_scrubs_percent: u64,
     /// Members that are slower than others, by their place.
     pub slow_members: Vec<usize>,
+    /// What happens beside all that.
+    pub hazards: Hazards,
 }
 
 impl Swarm {
@@ -120,6 +122,7 @@ impl Swarm {
             steps_between_scrubs: *root.fork("steps between scrubs").pick(&[100, 400, 2000]).expect("there are some"),
             quiet_scrubs_percent: if root.fork("quiet scrubs").chance(1, 2) { 40 } else { 0 },
             slow_members,
+            hazards: Hazards::draw(&root, crashes),
         }
     }
 

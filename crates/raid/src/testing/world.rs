@@ -1,5 +1,7 @@
 //! A volume, its drives, and a host that remembers what it was promised.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use zonda_zoned::{Command, Duration, Instant, Operation, Outcome, Payload, Prng, fingerprint};
 
@@ -34,6 +36,10 @@ pub struct World {
     pub suspects: u32,
     /// What the caller of the next mounts knows and accepts.
     pub options: MountOptions,
+    /// Its caller keeps the newest epoch that it was told, and hands it in at the next mount.
+    pub keeps_epochs: bool,
+    /// A mount may be refused.
+    pub(super) may_be_refused: bool,
     /// All events since the last mount, or since they were last taken.
     pub events: Vec<Event>,
     /// Completions of members since the beginning.
@@ -90,6 +96,8 @@ impl World {
             drives,
             suspects: 0,
             options: MountOptions::default(),
+            keeps_epochs: false,
+            may_be_refused: false,
             events: Vec::new(),
             completions: 0,
             journal: Journal::default(),
@@ -353,6 +361,36 @@ impl World {
         self.rest()
     }
 
+    /// Reads everything, and returns the blocks that cannot be read.
+    ///
+    /// # Errors
+    /// As [`read_all`](World::read_all).
+    pub fn read_each(&mut self) -> Result<BTreeSet<u64>, Violation> {
+        drop(self.model.take_failed_reads());
+        self.read_all()?;
+        let failed = self.model.take_failed_reads();
+        for lba in failed.into_iter().flat_map(|(start, blocks)| start..start + blocks) {
+            while !self.ask(&Request::Read { start: lba, blocks: 1 })? {
+                self.rest()?;
+            }
+        }
+        self.rest()?;
+        Ok(self.model.take_failed_reads().into_iter().map(|(lba, _)| lba).collect())
+    }
+
+    /// The program does not run for so long; what members do meanwhile it sees later.
+    ///
+    /// # Errors
+    /// What is wrong with what comes of it.
+    pub fn pause_program(&mut self, span: Duration) -> Result<(), Violation> {
+        self.journal.tell(self.time(), || format!("the program does not run for {span}"));
+        self.now += span;
+        if self.prng.chance(1, 2) && self.volume.next_timeout().is_some_and(|due| due <= self.now) {
+            self.volume.on_timeout(self.now);
+        }
+        self.hear()
+    }
+
     /// Hears of everything that the volume has to tell.
     ///
     /// # Errors
@@ -367,11 +405,14 @@ impl World {
                 let what = format!("member {} did nothing wrong, and is given up: {event:?}", member.0);
                 return Err(Violation::new(Promise::Members, what));
             }
-            if let (Event::Lost { lba, .. }, false) = (&event, self.model.is_lost) {
-                return Err(Violation::of_block(Promise::Contents, lba.0, "it is said to be lost".to_owned()));
+            if let Event::Lost { lba, blocks } = &event
+                && let Some(lba) = (lba.0..lba.0 + blocks.0).find(|&lba| !self.model.may_be_lost(lba))
+            {
+                return Err(Violation::of_block(Promise::Contents, lba, "it is said to be lost".to_owned()));
             }
             if let Event::Failed(error) = &event
                 && !self.model.is_lost
+                && !self.may_be_refused
             {
                 return Err(Violation::new(Promise::Mounts, format!("the volume is lost: {error} {:?}", self.events)));
             }
@@ -380,6 +421,9 @@ impl World {
             }
             self.journal.tell(self.time(), || format!("the volume says: {event:?}"));
             self.events.push(event);
+        }
+        if self.keeps_epochs && self.volume.is_ready() {
+            self.options.newest_epoch = self.options.newest_epoch.max(Some(self.volume.epoch()));
         }
         while let Some(completion) = self.volume.poll_completion() {
             self.journal.ended(self.time(), completion.id, completion.status);

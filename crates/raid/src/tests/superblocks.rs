@@ -1,13 +1,15 @@
 //! Superblocks that are damaged, metadata zones that fail, and volumes of version 1.
 
-use zonda_zoned::{Geometry, Lba, Operation, Prng, ZoneState};
+use zonda_zoned::{
+    BlockBuffer, Blocks, Command, CommandId, Geometry, Lba, NamespaceId, Operation, Payload, Prng, ZoneState,
+};
 
 use super::failures::{config, geometry};
 use super::sides::{RAID1, refusal, written};
 use crate::format::{MemberState, Superblock};
 use crate::limits::METADATA_ZONES;
 use crate::testing::{Drive, Request, World};
-use crate::{Event, MemberIndex, VolumeError};
+use crate::{Event, Level, MemberIndex, Scheme, VolumeError};
 
 /// The last superblock of a zone, and where it is.
 fn last_superblock(drive: &mut Drive, zone: u32) -> (Lba, Superblock) {
@@ -18,11 +20,29 @@ fn last_superblock(drive: &mut Drive, zone: u32) -> (Lba, Superblock) {
 }
 
 fn world_on(max_active_zones: u32, seed: u64) -> World {
+    volume_on(RAID1, max_active_zones, seed)
+}
+
+fn volume_on(scheme: Scheme, max_active_zones: u32, seed: u64) -> World {
     let active = Some(max_active_zones);
     let geometry = Geometry { max_active_zones: active, max_open_zones: active, ..geometry(64) };
     let prng = Prng::new(seed);
-    let drives = (0..RAID1.members()).map(|at| Drive::new(geometry.clone(), prng.fork(&format!("drive/{at}"))));
-    World::create(config(RAID1), drives.collect(), prng.fork("world")).expect("they suit")
+    let drives = (0..scheme.members()).map(|at| Drive::new(geometry.clone(), prng.fork(&format!("drive/{at}"))));
+    World::create(config(scheme), drives.collect(), prng.fork("world")).expect("they suit")
+}
+
+/// Writes blocks behind the last superblock of a zone that are none.
+fn write_damaged(drive: &mut Drive, zone: u32, blocks: u64) {
+    let start = Lba(u64::from(zone) * drive.geometry().zone_size_blocks.0 + drive.count_written(zone));
+    let buffer = BlockBuffer {
+        data: vec![0x5A; 512 * blocks as usize].into(),
+        metadata: vec![0x5A; usize::from(drive.geometry().metadata_bytes) * blocks as usize].into(),
+    };
+    let operation = Operation::Write { start, blocks: Blocks(blocks), payload: Payload::Bytes(Box::new(buffer)) };
+    let before = drive.count_written(zone);
+    drive.submit(Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation }).expect("there is room");
+    drive.finish_alone();
+    assert_eq!(drive.count_written(zone), before + blocks);
 }
 
 fn mount(world: &mut World, without: u32) {
@@ -87,6 +107,81 @@ fn what_the_newest_superblock_said_is_not_undone_where_it_cannot_be_read() {
     world.drives[0].flip(second);
     mount(&mut world, 0);
     world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+const RAID5: Scheme = Scheme { level: Level::Raid5, data: 2, parity: 1 };
+
+#[test]
+fn a_superblock_that_was_cut_short_and_damaged_was_never_recorded() {
+    // Where few zones may be active the first of two copies, else that of one zone of two.
+    for max_active_zones in [3, 8] {
+        for zone in if max_active_zones == 3 { 0..1 } else { 0..METADATA_ZONES } {
+            let mut world = world_on(max_active_zones, 6);
+            world.fill().expect("all is written");
+            world.crash();
+            write_damaged(&mut world.drives[0], zone, 1);
+            mount(&mut world, 0);
+            world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+        }
+    }
+}
+
+#[test]
+fn a_superblock_of_which_both_copies_are_damaged_may_have_counted_if_the_members_that_may_have_it_are_enough() {
+    // Members with a damaged superblock, members that are missing, and whether the others show that it never counted.
+    let cases: [(Scheme, u32, u32, bool); 6] = [
+        (RAID1, 0b01, 0, false),
+        (RAID5, 0b001, 0, true),
+        (RAID5, 0b100, 0, true),
+        (RAID5, 0b011, 0, false),
+        (RAID5, 0b001, 0b010, false),
+        (RAID5, 0, 0b010, true),
+    ];
+    for max_active_zones in [3, 8] {
+        for (scheme, damaged, without, never_counted) in cases {
+            let mut world = volume_on(scheme, max_active_zones, 7);
+            world.fill().expect("all is written");
+            world.suspects = without;
+            world.crash();
+            for at in (0..scheme.members()).filter(|at| damaged >> at & 1 == 1) {
+                if max_active_zones == 3 {
+                    write_damaged(&mut world.drives[at], 0, 2);
+                } else {
+                    (0..METADATA_ZONES).for_each(|zone| write_damaged(&mut world.drives[at], zone, 1));
+                }
+            }
+            if never_counted {
+                mount(&mut world, without);
+                world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+            } else {
+                let error = refusal(&mut world, without);
+                assert!(error.to_string().contains("its newest superblock cannot be read"), "{scheme:?}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_newest_superblock_of_a_zone_that_cannot_be_written_any_more_is_found() {
+    for max_active_zones in [3, 8] {
+        let mut world = world_on(max_active_zones, 8);
+        world.suspects = 0b10;
+        world.fill().expect("all is written");
+        world.volume.fail_member(world.now(), MemberIndex(1));
+        world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+        assert!(world.ask(&Request::Write { start: 0, blocks: 8 }).expect("it is taken"));
+        world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+        let epoch = world.volume.epoch();
+        world.crash();
+        (0..METADATA_ZONES).for_each(|zone| {
+            if world.drives[0].count_written(zone) > 0 && (max_active_zones == 3 || zone == 0) {
+                world.drives[0].degrade(zone, ZoneState::ReadOnly);
+            }
+        });
+        mount(&mut world, 0);
+        assert!(world.volume.epoch() >= epoch, "what counts is not undone");
+        world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use zonda_config::ConfigError;
-use zonda_raid::testing::{Blows, Mix, Swarm};
+use zonda_raid::testing::{Blows, Hazards, Incident, Mix, Swarm};
 use zonda_raid::{Level, Scheme, StreamShape, Tuning, Victim, Volume, VolumeConfig};
 use zonda_zoned::Duration;
 
@@ -34,6 +34,8 @@ pub(crate) struct VolumesScenario {
     quiet_scrubs_percent: u64,
     /// By their place.
     slow_members: Vec<usize>,
+    #[serde(default, with = "HazardsDef", skip_serializing_if = "is_harmless")]
+    hazards: Hazards,
     #[serde(with = "BlowsDef")]
     blows: Blows,
     #[serde(with = "MixDef")]
@@ -49,6 +51,50 @@ struct BlowsDef {
     rot: bool,
     zones: bool,
     members: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Hazards", deny_unknown_fields)]
+struct HazardsDef {
+    #[serde(with = "incidents")]
+    incidents: Vec<(u64, Incident)>,
+    fails_resets: bool,
+    ignores_flushes: bool,
+    misdirects_writes: bool,
+    pauses_per_mille: u64,
+    keeps_epochs: bool,
+}
+
+/// Entries that were recorded before there were hazards have none.
+fn is_harmless(hazards: &Hazards) -> bool {
+    *hazards == Hazards::default()
+}
+
+/// An incident as its name, with the round after which it takes place.
+mod incidents {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+    use zonda_raid::testing::Incident;
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Item {
+        after_round: u64,
+        name: String,
+    }
+
+    pub(super) fn serialize<S: Serializer>(incidents: &[(u64, Incident)], to: S) -> Result<S::Ok, S::Error> {
+        let item = |&(after_round, incident): &(u64, Incident)| Item { after_round, name: incident.name().to_owned() };
+        incidents.iter().map(item).collect::<Vec<Item>>().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(u64, Incident)>, D::Error> {
+        let incident = |Item { after_round, name }: Item| {
+            let known = Incident::ALL.into_iter().find(|(other, _)| *other == name);
+            let (_, incident) = known.ok_or_else(|| de::Error::custom(format!("no incident is named \"{name}\"")))?;
+            Ok((after_round, incident))
+        };
+        Vec::<Item>::deserialize(from)?.into_iter().map(incident).collect()
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -157,6 +203,7 @@ impl VolumesScenario {
             steps_between_scrubs: swarm.steps_between_scrubs,
             quiet_scrubs_percent: swarm.quiet_scrubs_percent,
             slow_members: swarm.slow_members,
+            hazards: swarm.hazards,
             blows: swarm.blows,
             mix: swarm.mix,
             config: swarm.config,
@@ -191,6 +238,7 @@ impl VolumesScenario {
             steps_between_scrubs: scenario.steps_between_scrubs,
             quiet_scrubs_percent: scenario.quiet_scrubs_percent,
             slow_members: scenario.slow_members,
+            hazards: scenario.hazards,
         };
         for (place, geometry) in swarm.geometries.iter().enumerate() {
             geometry.validate().map_err(|error| ConfigError::new(format!("volumes.members[{place}]: {error}")))?;

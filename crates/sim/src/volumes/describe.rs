@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use zonda_raid::testing::Incident;
+
 use super::world::VolumesWorld;
 use crate::story::describe_limits;
 
@@ -94,5 +96,18 @@ fn describe_events(world: &VolumesWorld) -> String {
             events.push(what.to_owned());
         }
     }
+    let hazards = &swarm.hazards;
+    for (is_there, what) in [
+        (hazards.fails_resets, "resets and reports of victims that fail"),
+        (hazards.ignores_flushes, "flushes of victims that do nothing"),
+        (hazards.misdirects_writes, "writes of victims that go elsewhere"),
+        (hazards.pauses_per_mille > 0, "pauses of the program"),
+    ] {
+        if is_there {
+            events.push(what.to_owned());
+        }
+    }
+    let incident = |(round, incident): &(u64, Incident)| format!("after round {round}: {}", incident.name());
+    events.extend(hazards.incidents.iter().map(incident));
     if events.is_empty() { "nothing happens to it".to_owned() } else { events.join(", ") }
 }

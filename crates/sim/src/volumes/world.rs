@@ -1,6 +1,6 @@
 //! What a seed decides of a world with a volume, and what is left out of it.
 
-use zonda_raid::testing::{Mix, Swarm};
+use zonda_raid::testing::{Incident, Mix, Swarm};
 
 use crate::options::{Options, Part};
 
@@ -38,7 +38,28 @@ impl VolumesWorld {
         swarm.blows.zones &= options.has(Part::Degradation);
         swarm.blows.members &= options.has(Part::MemberLosses);
         swarm.config.tuning.is_cache_volatile &= options.has(Part::Caches);
+        let hazards = &mut swarm.hazards;
+        hazards.incidents.retain(|(_, incident)| options.has(part_of(*incident)));
+        hazards.fails_resets &= options.has(Part::ResetFaults);
+        hazards.ignores_flushes &= options.has(Part::IgnoredFlushes);
+        hazards.misdirects_writes &= options.has(Part::MisdirectedWrites);
+        if !options.has(Part::LongPauses) {
+            hazards.pauses_per_mille = 0;
+        }
         VolumesWorld { swarm }
+    }
+}
+
+/// The part that an incident belongs to.
+fn part_of(incident: Incident) -> Part {
+    match incident {
+        Incident::TooManyAbsent | Incident::UnreadableBlocks | Incident::Damage => Part::BeyondTolerance,
+        Incident::SplitBrain => Part::SplitBrain,
+        Incident::OldCopies => Part::OldCopies,
+        Incident::NeededMemberPauses => Part::LongPauses,
+        Incident::SharedFailure => Part::SharedFailures,
+        Incident::LossAfterScrub => Part::ScrubLosses,
+        Incident::FailedRebuild => Part::RebuildFailures,
     }
 }
 
@@ -66,7 +87,7 @@ mod tests {
     fn what_can_be_in_a_world_is_in_some_and_not_in_others() {
         type IsThere = fn(&Swarm) -> bool;
         let worlds: Vec<Swarm> = (0..200).map(|seed| VolumesWorld::new(seed, &Options::default()).swarm).collect();
-        let parts: [(&str, IsThere); 11] = [
+        let parts: [(&str, IsThere); 16] = [
             ("faults", |swarm| swarm.has_faults),
             ("blows", |swarm| swarm.blows_per_mille > 0),
             ("losses of members", |swarm| swarm.is_rough),
@@ -78,6 +99,11 @@ mod tests {
             ("absences", |swarm| swarm.has_absences),
             ("volatile caches", |swarm| swarm.config.tuning.is_cache_volatile),
             ("parity", |swarm| swarm.config.scheme.parity > 0),
+            ("incidents", |swarm| !swarm.hazards.incidents.is_empty()),
+            ("resets that fail", |swarm| swarm.hazards.fails_resets),
+            ("flushes that do nothing", |swarm| swarm.hazards.ignores_flushes),
+            ("misdirected writes", |swarm| swarm.hazards.misdirects_writes),
+            ("pauses of the program", |swarm| swarm.hazards.pauses_per_mille > 0),
         ];
         for (name, is_there) in parts {
             let count = worlds.iter().filter(|swarm| is_there(swarm)).count();

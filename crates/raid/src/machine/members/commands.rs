@@ -137,8 +137,9 @@ impl Commands {
     }
 
     /// Nobody has looked at completions for a while: commands have had so much less time.
-    pub(super) fn excuse_silence(&mut self, by: Duration) {
-        self.clock.iter_mut().map(|(since, _)| since).chain(&mut self.refused_since).for_each(|since| *since += by);
+    pub(super) fn excuse_silence(&mut self, now: Instant, by: Duration) {
+        let times = self.clock.iter_mut().map(|(since, _)| since).chain(&mut self.refused_since);
+        times.for_each(|since| *since = (*since + by).min(now).max(*since));
     }
 
     fn is_in_flight(&self, id: u64) -> bool {

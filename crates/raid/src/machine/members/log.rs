@@ -31,6 +31,8 @@ struct LogZone {
     next: u32,
     /// It is not written any more until the next mount.
     has_failed: bool,
+    /// It is tried again after it has failed, and may hold an active resource.
+    may_be_active: bool,
 }
 
 /// A superblock that is being written.
@@ -42,6 +44,8 @@ struct Round {
     zone: u32,
     /// Whether a zone has it.
     is_written: bool,
+    /// The command in flight finishes the zone.
+    is_finishing: bool,
 }
 
 /// What comes next of a superblock.
@@ -49,6 +53,8 @@ struct Round {
 pub(in crate::machine) enum LogStep {
     /// The zone is full, and the other one holds the newest superblock.
     Reset { zone: u32 },
+    /// The zone may be active, and only one of the two may be.
+    Finish { zone: u32 },
     /// The superblock is written so often in a row.
     Write { zone: u32, offset: u32, copies: u32 },
     /// At least one zone has it.
@@ -72,7 +78,7 @@ impl MetadataLog {
         is_mirror_open: bool,
     ) -> MetadataLog {
         MetadataLog {
-            zones: zones.map(|(next, has_failed)| LogZone { next, has_failed }),
+            zones: zones.map(|(next, has_failed)| LogZone { next, has_failed, may_be_active: false }),
             current,
             is_mirrored: is_mirrored(geometry),
             is_mirror_open,
@@ -102,7 +108,7 @@ impl MetadataLog {
             let zone = if is_full || self.zone(self.current).has_failed { other(self.current) } else { self.current };
             if self.zone(zone).has_failed { 0 } else { 1 << zone }
         };
-        self.round = Round { left, zone: self.current, is_written: false };
+        self.round = Round { left, zone: self.current, is_written: false, is_finishing: false };
         opens
     }
 
@@ -118,6 +124,11 @@ impl MetadataLog {
         let Some(zone) = best else {
             return if self.round.is_written { LogStep::Done } else { LogStep::Failed };
         };
+        let before = self.zone(other(zone));
+        if !self.is_mirror_open && before.may_be_active && !before.has_failed {
+            (self.round.zone, self.round.is_finishing) = (other(zone), true);
+            return LogStep::Finish { zone: other(zone) };
+        }
         self.round.zone = zone;
         if !has_space(self, zone) || (!self.is_mirror_open && zone != self.current && self.zone(zone).next > 0) {
             return LogStep::Reset { zone };
@@ -135,9 +146,14 @@ impl MetadataLog {
         LogStep::Write { zone, offset, copies }
     }
 
-    /// The zone of the command in flight was reset.
-    pub(super) fn was_reset(&mut self) {
-        self.zone_mut(self.round.zone).next = 0;
+    /// The zone of the command in flight was reset, or finished.
+    pub(super) fn was_managed(&mut self) {
+        let is_finished = std::mem::take(&mut self.round.is_finishing);
+        let zone = self.zone_mut(self.round.zone);
+        zone.may_be_active = false;
+        if !is_finished {
+            zone.next = 0;
+        }
     }
 
     /// The zone of the command in flight holds the superblock, durably.
@@ -149,6 +165,7 @@ impl MetadataLog {
 
     /// The command in flight has failed.
     pub(super) fn has_failed(&mut self) {
+        self.round.is_finishing = false;
         self.zone_mut(self.round.zone).has_failed = true;
         self.round.left &= !(1 << self.round.zone);
         if self.round.is_written {
@@ -160,7 +177,7 @@ impl MetadataLog {
     /// Zones that have failed are tried again. What was written of them is not known: they count as full, and are reset.
     pub(super) fn forgive(&mut self) {
         for zone in self.zones.iter_mut().filter(|zone| zone.has_failed) {
-            *zone = LogZone { next: u32::MAX, has_failed: false };
+            *zone = LogZone { next: u32::MAX, has_failed: false, may_be_active: true };
         }
     }
 
@@ -208,8 +225,9 @@ mod tests {
             match step {
                 LogStep::Reset { zone } => {
                     assert_ne!(zone, log.current, "the newest superblock is not reset");
-                    log.was_reset();
+                    log.was_managed();
                 }
+                LogStep::Finish { .. } => log.was_managed(),
                 LogStep::Write { .. } => log.was_written(),
                 LogStep::Done | LogStep::Failed => return steps,
             }
@@ -243,6 +261,21 @@ mod tests {
         write(&mut log, &geometry);
         assert_eq!(write(&mut log, &geometry), [LogStep::Reset { zone: 0 }, to(0, 0, 2), LogStep::Done]);
         assert_eq!(log.active_zones(), 1);
+    }
+
+    #[test]
+    fn where_few_zones_may_be_active_one_that_failed_is_finished_before_the_other_one_is_written() {
+        let geometry = geometry(Some(3), 9);
+        let mut log = MetadataLog::empty(&geometry);
+        write(&mut log, &geometry);
+        log.begin(&geometry, true);
+        assert_eq!(log.next(&geometry), LogStep::Write { zone: 0, offset: 2, copies: 2 });
+        log.has_failed();
+        assert_eq!(log.next(&geometry), LogStep::Failed);
+        log.forgive();
+        let (finish, to) = (LogStep::Finish { zone: 0 }, |zone, offset| LogStep::Write { zone, offset, copies: 2 });
+        assert_eq!(write(&mut log, &geometry), [finish, to(1, 0), LogStep::Done], "zone 0 may be active");
+        assert_eq!(write(&mut log, &geometry), [to(1, 2), LogStep::Done]);
     }
 
     #[test]

@@ -254,8 +254,8 @@ impl Member {
         if self.failed_finishes == WRITE_ATTEMPTS_MAX { Verdict::Failed } else { Verdict::Usable }
     }
 
-    pub(super) fn excuse_silence(&mut self, by: Duration) {
-        self.commands.excuse_silence(by);
+    pub(super) fn excuse_silence(&mut self, now: Instant, by: Duration) {
+        self.commands.excuse_silence(now, by);
     }
 
     pub(in crate::machine) fn geometry(&self) -> &Geometry {

@@ -41,6 +41,7 @@ pub(super) use caches::Waiter;
 pub(super) use log::{MetadataLog, is_mirrored};
 pub(super) use member::{Member, is_dead};
 use superblocks::Epochs;
+pub(super) use suspension::RETRY_AFTER;
 use suspension::Suspensions;
 
 /// Owns the members: their states, zones and commands, the epochs of their superblocks, and the flushes of their caches.
@@ -98,6 +99,7 @@ pub(super) enum Work {
     Flush,
     Superblock,
     SuperblockFlush,
+    /// The reset of a zone of superblocks, or its finish.
     MetadataReset,
     Start(StartStep),
     /// Slots of a zone, for a rebuild or a scrub.
@@ -350,8 +352,8 @@ impl Members {
     }
 
     /// Nobody has looked at completions for a while: no member is to blame for it.
-    pub(super) fn excuse_silence(&mut self, by: Duration) {
-        self.members.iter_mut().for_each(|member| member.excuse_silence(by));
+    pub(super) fn excuse_silence(&mut self, now: Instant, by: Duration) {
+        self.members.iter_mut().for_each(|member| member.excuse_silence(now, by));
     }
 
     /// I/O is suspended for a member that the volume cannot do without. Says whether that is news.

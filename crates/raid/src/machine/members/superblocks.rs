@@ -130,7 +130,7 @@ impl Members {
         status: Status,
     ) -> Verdict {
         if status.is_success() {
-            self[member].log.was_reset();
+            self[member].log.was_managed();
         }
         self.continue_after(spec, member, status)
     }
@@ -208,6 +208,10 @@ impl Members {
             LogStep::Reset { zone } => {
                 let reset = self[index].manage(zone, ZoneAction::Reset);
                 self.send(index, Work::MetadataReset, reset);
+            }
+            LogStep::Finish { zone } => {
+                let finish = self[index].manage(zone, ZoneAction::Finish);
+                self.send(index, Work::MetadataReset, finish);
             }
             LogStep::Write { zone, offset, copies } => {
                 let metadata = spec.no_metadata(self[index].geometry(), copies);

@@ -1,9 +1,13 @@
 //! Who the members are, and which of them can be believed.
 //!
-//! Of a member the newest whole superblock of both its metadata zones counts; a damaged one behind it is a newer one, unless the other
-//! zone has that. Which members' superblocks agree is for `sides.rs` to say.
+//! Of a member the newest whole superblock of both its metadata zones counts. Damaged blocks behind it may be a newer one, unless the
+//! other zone has that, or they are too few: a superblock that counts is written twice. It is hidden if every member that may have
+//! recorded it is missing or damaged, and if these are enough members to have gone on with. Then the mount is refused. Which members'
+//! superblocks agree is for `sides.rs` to say.
 
-use zonda_zoned::{BlockBuffer, ZoneDescriptor, ZoneState};
+use std::ops::Range;
+
+use zonda_zoned::{BlockBuffer, Geometry, ZoneDescriptor, ZoneState};
 
 use super::sides::{newest_side, split_brain};
 use super::{Volume, block_of};
@@ -14,15 +18,18 @@ use crate::format::{HeaderError, MemberState, Superblock, VERSION};
 use crate::limits::{METADATA_ZONES, READ_ATTEMPTS_MAX};
 use crate::machine::members::{Member, MetadataLog, is_dead, is_mirrored};
 use crate::machine::start::{StartStep, usable_blocks};
-use crate::shape::Known;
+use crate::shape::{Known, bits};
 use crate::{MemberIndex, VolumeError};
 
 /// One log of superblocks, read from its end.
 #[derive(Debug)]
 pub(super) struct Probe {
     state: ZoneState,
+    /// Blocks that may hold something.
     written: u32,
     capacity: u64,
+    /// Of a zone whose write pointer is not known, where its end is looked for: the first blank block is among these, or behind them.
+    end: Option<Range<u32>>,
     /// The block that is looked at next.
     next: Option<u32>,
     /// Times that it could not be read.
@@ -49,7 +56,7 @@ enum Before {
 struct Own {
     superblock: Superblock,
     log: MetadataLog,
-    /// The member has written a superblock of this sequence, or of a later one.
+    /// The member may have recorded a superblock of this sequence.
     sequence_at_least: u64,
     /// Every zone that should have the superblock has it.
     is_complete: bool,
@@ -75,7 +82,8 @@ impl Volume {
                 state: zone.state,
                 written,
                 capacity: zone.capacity_blocks.0,
-                next: written.checked_sub(1),
+                end: (zone.state == ZoneState::ReadOnly && written > 0).then_some(0..written),
+                next: if zone.state == ZoneState::ReadOnly { middle(&(0..written)) } else { written.checked_sub(1) },
                 failures: 0,
                 found: None,
                 before: Before::Unread,
@@ -107,7 +115,7 @@ impl Volume {
         }
         for (member, zone, offset) in reads.iter().copied() {
             let probe = &mut self.found().probes[member.as_usize()][zone as usize];
-            let has_more = offset > 0 && probe.written - offset < BLOCKS_BACK_MAX;
+            let has_more = probe.end.is_none() && offset > 0 && probe.written - offset < BLOCKS_BACK_MAX;
             probe.next = has_more.then(|| offset - 1);
         }
         !reads.is_empty()
@@ -134,11 +142,16 @@ impl Volume {
                 probe.next = Some(offset);
             } else {
                 probe.failures = 0;
+                probe.narrow_end(offset, false);
             }
             return;
         };
         probe.failures = 0;
-        match block_of(&buffer, 0, block_bytes).map_or(Err(HeaderError::Damaged), Superblock::read) {
+        let read = block_of(&buffer, 0, block_bytes).map_or(Err(HeaderError::Damaged), Superblock::read);
+        if probe.end.is_some() {
+            return probe.narrow_end(offset, read == Err(HeaderError::Blank));
+        }
+        match read {
             Ok(superblock) => probe.found = Some((offset, superblock)),
             Err(HeaderError::OtherVersion { found }) => probe.other_version = Some(found),
             Err(_) => {}
@@ -189,6 +202,12 @@ impl Volume {
             return Err(VolumeError::OlderThanKnown { found: best.epoch, known });
         }
         self.adopt(&best)?;
+        if let Some(member) = self.hides_newer(&own, &best).filter(|_| !options.accepts_losses) {
+            let what = "its newest superblock cannot be read, and no other member has it: bring back the members that are missing, or \
+                        accept losses"
+                .to_owned();
+            return Err(VolumeError::Member { member, what });
+        }
         let is_careless = self.spec.has(SeededBug::BelievedStaleMember);
         for (member, entry) in (0..).map(MemberIndex).zip(own) {
             let known = best.members[member.as_usize()];
@@ -206,12 +225,6 @@ impl Volume {
             if is_there {
                 let own = entry.expect("what is believed was read");
                 self.found().known_offline[member.as_usize()] = own.superblock.offline_zones;
-                if own.sequence_at_least > best.sequence && !options.accepts_losses {
-                    let what = "its newest superblock cannot be read, and no other member has it: bring back the members that \
-                                are missing, or accept losses"
-                        .to_owned();
-                    return Err(VolumeError::Member { member, what });
-                }
                 let is_newest = (own.superblock.epoch, own.superblock.sequence) == (best.epoch, best.sequence);
                 // The mount before was cut short, or a block is damaged: the next one may not be able to read the newest.
                 self.found().is_behind |= !is_newest || !own.is_complete;
@@ -229,6 +242,24 @@ impl Volume {
             });
         }
         Ok(())
+    }
+
+    /// A member that may have recorded a newer superblock than the newest one found, if that may have counted: it did once all members
+    /// had it that it named as present, and these were enough. So one that some member certainly lacks, which the others cannot go on
+    /// without, never counted.
+    fn hides_newer(&self, own: &[Option<Own>], best: &Superblock) -> Option<MemberIndex> {
+        let may_hide = |member: MemberIndex| {
+            let own = own[member.as_usize()].as_ref();
+            // One that can be read, and is not the best one, never counted.
+            own.is_some_and(|own| own.sequence_at_least > best.sequence.max(own.superblock.sequence))
+        };
+        let may_know = |at: &usize| {
+            let member = MemberIndex(*at as u8);
+            let is_known = best.members[*at].state != MemberState::Failed;
+            is_known && (own[*at].is_none() || !self.members[member].is_present() || may_hide(member))
+        };
+        let hiding = self.spec.member_indices().find(|&member| may_hide(member))?;
+        self.spec.are_enough(bits((0..own.len()).filter(may_know))).then_some(hiding)
     }
 
     /// The volume becomes what a superblock says.
@@ -286,7 +317,9 @@ impl Own {
         let key = |probe: &Probe| probe.found.as_ref().map(|(_, found)| (found.epoch, found.sequence));
         let current = usize::from(key(second) > key(first));
         let superblock = probes[current].found.as_ref()?.1.clone();
-        let sequence_at_least = first.sequence_at_least(second).max(second.sequence_at_least(first));
+        let geometry = member.geometry();
+        let at_least = |probe: &Probe, other: &Probe| probe.sequence_at_least(other, geometry);
+        let sequence_at_least = at_least(first, second).max(at_least(second, first));
         let has_newest = |probe: &Probe| key(probe) == key(&probes[current]) && probe.is_undamaged();
         let is_mirrored = is_mirrored(member.geometry());
         let is_missed = |probe: &Probe| !has_newest(probe) && !is_dead(probe.state);
@@ -305,18 +338,56 @@ impl Probe {
         self.before != Before::Damaged && self.found.as_ref().is_some_and(is_last)
     }
 
-    /// The zone holds, or held, a superblock of at least this sequence.
-    fn sequence_at_least(&self, other: &Probe) -> u64 {
+    /// A superblock of this sequence, at most, was recorded in the zone, as far as it can be told: the next one behind the last that is
+    /// whole, if as many blocks behind that are damaged as a superblock has which counts. A write that was cut short has fewer.
+    fn sequence_at_least(&self, other: &Probe, geometry: &Geometry) -> u64 {
         match (&self.found, &other.found) {
             (Some((offset, found)), _) => {
-                let damaged = self.written - 1 - offset;
-                found.sequence + u64::from(damaged > u32::from(found.copies_behind))
+                let newer = self.newer_blocks();
+                let space = (self.capacity - u64::from(offset + 1)).saturating_sub(u64::from(found.copies_behind));
+                let copies = if found.version == 1 { 1 } else { copies_in(space, geometry) };
+                // It stands once in a zone where the other one has it, too.
+                let is_mirrored = is_mirrored(geometry) && other.newer_blocks() > 0;
+                found.sequence + u64::from(newer > 0 && (is_mirrored || u64::from(newer) >= copies))
             }
             // Zones are filled one after the other, or both are as full.
             (None, Some((_, found))) => {
-                found.sequence + u64::from(self.written > 0 && u64::from(other.written) >= other.capacity)
+                let copies = copies_in(self.capacity, geometry);
+                let is_next = u64::from(other.written) >= other.capacity && u64::from(self.written) >= copies;
+                found.sequence + u64::from(is_next)
             }
             (None, None) => 0,
         }
     }
+
+    /// Damaged blocks behind the last whole superblock and its copies.
+    fn newer_blocks(&self) -> u32 {
+        let Some((offset, found)) = &self.found else { return self.written };
+        (self.written - 1 - offset).saturating_sub(u32::from(found.copies_behind))
+    }
+
+    /// Of a zone whose write pointer is not known a block was looked at.
+    fn narrow_end(&mut self, offset: u32, is_blank: bool) {
+        let Some(end) = &mut self.end else { return };
+        if is_blank {
+            end.end = offset;
+        } else {
+            end.start = offset + 1;
+        }
+        self.next = middle(end);
+        if end.start == end.end {
+            self.written = end.start;
+            self.next = self.written.checked_sub(1);
+            self.end = None;
+        }
+    }
+}
+
+fn middle(blocks: &Range<u32>) -> Option<u32> {
+    (blocks.start < blocks.end).then(|| blocks.start.midpoint(blocks.end))
+}
+
+/// How often a superblock that counts stands in a zone, at least, where the other zone does not have it and it begins with so much space.
+fn copies_in(space: u64, geometry: &Geometry) -> u64 {
+    space.min(2).min(geometry.max_transfer_blocks.0)
 }

@@ -41,6 +41,8 @@ impl Volume {
             if piece.retries > 0 {
                 piece.retries -= 1;
                 self.read_slots(index, member, slot, count);
+            } else {
+                piece.failed.push((member, slot, count));
             }
             return;
         }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use zonda_zoned::{Blocks, Duration, Instant, Operation};
 
 use super::Volume;
-use super::members::Work;
+use super::members::{RETRY_AFTER, Work};
 use crate::MemberIndex;
 use crate::format::RECORD_BYTES;
 use crate::limits::PIECE_BLOCKS_MAX;
@@ -32,6 +32,10 @@ pub(super) struct Piece {
     pending: u32,
     /// Reads that may be tried again: an error that is not the medium's may pass.
     retries: u8,
+    /// Reads that have failed too often: member, first slot and slots. They may succeed later.
+    failed: Vec<(MemberIndex, u32, u32)>,
+    /// When these are tried again, if the piece waits for them.
+    retry_at: Option<Instant>,
     /// Its owner wants it no more.
     is_abandoned: bool,
     /// By stripe and member. Absent are those of members that were not asked, or that did not answer.
@@ -176,6 +180,8 @@ impl Volume {
             stripes,
             pending: 1,
             retries: RETRIES_MAX,
+            failed: Vec::new(),
+            retry_at: None,
             is_abandoned: false,
             chunks,
         };
@@ -246,6 +252,40 @@ impl Volume {
         match owner {
             Owner::Rebuild(_) => self.on_rebuild_piece(index),
             Owner::Scrub => self.on_scrub_piece(index),
+        }
+    }
+
+    /// Whether reads of a piece have failed for another reason than their medium: what they bring is not lost.
+    pub(super) fn may_be_readable(&self, index: u32) -> bool {
+        let failed = &self.pieces[index].failed;
+        failed.iter().any(|(member, ..)| self.readable(self.pieces[index].segment) >> member.0 & 1 == 1)
+    }
+
+    /// A piece waits, and then its reads that have failed are tried again.
+    pub(super) fn retry_later(&mut self, index: u32) {
+        let piece = &mut self.pieces[index];
+        piece.pending += 1;
+        piece.retry_at = Some(self.now + RETRY_AFTER);
+    }
+
+    /// When reads of pieces are tried again.
+    pub(super) fn pieces_due(&self) -> Option<Instant> {
+        self.pieces.iter().filter_map(|(_, piece)| piece.retry_at).min()
+    }
+
+    /// Tries reads again whose time has come.
+    pub(super) fn retry_pieces(&mut self) {
+        let is_due = |piece: &Piece| piece.retry_at.is_some_and(|at| at <= self.now);
+        let due: Vec<u32> = self.pieces.iter().filter(|(_, piece)| is_due(piece)).map(|(index, _)| index).collect();
+        for index in due {
+            let piece = &mut self.pieces[index];
+            (piece.retry_at, piece.retries) = (None, RETRIES_MAX);
+            let failed = std::mem::take(&mut piece.failed);
+            let readable = if piece.is_abandoned { 0 } else { self.readable(self.pieces[index].segment) };
+            for (member, slot, count) in failed.into_iter().filter(|(member, ..)| readable >> member.0 & 1 == 1) {
+                self.read_slots(index, member, slot, count);
+            }
+            self.piece_step(index);
         }
     }
 

@@ -36,6 +36,10 @@ impl Volume {
         if more != 0 && !self.suffices(piece, target) {
             return self.ask_more(index, more);
         }
+        if self.may_be_readable(index) && !self.suffices(&self.pieces[index], target) {
+            // What cannot be read for a while is not lost.
+            return self.retry_later(index);
+        }
         let piece = self.end_piece(index);
         let (ready, metas) = self.compute_piece(&piece, target);
         let payload = self.segments[piece.segment].layout.payload_blocks();

@@ -36,7 +36,7 @@ impl Volume {
         geometry: Geometry,
         id: [u8; 16],
     ) -> Result<(), VolumeError> {
-        self.now = now;
+        self.advance_to(now);
         let refuse = |remedy: String| Err(VolumeError::Config(remedy));
         if !self.is_ready() {
             return refuse("the volume is not ready: wait until it is mounted".to_owned());

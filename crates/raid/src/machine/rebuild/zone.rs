@@ -6,6 +6,7 @@ use zonda_zoned::{Status, ZoneAction};
 use super::super::Volume;
 use super::super::members::Work;
 use super::super::segments::footer;
+use super::super::space::Space;
 use super::job::{Part, Stage};
 use super::{RebuildFlush, RebuildStep};
 use crate::MemberIndex;
@@ -147,6 +148,9 @@ impl Volume {
         let status = if status == Status::CapacityExceeded { Status::Success } else { status };
         entry.zone_reset_ended(zone, true, status);
         self.drop_job();
+        // A zone that stays active may be one too many for segments to be opened.
+        let verdict = Space::is_out_of_zones(&self.spec, &self.members, member);
+        self.judge(member, verdict);
     }
 
     /// The segment stays as it was.

@@ -73,7 +73,7 @@ struct Current {
 impl Volume {
     /// Reads all blocks of all segments, those that are open too, and repairs those that are wrong, until [`Event::Scrubbed`](crate::Event::Scrubbed). While a member is rebuilt it waits. Without effect when a scrub is in progress, or the volume is not ready.
     pub fn start_scrub(&mut self, now: Instant) {
-        self.now = now;
+        self.advance_to(now);
         if self.scrub.is_some() || !self.is_ready() {
             return;
         }

@@ -1,0 +1,120 @@
+//! Members that are rebuilt fail, are damaged or absent; others fail meanwhile, or are absent from a mount.
+
+use zonda_zoned::{Duration, Prng};
+
+use super::super::{Faults, Presence, Promise, SwarmRun, Violation};
+use super::places;
+use crate::MemberState;
+use crate::limits::METADATA_ZONES;
+
+/// Steps of load between two failures, at most.
+const LOAD_STEPS: u64 = 250;
+/// Blocks of a member that rot at once, at most.
+const BLOCKS: u64 = 12;
+
+impl SwarmRun {
+    pub(super) fn failed_rebuild(&mut self, prng: &mut Prng) -> Result<(), Violation> {
+        if self.tolerates() == 0 {
+            return Ok(());
+        }
+        self.make_whole()?;
+        let count = 1 + prng.below(self.tolerates() as u64) as usize;
+        let mut rebuilt = self.some_members(prng, self.all_members(), count);
+        self.world.suspects = rebuilt;
+        self.replace_suspects()?;
+        self.load(prng.below(LOAD_STEPS))?;
+        for _ in 0..=prng.below(3) {
+            self.hurt_rebuilt(prng, &mut rebuilt)?;
+            self.load(prng.below(LOAD_STEPS))?;
+            // Those that have failed are replaced once more.
+            for at in places(rebuilt) {
+                if self.world.volume.status().members[at].state == MemberState::Failed && prng.chance(1, 2) {
+                    self.make_present_of(1 << at);
+                    // One that is being replaced already is not.
+                    drop(self.world.replace_failed(at)?);
+                }
+            }
+        }
+        self.calm_down();
+        self.make_present();
+        self.world.suspects = rebuilt;
+        self.finish_healing()?;
+        self.hurt_are(rebuilt);
+        self.world.read_all()
+    }
+
+    /// One thing that goes wrong during a rebuild.
+    fn hurt_rebuilt(&mut self, prng: &mut Prng, rebuilt: &mut u32) -> Result<(), Violation> {
+        let at = *prng.pick(&places(*rebuilt)).expect("some are rebuilt");
+        let drive = &mut self.world.drives[at];
+        match 1 + prng.below(6) {
+            0 => {
+                self.world.journal.tell(self.world.before, || format!("member {at}, which is rebuilt, rots"));
+                for _ in 0..1 + prng.below(BLOCKS) {
+                    let Some(lba) = drive.aimed_block(prng, METADATA_ZONES) else { break };
+                    if prng.chance(1, 3) { drive.lose_block(lba) } else { drive.rot(lba) }
+                }
+            }
+            1 => {
+                let presence = if prng.chance(1, 2) { Presence::Silent } else { Presence::Failing };
+                drive.set_presence(presence);
+                self.world.tell(|| format!("member {at}, which is rebuilt, becomes {presence:?}"));
+            }
+            2 => {
+                let faults = Faults { writes: 100, resets: 100, reports: 100, superblocks: 50, ..Faults::default() };
+                drive.faults = faults;
+                self.world.tell(|| format!("commands of member {at}, which is rebuilt, fail"));
+            }
+            3 => {
+                drive.set_presence(Presence::Paused);
+                self.world.tell(|| format!("member {at}, which is rebuilt, pauses"));
+                self.load(LOAD_STEPS / 4)?;
+                self.world.wait(Duration::from_secs(1 + prng.below(60)))?;
+                self.make_present_of(*rebuilt);
+            }
+            4 => {
+                // The mount may lack those that are rebuilt.
+                self.make_present();
+                self.stop(prng);
+                let count = prng.below(3) as usize;
+                let without = self.some_members(prng, *rebuilt, count);
+                self.mount(without)?;
+                self.world.read_all()?;
+            }
+            5 => self.lack_needed(prng, *rebuilt)?,
+            _ => {
+                let others = self.all_members() & !*rebuilt;
+                if (rebuilt.count_ones() as usize) < self.tolerates() {
+                    let other = self.some_members(prng, others, 1);
+                    *rebuilt |= other;
+                    self.world.suspects = *rebuilt;
+                    let presence = if prng.chance(1, 2) { Presence::Silent } else { Presence::Failing };
+                    self.world.tell(|| format!("members {:?} become {presence:?}", places(other)));
+                    for at in places(other) {
+                        self.world.drives[at].set_presence(presence);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One more member is absent from a mount, which is refused. Then all are back.
+    fn lack_needed(&mut self, prng: &mut Prng, rebuilt: u32) -> Result<(), Violation> {
+        let is_mirror_of_stripes = self.swarm.config.scheme.level == crate::Level::Raid01;
+        let is_needed = !is_mirror_of_stripes && self.inactive().count_ones() as usize == self.tolerates();
+        self.make_present();
+        self.stop(prng);
+        if is_needed {
+            let without = self.some_members(prng, self.all_members() & !rebuilt, 1);
+            self.world.suspects = self.all_members();
+            if self.try_mount(without)?.is_none() {
+                let what = "the volume is mounted without a member that a rebuild needs".to_owned();
+                return Err(Violation::new(Promise::Mounts, what));
+            }
+            self.world.suspects = rebuilt;
+        }
+        self.mount(0)?;
+        self.world.read_all()
+    }
+}

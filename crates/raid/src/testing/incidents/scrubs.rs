@@ -1,0 +1,67 @@
+//! Members are damaged, a scrub ends, and as many others are lost as the volume tolerates: the scrub has repaired everything.
+
+use zonda_zoned::{Prng, ZoneState};
+
+use super::super::{SwarmRun, Violation};
+use super::places;
+use crate::limits::METADATA_ZONES;
+
+/// Steps of load while members rot, at most.
+const LOAD_STEPS: u64 = 300;
+/// Blocks of each that rot, at most.
+const BLOCKS: u64 = 20;
+
+impl SwarmRun {
+    pub(super) fn loss_after_scrub(&mut self, prng: &mut Prng) -> Result<(), Violation> {
+        if self.tolerates() == 0 {
+            return Ok(());
+        }
+        self.make_whole()?;
+        let count = 1 + prng.below(self.tolerates() as u64) as usize;
+        let damaged = self.some_members(prng, self.all_members(), count);
+        self.world.suspects = damaged;
+        self.world.tell(|| format!("members {:?} rot", places(damaged)));
+        let first = if self.swarm.is_rough { 0 } else { METADATA_ZONES };
+        for _ in 0..1 + prng.below(BLOCKS) {
+            for at in places(damaged) {
+                let drive = &mut self.world.drives[at];
+                let Some(lba) = drive.aimed_block(prng, first) else { continue };
+                if prng.chance(1, 3) { drive.lose_block(lba) } else { drive.rot(lba) }
+            }
+            self.load(prng.below(LOAD_STEPS / BLOCKS))?;
+        }
+        if self.swarm.blows.zones && prng.chance(1, 4) {
+            let at = *prng.pick(&places(damaged)).expect("some are damaged");
+            let drive = &mut self.world.drives[at];
+            let zone = METADATA_ZONES + prng.below(u64::from(drive.geometry().zone_count - METADATA_ZONES)) as u32;
+            let to = if prng.chance(1, 2) { ZoneState::ReadOnly } else { ZoneState::Offline };
+            drive.degrade(zone, to);
+            self.world.tell(|| format!("zone {zone} of member {at} becomes {to:?}"));
+        }
+        if prng.chance(1, 3) {
+            self.stop(prng);
+            self.mount(0)?;
+        }
+        self.scrub_twice()?;
+        self.load(prng.below(LOAD_STEPS))?;
+        self.lose_others(prng)
+    }
+
+    /// As many members are lost as the volume tolerates. What is left is all there.
+    fn lose_others(&mut self, prng: &mut Prng) -> Result<(), Violation> {
+        let inactive = self.inactive();
+        let count = self.tolerates() - (inactive.count_ones() as usize).min(self.tolerates());
+        let lost = inactive | self.some_members(prng, self.all_members() & !inactive, count);
+        self.world.tell(|| format!("members {:?} are lost", places(lost)));
+        self.hurt_are(lost);
+        if prng.chance(1, 2) {
+            for at in places(lost & !inactive) {
+                self.world.fail(at)?;
+            }
+        } else {
+            self.stop(prng);
+            self.mount(lost)?;
+        }
+        self.world.read_all()
+    }
+}
