@@ -46,11 +46,61 @@ pub enum SeededBug {
     UnflushedReset,
     /// A group begins before the one before it is out of the members' caches.
     UnflushedBarrier,
+    /// A member that is being rebuilt counts among those that are enough, as if it held all of its part.
+    RebuildingCounts,
+    /// A zone of which no header can be read is taken for one that nothing was written to, and is reset.
+    UnreadableHeaderReset,
+    /// Of the two headers of a zone only the first is written; the second block is left blank.
+    SingleHeader,
+    /// Where a superblock goes to one zone twice, the first of the two blocks is left blank.
+    SingleSuperblock,
+    /// A stripe of the last group that cannot be decoded is taken for one that was cut short, also where a chunk is damaged.
+    DamageTakenForCut,
+    /// Stripes of the last group of which every chunk is damaged do not count as losses.
+    UncountedStripes,
+    /// A block of tombstones that a mount cannot read is passed over.
+    IgnoredTombstones,
+    /// A mount does not refuse losses of which it is not known which blocks they are.
+    UnrefusedLosses,
+    /// That losses were accepted is not written to the superblocks.
+    ForgottenAcceptance,
+    /// A segment that lacks zones is dropped, also where no member shows that it was being opened or reset.
+    DroppedSegment,
+    /// A zone that has gone offline since the last superblock is not missed.
+    UncountedZone,
+    /// Two sides that went on without each other are not told from one that has missed something.
+    UndetectedSplit,
+    /// Members that are all older than the epoch that the caller knows are believed.
+    OlderEpoch,
+    /// A zone that a rebuild has not filled counts at the next mount.
+    HalfRebuiltZone,
+    /// A block that is lost is known to be in memory alone: its marker says nothing.
+    UnwrittenMarker,
+    /// Garbage collection does not move markers of lost blocks.
+    DroppedMarker,
+    /// A marker of a lost block has a timestamp that is later than those of versions written after it.
+    LateMarker,
+    /// A scrub does not read footers.
+    UncheckedFooters,
+    /// A scrub leaves out segments that are open.
+    UnscrubbedOpen,
+    /// A scrub ends without writing the superblocks once more.
+    UnscrubbedSuperblocks,
+    /// A member that the volume cannot do without is failed like any other.
+    NeededMemberFailed,
+    /// A zone that cannot be reset for want of room is taken for worn out.
+    FullZoneRetired,
+    /// Time in which the program did not run counts as silence of members.
+    PauseCounts,
+    /// A flush that fails on a member that the volume cannot do without is taken for done.
+    IgnoredFlushError,
+    /// A footer is written before the last group is out of the members' caches.
+    UnflushedFooter,
 }
 
 impl SeededBug {
     /// Every bug, with the name that the command line uses.
-    pub const ALL: [(&'static str, SeededBug); 20] = [
+    pub const ALL: [(&'static str, SeededBug); 45] = [
         ("skipped-barrier", SeededBug::SkippedBarrier),
         ("hasty-acknowledgement", SeededBug::HastyAcknowledgement),
         ("ignored-chunk-error", SeededBug::IgnoredChunkError),
@@ -71,5 +121,30 @@ impl SeededBug {
         ("dry-flush", SeededBug::DryFlush),
         ("unflushed-reset", SeededBug::UnflushedReset),
         ("unflushed-barrier", SeededBug::UnflushedBarrier),
+        ("rebuilding-counts", SeededBug::RebuildingCounts),
+        ("unreadable-header-reset", SeededBug::UnreadableHeaderReset),
+        ("single-header", SeededBug::SingleHeader),
+        ("single-superblock", SeededBug::SingleSuperblock),
+        ("damage-taken-for-cut", SeededBug::DamageTakenForCut),
+        ("uncounted-stripes", SeededBug::UncountedStripes),
+        ("ignored-tombstones", SeededBug::IgnoredTombstones),
+        ("unrefused-losses", SeededBug::UnrefusedLosses),
+        ("forgotten-acceptance", SeededBug::ForgottenAcceptance),
+        ("dropped-segment", SeededBug::DroppedSegment),
+        ("uncounted-zone", SeededBug::UncountedZone),
+        ("undetected-split", SeededBug::UndetectedSplit),
+        ("older-epoch", SeededBug::OlderEpoch),
+        ("half-rebuilt-zone", SeededBug::HalfRebuiltZone),
+        ("unwritten-marker", SeededBug::UnwrittenMarker),
+        ("dropped-marker", SeededBug::DroppedMarker),
+        ("late-marker", SeededBug::LateMarker),
+        ("unchecked-footers", SeededBug::UncheckedFooters),
+        ("unscrubbed-open", SeededBug::UnscrubbedOpen),
+        ("unscrubbed-superblocks", SeededBug::UnscrubbedSuperblocks),
+        ("needed-member-failed", SeededBug::NeededMemberFailed),
+        ("full-zone-retired", SeededBug::FullZoneRetired),
+        ("pause-counts", SeededBug::PauseCounts),
+        ("ignored-flush-error", SeededBug::IgnoredFlushError),
+        ("unflushed-footer", SeededBug::UnflushedFooter),
     ];
 }

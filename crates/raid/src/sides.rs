@@ -33,6 +33,11 @@ impl<'a> Agreement<'a> {
         }
     }
 
+    /// What a seeded bug takes them to say: that there is one side.
+    pub(crate) fn unseen(own: &[&'a Membership]) -> Option<Agreement<'a>> {
+        Some(Agreement { newest: newest(&counting(own))?, rejected: Vec::new() })
+    }
+
     fn chosen(own: &[&'a Membership], chosen: MemberIndex) -> Result<Agreement<'a>, VolumeError> {
         let is_apart = |one: &Membership, other: &Membership| conflicts(one, other) || conflicts(other, one);
         let has_no_side = |why: &str| {

@@ -78,6 +78,10 @@ pub enum FailureKind {
     MountFailed,
     /// A member of a volume that did nothing wrong is given up, or one is believed that has missed something.
     WrongMember,
+    /// A member of a volume lacks what was acknowledged, or holds it wrong: the loss of another one would lose it.
+    LostRedundancy,
+    /// A loss of power would leave on the members of a volume what no mount could tell from damage.
+    WrongOrder,
     /// An assertion failed: a broken invariant of the drive or of a layer.
     Panic,
     /// Two runs of the same seed differed.
@@ -86,7 +90,7 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Every kind, with its name.
-    pub const ALL: [(&'static str, FailureKind); 14] = [
+    pub const ALL: [(&'static str, FailureKind); 16] = [
         ("wrong-answer", FailureKind::WrongAnswer),
         ("stray-completion", FailureKind::StrayCompletion),
         ("starved", FailureKind::Starved),
@@ -99,6 +103,8 @@ impl FailureKind {
         ("leak", FailureKind::Leak),
         ("mount-failed", FailureKind::MountFailed),
         ("wrong-member", FailureKind::WrongMember),
+        ("lost-redundancy", FailureKind::LostRedundancy),
+        ("wrong-order", FailureKind::WrongOrder),
         ("panic", FailureKind::Panic),
         ("not-repeatable", FailureKind::NotRepeatable),
     ];

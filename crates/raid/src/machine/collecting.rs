@@ -8,6 +8,7 @@ use zonda_zoned::{Instant, Status};
 use super::collector::{Urgency, victim};
 use super::stripes::{Block, Mover, Source};
 use super::{Space, Volume};
+use crate::bug::SeededBug;
 use crate::format::{LostPlace, Record, Tombstone, Tombstones, read_tombstones, tombstones_per_block};
 use crate::shape::Stream;
 use crate::tables::{Address, Location, Physical, SegmentIndex};
@@ -146,7 +147,9 @@ impl Volume {
             for lba in range.lbas() {
                 let is_needed = match self.map.location_if_any(lba) {
                     Some(Location::Trimmed { segment }) => !range.is_lost && segment == from,
-                    Some(Location::Lost { segment }) => range.is_lost && segment == from,
+                    Some(Location::Lost { segment }) => {
+                        range.is_lost && segment == from && !self.spec.has(SeededBug::DroppedMarker)
+                    }
                     // A newer version is on its way: until it is durable a crash needs the tombstone.
                     Some(Location::Buffered { .. }) => true,
                     _ => false,

@@ -4,6 +4,7 @@ use zonda_zoned::{Command, Duration, Instant};
 
 use super::members::{Verdict, Waiter};
 use super::{Phase, Volume};
+use crate::bug::SeededBug;
 use crate::event::{Event, FailReason};
 use crate::tables::SegmentIndex;
 use crate::{MemberIndex, VolumeError};
@@ -92,7 +93,8 @@ impl Volume {
     pub(super) fn evict(&mut self, member: MemberIndex, reason: FailReason) {
         self.wake();
         let is_needed = self.members[member].is_present() && !self.members.can_spare(&self.spec, member);
-        if is_needed && reason != FailReason::Command && self.is_ready() {
+        let is_kept = is_needed && !self.spec.has(SeededBug::NeededMemberFailed);
+        if is_kept && reason != FailReason::Command && self.is_ready() {
             if self.members.suspend(self.now, member, reason) {
                 self.events.push_back(Event::Suspended { member, reason });
             }
@@ -151,7 +153,8 @@ impl Volume {
 
     /// The time that was asked for, `due`, has come, or passed a while ago.
     pub(super) fn look_for_silence(&mut self, due: Option<Instant>) {
-        match due.filter(|&due| self.now > due + LATE_MAX) {
+        let excuses = !self.spec.has(SeededBug::PauseCounts);
+        match due.filter(|&due| excuses && self.now > due + LATE_MAX) {
             Some(due) => self.members.excuse_silence(self.now, self.now - due),
             None => self.fail_silent_members(),
         }

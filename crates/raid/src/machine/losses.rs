@@ -21,6 +21,7 @@ use zonda_zoned::{Blocks, Lba, LbaRange, Status};
 use super::Volume;
 use super::reads::{Purpose, Unreadable};
 use super::stripes::{Block, Mover, Source};
+use crate::bug::SeededBug;
 use crate::event::Event;
 use crate::format::{LostPlace, Record, Tombstone, tombstones_per_block};
 use crate::limits::{CONFIRMED_BLOCKS_MAX, REPAIRED_STRIPES_MAX, UNREADABLE_BLOCKS_MAX};
@@ -170,7 +171,8 @@ impl Volume {
             let Some(named) = named.filter(|_| !self.stripes.is_moving(place)) else { continue };
             let Some(bound) = self.map.timestamp_bound(&self.stripes, lba, place) else { continue };
             let own = record.filter(|record| record.lba == lba).map(|record| record.timestamp);
-            let timestamp = own.map_or(bound, |own| own.min(bound));
+            let is_late = self.spec.has(SeededBug::LateMarker);
+            let timestamp = if is_late { u64::MAX >> 1 } else { own.map_or(bound, |own| own.min(bound)) };
             lost.push((Tombstone { lba, blocks: 1, timestamp, is_lost: true }, (place, named)));
         }
         lost.sort_unstable_by_key(|(range, _)| range.lba);
@@ -179,7 +181,8 @@ impl Volume {
             let (tombstones, from): (Vec<Tombstone>, Vec<(Physical, LostPlace)>) = some.iter().copied().unzip();
             let places: Vec<LostPlace> = from.iter().map(|(_, named)| *named).collect();
             self.losses.recording.extend(from.iter().map(|(place, _)| *place));
-            let data = self.spec.tombstone_block(&tombstones, &places);
+            let written = if self.spec.has(SeededBug::UnwrittenMarker) { 0 } else { places.len() };
+            let data = self.spec.tombstone_block(&tombstones[..written], &places[..written]);
             let timestamp = tombstones.iter().map(|range| range.timestamp).max().unwrap_or(0);
             let block = Block::tombstones(Source::Lost { tombstones, from }, timestamp);
             self.stripes.push(&self.spec, self.now, Stream::Relocation, block, data);

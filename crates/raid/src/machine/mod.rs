@@ -27,7 +27,7 @@
 //! losses.rs        blocks that cannot be read: are they lost? markers that say so
 //! lost_places.rs   places that these markers name
 //! out_of_space.rs  no space left, and none to be reclaimed
-//! status.rs, invariants.rs
+//! status.rs, invariants.rs, inspect.rs
 //! ```
 //!
 //! Still the volume's own, with state of their own but with handlers that reach all of it:
@@ -44,6 +44,7 @@ mod failures;
 #[cfg(test)]
 mod fixtures;
 mod host;
+mod inspect;
 mod invariants;
 mod issue;
 mod losses;
@@ -77,6 +78,7 @@ use crate::shape::Stream;
 use crate::{MemberIndex, VolumeError};
 
 use collector::Collector;
+pub(crate) use inspect::{Look, Wrong};
 use losses::Losses;
 use lost_places::LostPlaces;
 pub use map::Extent;

@@ -65,6 +65,7 @@ impl Drive {
     pub(super) fn after(&mut self, operation: &Operation, before: Vec<(u32, Past)>) {
         let ignored = self.faults.ignored_flushes;
         let is_ignored = *operation == Operation::Flush && ignored > 0 && self.prng.chance(ignored, 1000);
+        self.is_unreliable |= is_ignored && self.cache.is_some();
         let Some(cache) = &mut self.cache else { return };
         if *operation == Operation::Flush && !is_ignored {
             cache.zones.clear();
@@ -80,6 +81,17 @@ impl Drive {
                 }
             }
             pasts.push(past);
+        }
+    }
+
+    /// Blocks of what is in a zone now that no loss of power takes along.
+    pub(super) fn durable_blocks(&self, zone: u32) -> u64 {
+        let blocks = |image: &ZoneImage| image.write_pointer_blocks.0;
+        let now = blocks(&self.device.image(ZoneIndex(zone)));
+        match self.cache.as_ref().and_then(|cache| cache.zones.get(&zone)) {
+            Some(pasts) if pasts.iter().any(|past| past.erased.is_some()) => 0,
+            Some(pasts) => pasts.first().map_or(now, |past| blocks(&past.image).min(now)),
+            None => now,
         }
     }
 

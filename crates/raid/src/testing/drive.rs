@@ -28,9 +28,18 @@ pub struct Drive {
     pub(super) ended: Vec<Completion>,
     /// Blocks that cannot be read until their zone is reset.
     pub(super) unreadable: BTreeSet<Lba>,
+    /// Blocks that were damaged, until their zone is reset.
+    pub(super) damaged: BTreeSet<Lba>,
     /// What a loss of power may take along, if there is such a thing.
     pub(super) cache: Option<Cache>,
     failed: u64,
+    /// Resets of zones, and commands to the zones of superblocks, that have failed, but for want of room.
+    pub(super) failed_resets: u32,
+    pub(super) failed_superblocks: u32,
+    /// It has not kept what it said that it did, and nobody knows where: a flush has done nothing, or it is as it was a while ago.
+    pub(super) is_unreliable: bool,
+    /// The zone of the last write that took effect, until somebody has looked.
+    pub(super) written_zone: Option<u32>,
     flushes: u64,
     writes: u64,
     traps: Vec<Trap>,
@@ -99,8 +108,13 @@ impl Drive {
             waiting: Vec::new(),
             ended: Vec::new(),
             unreadable: BTreeSet::new(),
+            damaged: BTreeSet::new(),
             cache: None,
             failed: 0,
+            failed_resets: 0,
+            failed_superblocks: 0,
+            is_unreliable: false,
+            written_zone: None,
             flushes: 0,
             writes: 0,
             traps: Vec::new(),
@@ -190,10 +204,21 @@ impl Drive {
             let command = self.waiting.swap_remove(at as usize);
             let completion = self.execute(&command);
             self.failed += u64::from(!completion.status.is_success());
+            self.note_failure(&command.operation, completion.status);
             self.ended.push(completion);
             return None;
         }
         Some(self.ended.swap_remove((at - waiting) as usize))
+    }
+
+    fn note_failure(&mut self, operation: &Operation, status: Status) {
+        if status.is_success() || status == Status::CapacityExceeded {
+            return;
+        }
+        let is_reset = matches!(operation, Operation::ManageZones { action: ZoneAction::Reset, .. });
+        let is_superblock = self.zone_of(operation).is_some_and(|zone| zone < METADATA_ZONES);
+        self.failed_resets += u32::from(is_reset);
+        self.failed_superblocks += u32::from(is_superblock && !matches!(operation, Operation::Read { .. }));
     }
 
     /// Does what a command says, or fails.
@@ -233,6 +258,9 @@ impl Drive {
         let completion = self.device.execute(command);
         if completion.status.is_success() {
             self.after(&command.operation, before);
+            if matches!(command.operation, Operation::Write { .. } | Operation::Append { .. }) {
+                self.written_zone = self.zone_of(&command.operation);
+            }
             self.misdirect_some(&command.operation, &completion.outcome);
         }
         if let (Operation::ManageZones { action: ZoneAction::Reset, target }, true) =
@@ -245,10 +273,15 @@ impl Drive {
 
     fn forget_unreadable(&mut self, target: ZoneTarget) {
         match target {
-            ZoneTarget::All => self.unreadable.clear(),
+            ZoneTarget::All => {
+                self.unreadable.clear();
+                self.damaged.clear();
+            }
             ZoneTarget::Zone(start) => {
                 let end = start + self.geometry.zone_size_blocks;
                 self.unreadable.retain(|lba| !(start..end).contains(lba));
+                // A loss of power may bring back what was there.
+                self.damaged.retain(|lba| self.cache.is_some() || !(start..end).contains(lba));
             }
         }
     }

@@ -139,6 +139,7 @@ impl Drive {
         }
         let Some(other) = self.some_block(METADATA_ZONES).filter(|&other| other != start) else { return };
         let Some((data, metadata)) = self.contents(start) else { return };
+        self.damaged.insert(other);
         self.device.set_block_bytes(other, &data, &metadata);
         self.blank(start);
     }
@@ -171,6 +172,7 @@ impl Drive {
         } else {
             metadata[byte - data.len()] ^= flipped;
         }
+        self.damaged.insert(lba);
         self.device.set_block_bytes(lba, &data, &metadata);
     }
 
@@ -182,6 +184,7 @@ impl Drive {
         let Outcome::Data(Payload::Bytes(buffer)) = completion.outcome else { return };
         let mut data = buffer.data.to_vec();
         data[0] ^= 1;
+        self.damaged.insert(lba);
         self.device.set_block_bytes(lba, &data, &buffer.metadata);
     }
 
@@ -194,12 +197,14 @@ impl Drive {
         let mut data = buffer.data.to_vec();
         let middle = data.len() / 2;
         data[middle] ^= 0x55;
+        self.damaged.insert(lba);
         self.device.set_block_bytes(lba, &data, &buffer.metadata);
     }
 
     /// A block loses its contents and its metadata: they read as zeros.
     pub fn blank(&mut self, lba: Lba) {
         let (data, metadata) = (self.geometry.block_size_bytes as usize, usize::from(self.geometry.metadata_bytes));
+        self.damaged.insert(lba);
         self.device.set_block_bytes(lba, &vec![0; data], &vec![0; metadata]);
     }
 
@@ -214,6 +219,7 @@ impl Drive {
     /// A block is overwritten, and stays as it is now.
     pub fn overwrite(&mut self, lba: Lba, data: &[u8]) {
         let metadata = vec![0; usize::from(self.geometry.metadata_bytes)];
+        self.damaged.insert(lba);
         self.device.set_block_bytes(lba, data, &metadata);
     }
 
@@ -250,6 +256,7 @@ impl Drive {
 
     /// A block cannot be read any more, until its zone is reset.
     pub fn lose_block(&mut self, lba: Lba) {
+        self.damaged.insert(lba);
         self.unreadable.insert(lba);
     }
 }

@@ -1,8 +1,10 @@
 //! A run of a drawn world, and what came of it.
 
+mod quiet;
+
 use zonda_zoned::{Duration, Prng};
 
-use super::{Atlas, Drive, Faults, Journal, Presence, Promise, Swarm, Violation, World};
+use super::{Atlas, Drive, Faults, Journal, Presence, Promise, Strictness, Swarm, Violation, World};
 use crate::{Event, Level, MemberState};
 
 /// Of 1000 reads of a victim while a volume is mounted, how many fail.
@@ -80,6 +82,7 @@ struct Prngs {
     absences: Prng,
     hazards: Prng,
     pauses: Prng,
+    quiet: Prng,
 }
 
 impl SwarmRun {
@@ -109,6 +112,7 @@ impl SwarmRun {
             absences: root.fork("absences"),
             hazards: root.fork("hazards"),
             pauses: root.fork("pauses"),
+            quiet: root.fork("quiet"),
         };
         world.keeps_epochs = swarm.hazards.keeps_epochs;
         SwarmRun {
@@ -154,14 +158,17 @@ impl SwarmRun {
             if self.is_over {
                 return Ok(());
             }
+            self.look_at_media()?;
             if round < self.swarm.crashes {
                 self.crash()?;
+                self.world.inspect(Strictness::Excusing)?;
             }
         }
         // Nothing fails any more: every request ends, and everything is there.
         self.calm_down();
         self.world.rest()?;
         self.world.read_all()?;
+        self.world.inspect(Strictness::Excusing)?;
         self.count();
         Ok(())
     }

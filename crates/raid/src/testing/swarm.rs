@@ -59,6 +59,8 @@ pub struct Swarm {
     pub has_scrubs: bool,
     /// Steps from one scrub to the next, about.
     pub steps_between_scrubs: u64,
+    /// Of 100 quiet moments between crashes, in how many victims are damaged and scrubbed, where volumes are.
+    pub quiet_scrubs_percent: u64,
     /// Members that are slower than others, by their place.
     pub slow_members: Vec<usize>,
     /// What happens beside all that.
@@ -118,6 +120,7 @@ impl Swarm {
             heals: root.fork("heals").chance(1, 2),
             has_scrubs: root.fork("scrubs").chance(3, 4),
             steps_between_scrubs: *root.fork("steps between scrubs").pick(&[100, 400, 2000]).expect("there are some"),
+            quiet_scrubs_percent: if root.fork("quiet scrubs").chance(1, 2) { 40 } else { 0 },
             slow_members,
             hazards: Hazards::draw(&root, crashes),
         }

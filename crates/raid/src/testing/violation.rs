@@ -28,6 +28,10 @@ pub enum Promise {
     Mounts,
     /// Members that did nothing wrong are kept.
     Members,
+    /// What was acknowledged is on all members: a volume can lose as many as it tolerates.
+    Redundancy,
+    /// What members hold came in the order that mounts rely on.
+    Order,
 }
 
 impl Violation {

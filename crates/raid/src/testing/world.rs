@@ -6,7 +6,7 @@ use bytes::Bytes;
 use zonda_zoned::{Command, Duration, Instant, Operation, Outcome, Payload, Prng, fingerprint};
 
 use super::lives::Absent;
-use super::{Drive, Journal, Mix, Model, Promise, Request, Violation};
+use super::{Drive, Journal, Mix, Model, Promise, Request, Strictness, Violation};
 use crate::bug::SeededBug;
 use crate::{ArrayId, Event, MemberIndex, MountOptions, Volume, VolumeConfig, VolumeError};
 
@@ -298,7 +298,9 @@ impl World {
             drawn < sum
         });
         let at = at.expect("weights add up");
-        let Some(completion) = self.drives[at].step() else { return Ok(true) };
+        let completion = self.drives[at].step();
+        self.check_order_after_write(at)?;
+        let Some(completion) = completion else { return Ok(true) };
         self.journal.done(self.time(), at, completion.id, || match completion.outcome {
             Outcome::Appended(lba) => format!("{} at {lba}", completion.status),
             _ => completion.status.to_string(),
@@ -394,7 +396,9 @@ impl World {
     /// # Errors
     /// What is wrong with it.
     pub fn hear(&mut self) -> Result<(), Violation> {
+        let mut is_whole = false;
         while let Some(event) = self.volume.poll_event() {
+            is_whole |= matches!(event, Event::Ready | Event::Rebuilt { .. });
             if let Event::MemberFailed { member, .. } = event
                 && self.suspects >> member.0 & 1 == 0
             {
@@ -427,7 +431,8 @@ impl World {
             self.note(completion.id.0 << 16 | completion.status as u64);
             self.model.hear(&completion)?;
         }
-        Ok(())
+        // Members have what the volume says that they have.
+        if is_whole { self.inspect(Strictness::Excusing) } else { Ok(()) }
     }
 
     /// What a command writes of a block.

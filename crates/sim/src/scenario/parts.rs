@@ -375,6 +375,10 @@ pub(crate) fn unlimited() -> u64 {
     u64::MAX
 }
 
+pub(crate) fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 pub(crate) fn is_unlimited(number: &u64) -> bool {
     *number == u64::MAX
 }

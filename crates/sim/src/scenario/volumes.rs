@@ -6,7 +6,7 @@ use zonda_raid::testing::{Blows, Hazards, Incident, Mix, Swarm};
 use zonda_raid::{Level, Scheme, StreamShape, Tuning, Victim, Volume, VolumeConfig};
 use zonda_zoned::Duration;
 
-use super::parts::{DurationDef, Member, is_unlimited, unlimited};
+use super::parts::{DurationDef, Member, is_unlimited, is_zero, unlimited};
 use crate::volumes::VolumesWorld;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,8 @@ pub(crate) struct VolumesScenario {
     heals: bool,
     has_scrubs: bool,
     steps_between_scrubs: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    quiet_scrubs_percent: u64,
     /// By their place.
     slow_members: Vec<usize>,
     #[serde(default, with = "HazardsDef", skip_serializing_if = "is_harmless")]
@@ -199,6 +201,7 @@ impl VolumesScenario {
             heals: swarm.heals,
             has_scrubs: swarm.has_scrubs,
             steps_between_scrubs: swarm.steps_between_scrubs,
+            quiet_scrubs_percent: swarm.quiet_scrubs_percent,
             slow_members: swarm.slow_members,
             hazards: swarm.hazards,
             blows: swarm.blows,
@@ -233,6 +236,7 @@ impl VolumesScenario {
             heals: scenario.heals,
             has_scrubs: scenario.has_scrubs,
             steps_between_scrubs: scenario.steps_between_scrubs,
+            quiet_scrubs_percent: scenario.quiet_scrubs_percent,
             slow_members: scenario.slow_members,
             hazards: scenario.hazards,
         };
@@ -251,6 +255,7 @@ impl VolumesScenario {
         for (name, percent) in [
             ("cut_mounts_percent", swarm.cut_mounts_percent),
             ("deaths_percent", swarm.deaths_percent),
+            ("quiet_scrubs_percent", swarm.quiet_scrubs_percent),
             ("mix.large_percent", mix.large_percent),
             ("mix.hot_percent", mix.hot_percent),
         ] {

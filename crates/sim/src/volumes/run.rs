@@ -76,6 +76,8 @@ fn broken(violation: Violation) -> Trouble {
         Promise::Durability => FailureKind::LostWrite,
         Promise::Mounts => FailureKind::MountFailed,
         Promise::Members => FailureKind::WrongMember,
+        Promise::Redundancy => FailureKind::LostRedundancy,
+        Promise::Order => FailureKind::WrongOrder,
     };
     Trouble::new(kind, None, violation.message).of_block(violation.lba)
 }

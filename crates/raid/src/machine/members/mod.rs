@@ -225,7 +225,8 @@ impl Members {
         if status.is_success() || !self[member].is_present() {
             return Verdict::Usable;
         }
-        if status == Status::CapacityExceeded || !self.can_spare(spec, member) {
+        let is_ignored = spec.has(SeededBug::IgnoredFlushError);
+        if !is_ignored && (status == Status::CapacityExceeded || !self.can_spare(spec, member)) {
             self.caches.fail_round();
         }
         self.verdict_of(status)
@@ -328,18 +329,19 @@ impl Members {
     }
 
     /// Members that hold all of their part, as bits.
-    fn active_bits(&self) -> u32 {
-        bits((0..self.members.len()).filter(|&at| self.members[at].state() == MemberState::Active))
+    fn active_bits(&self, spec: &Spec) -> u32 {
+        let counts = |state| state == MemberState::Active || spec.has(SeededBug::RebuildingCounts);
+        bits((0..self.members.len()).filter(|&at| self.members[at].is_present() && counts(self.members[at].state())))
     }
 
     /// Whether all stripes can be read. A member that is being rebuilt lacks some of its chunks, and it is not known which.
     pub(super) fn are_enough(&self, spec: &Spec) -> bool {
-        spec.are_enough(self.active_bits())
+        spec.are_enough(self.active_bits(spec))
     }
 
     /// Whether the volume can do without one of those that are left. One that is being rebuilt lacks what only others have.
     pub(super) fn can_spare(&self, spec: &Spec, member: MemberIndex) -> bool {
-        spec.are_enough(self.active_bits() & !(1 << member.0))
+        spec.are_enough(self.active_bits(spec) & !(1 << member.0))
     }
 
     /// When the oldest command of all members counts as unanswered; those that are waited for anyway do not count.

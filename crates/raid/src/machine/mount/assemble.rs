@@ -68,7 +68,7 @@ impl Volume {
             // A group that another one follows, or a footer, was complete.
             let was_complete = is_filled || last > group.end;
             let is_complete = self.place_group(&mut segment, &reading, group.clone(), was_complete, &mut stripes);
-            if !was_complete {
+            if !was_complete && !self.spec.has(SeededBug::UncountedStripes) {
                 unseen = self.unseen_stripes(&reading, &group);
             }
             if !is_complete {
@@ -123,7 +123,8 @@ impl Volume {
             let is_there = self.members[index].is_present();
             let Some(zone) = &reading.zones[member] else { continue };
             // The last thing that a rebuild does is to make the zone full.
-            let is_unfinished = reading.found.rebuilt >> member & 1 == 1 && zone.state != ZoneState::Full;
+            let is_full = zone.state == ZoneState::Full || self.spec.has(SeededBug::HalfRebuiltZone);
+            let is_unfinished = reading.found.rebuilt >> member & 1 == 1 && !is_full;
             if is_unfinished || !is_there {
                 let number = zone.zone;
                 reading.zones[member] = None;
@@ -179,7 +180,8 @@ impl Volume {
             if may_be_torn && present[stripe] == 0 {
                 continue;
             }
-            let is_cut = may_be_torn && (0..members).any(|at| is_cut(reading, at, number, &group));
+            let takes_damage = self.spec.has(SeededBug::DamageTakenForCut);
+            let is_cut = may_be_torn && (takes_damage || (0..members).any(|at| is_cut(reading, at, number, &group)));
             if is_cut && !is_decodable {
                 continue;
             }

@@ -6,6 +6,7 @@ use zonda_zoned::{BlockBuffer, ZoneAction, ZoneDescriptor, ZoneState};
 
 use super::superblocks::written_blocks;
 use super::{Volume, block_of};
+use crate::bug::SeededBug;
 use crate::format::{HEADER_COPIES, HeaderError, MemberState, SegmentHeader};
 use crate::limits::{METADATA_ZONES, READ_ATTEMPTS_MAX};
 use crate::machine::start::StartStep;
@@ -160,7 +161,8 @@ impl Volume {
         if next < HEADER_COPIES.min(self.blocks_in(member, zone)) {
             return self.read_header(member, zone, next, 1);
         }
-        self.found().owners[member.as_usize()].insert(zone, Owner::Unknown);
+        let resets = self.spec.has(SeededBug::UnreadableHeaderReset);
+        self.found().owners[member.as_usize()].insert(zone, if resets { Owner::Nobody } else { Owner::Unknown });
     }
 
     fn take_header(&mut self, member: MemberIndex, zone: u32, header: SegmentHeader, has_damaged_header: bool) {
@@ -208,7 +210,7 @@ impl Volume {
             self.segments.saw_sequence(sequence);
             self.map.saw_header(segment.header.timestamp);
             segment.is_leaving = self.is_leaving(&owners, &claims, &descriptors, &segment);
-            if self.has_enough(&segment) || !segment.is_leaving {
+            if self.has_enough(&segment) || !segment.is_leaving && !self.spec.has(SeededBug::DroppedSegment) {
                 kept.insert(sequence, segment);
             }
         }
@@ -243,7 +245,8 @@ impl Volume {
             let offline = zones.filter(|zone| zone.state == ZoneState::Offline).count();
             let named = kept.values().filter(|segment| segment.offline >> at & 1 == 1).count();
             let counted = offline.saturating_sub(named) as u32;
-            let known = self.found().known_offline[at].unwrap_or(counted);
+            let is_careless = self.spec.has(SeededBug::UncountedZone);
+            let known = self.found().known_offline[at].filter(|_| !is_careless).unwrap_or(counted);
             news[at] = counted.saturating_sub(known);
             self.found().is_behind |= counted != known;
             self.members[member].lost_offline(counted);

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Volume;
 use super::zones::Reading;
+use crate::bug::SeededBug;
 use crate::format::LostPlace;
 use crate::limits::{READ_ATTEMPTS_MAX, UNIDENTIFIED_PLACES_MAX};
 use crate::tables::Physical;
@@ -66,7 +67,7 @@ impl Volume {
     /// The contents of a block of tombstones are lost: what it says is trimmed may be what it was before, unless it was never
     /// acknowledged.
     pub(super) fn lose_tombstones(&mut self, place: Physical) {
-        if !self.found().losses.cut.contains(&place) {
+        if !self.found().losses.cut.contains(&place) && !self.spec.has(SeededBug::IgnoredTombstones) {
             match self.segments.lost_place(place) {
                 Some(named) => self.lose_unidentified_at(place.member, named),
                 None => self.lose_unidentified(place.member, self.segments[place.segment].sequence, 1),
@@ -86,11 +87,13 @@ impl Volume {
         }
         let Losses { first, blocks, .. } = self.found().losses;
         let Some((member, segment)) = first else { return Ok(false) };
-        if !self.found().options.accepts_losses {
+        if !self.found().options.accepts_losses && !self.spec.has(SeededBug::UnrefusedLosses) {
             return Err(VolumeError::UnidentifiedLosses { member, segment, blocks });
         }
         let newest = self.segments.next_sequence() - 1;
-        self.members.set_accepted_segment(newest);
+        if !self.spec.has(SeededBug::ForgottenAcceptance) {
+            self.members.set_accepted_segment(newest);
+        }
         Ok(true)
     }
 }

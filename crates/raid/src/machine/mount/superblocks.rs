@@ -189,7 +189,11 @@ impl Volume {
         }
         let options = self.found().options;
         let said: Vec<Membership> = own.iter().flatten().map(|own| Membership::of(&own.superblock)).collect();
-        let agreement = Agreement::of(&said.iter().collect::<Vec<_>>(), options.accepts_side)?;
+        let all: Vec<&Membership> = said.iter().collect();
+        let agreement = match Agreement::of(&all, options.accepts_side) {
+            Err(VolumeError::SplitBrain { .. }) if self.spec.has(SeededBug::UndetectedSplit) => Agreement::unseen(&all),
+            agreement => agreement?,
+        };
         let best = agreement.as_ref().and_then(|agreement| own.get(usize::from(agreement.newest.member))?.as_ref());
         let (Some(best), Some(Agreement { rejected, .. })) = (best.map(|own| own.superblock.clone()), &agreement)
         else {
@@ -199,7 +203,7 @@ impl Volume {
         // The epochs of a side that is rejected are known, too.
         let reached = said.iter().map(|one| one.epoch).max().filter(|_| is_chosen).unwrap_or(best.epoch);
         let known = options.newest_epoch.unwrap_or(0);
-        if reached < known && !options.accepts_older {
+        if reached < known && !options.accepts_older && !self.spec.has(SeededBug::OlderEpoch) {
             return Err(VolumeError::OlderThanKnown { found: best.epoch, known });
         }
         let reached = reached.max(known);
@@ -347,9 +351,10 @@ impl Own {
 }
 
 impl Probe {
-    /// Whether the last block is a superblock, and the one before it, too, if there is one.
+    /// Whether the last block is a superblock with all its copies, and the one before it, too, if there is one.
     fn is_undamaged(&self) -> bool {
-        self.before != Before::Damaged && self.found.as_ref().is_some_and(|(offset, _)| offset + 1 == self.written)
+        let is_last = |(offset, found): &(u32, Superblock)| offset + 1 == self.written && found.copies_behind == 0;
+        self.before != Before::Damaged && self.found.as_ref().is_some_and(is_last)
     }
 
     /// A superblock of this sequence, at most, was recorded in the zone, as far as it can be told: the next one behind the last that is

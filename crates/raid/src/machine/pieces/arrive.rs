@@ -83,7 +83,7 @@ impl Volume {
     }
 
     /// The chunk that begins at a block of a buffer; `None` of a buffer that is too short.
-    fn found_chunk(
+    pub(in super::super) fn found_chunk(
         &self,
         segment: &Segment,
         member: MemberIndex,

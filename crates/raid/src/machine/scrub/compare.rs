@@ -100,7 +100,7 @@ impl Volume {
         wrong
     }
 
-    fn coded(&self, data: &[&[u8]], bytes: usize) -> Vec<Vec<u8>> {
+    pub(in super::super) fn coded(&self, data: &[&[u8]], bytes: usize) -> Vec<Vec<u8>> {
         let mut parity = vec![vec![0; bytes]; self.spec.code.parity()];
         let mut outputs: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
         self.spec.code.encode(&*self.spec.engine, data, &mut outputs);

@@ -5,6 +5,7 @@ use zonda_zoned::{Blocks, Operation, Outcome, Payload, Status};
 use super::super::Volume;
 use super::super::members::Work;
 use crate::MemberIndex;
+use crate::bug::SeededBug;
 use crate::format::{Place, SegmentHeader, read_footer_block};
 use crate::tables::{SegmentIndex, SegmentState};
 
@@ -19,7 +20,7 @@ impl Volume {
         let readable = self.readable(index);
         let header = (0, layout.slot_offset(0));
         let footer = (layout.footer_offset(), layout.footer_blocks);
-        let has_footers = segment.state == SegmentState::Sealed;
+        let has_footers = segment.state == SegmentState::Sealed && !self.spec.has(SeededBug::UncheckedFooters);
         let mut blocks = 0;
         for member in self.spec.member_indices().filter(|member| readable >> member.0 & 1 == 1) {
             let Some(zone) = self.segments[index].zones[member.as_usize()] else { continue };
@@ -70,7 +71,13 @@ impl Volume {
     }
 
     /// Whether a block is a header or of a footer of a member's zone of a segment. A zone that was finished early has no footer.
-    fn describes(&self, sequence: u64, member: MemberIndex, is_footer: bool, block: &[u8]) -> bool {
+    pub(in super::super) fn describes(
+        &self,
+        sequence: u64,
+        member: MemberIndex,
+        is_footer: bool,
+        block: &[u8],
+    ) -> bool {
         if is_footer {
             let place = Place { array: self.spec.array, segment: sequence, member: member.0 };
             return read_footer_block(&place, block).is_some() || block.iter().all(|&byte| byte == 0);

@@ -22,6 +22,7 @@ use zonda_zoned::Instant;
 use super::Volume;
 use super::pieces::{Owner, Pace};
 use super::stripes::Mover;
+use crate::bug::SeededBug;
 use crate::limits::SCRUBBED_STRIPES_MAX;
 use crate::shape::Stream;
 use crate::tables::{Physical, Segment, SegmentIndex, SegmentState};
@@ -156,6 +157,7 @@ impl Volume {
         let left = self.segments.iter().filter(|&(index, segment)| {
             (scrub.next..scrub.end).contains(&segment.sequence)
                 && is_readable(segment)
+                && !(segment.state == SegmentState::Open && self.spec.has(SeededBug::UnscrubbedOpen))
                 // What is moved is verified.
                 && !self.collector.has(index)
                 && Some(index) != rebuilt

@@ -2,6 +2,7 @@
 
 use super::super::Volume;
 use super::Scrub;
+use crate::bug::SeededBug;
 use crate::event::Event;
 use crate::shape::Stream;
 use crate::tables::SegmentIndex;
@@ -21,7 +22,9 @@ impl Volume {
             return;
         }
         if !scrub.has_superblocks {
-            self.members.renew_superblocks();
+            if !self.spec.has(SeededBug::UnscrubbedSuperblocks) {
+                self.members.renew_superblocks();
+            }
             if let Some(scrub) = &mut self.scrub {
                 scrub.has_superblocks = true;
             }

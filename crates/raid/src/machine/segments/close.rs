@@ -7,6 +7,7 @@ use super::super::members::{Members, Verdict, Work};
 use super::super::spec::Spec;
 use super::{Retry, Segments, describe};
 use crate::MemberIndex;
+use crate::bug::SeededBug;
 use crate::tables::{SegmentIndex, SegmentState};
 
 impl Segments {
@@ -21,7 +22,8 @@ impl Segments {
         let segment = &mut self.table[index];
         let is_done = segment.is_broken || segment.next_stripe == segment.layout.stripes;
         // A footer says that all before it is written.
-        let awaits_flush = segment.awaits_flush && !segment.is_broken;
+        let is_hasty = spec.has(SeededBug::UnflushedFooter);
+        let awaits_flush = segment.awaits_flush && !segment.is_broken && !is_hasty;
         if segment.state != SegmentState::Open || !is_done || segment.in_flight > 0 || awaits_flush {
             return;
         }
@@ -170,7 +172,7 @@ impl Segments {
 
 /// Whether a zone stays in use although a finish or a reset of it has failed: the volume cannot do without its member, or room was missing.
 pub(super) fn keeps_zones(spec: &Spec, members: &Members, member: MemberIndex, status: Status) -> bool {
-    status == Status::CapacityExceeded || !members.can_spare(spec, member)
+    status == Status::CapacityExceeded && !spec.has(SeededBug::FullZoneRetired) || !members.can_spare(spec, member)
 }
 
 /// Whether it is the zone that has failed.

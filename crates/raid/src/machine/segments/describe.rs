@@ -4,6 +4,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::super::spec::Spec;
 use crate::MemberIndex;
+use crate::bug::SeededBug;
 use crate::format::{BlockMeta, Place, SegmentHeader, footer_entries_per_block, write_footer_block};
 use crate::tables::Segment;
 
@@ -37,7 +38,8 @@ pub(in crate::machine) fn header(
         zones,
     };
     let mut blocks = BytesMut::zeroed(copies as usize * spec.shape.block_bytes);
-    blocks.chunks_mut(spec.shape.block_bytes).for_each(|block| header.write(block));
+    let written = if spec.has(SeededBug::SingleHeader) { 1 } else { copies as usize };
+    blocks.chunks_mut(spec.shape.block_bytes).take(written).for_each(|block| header.write(block));
     blocks.freeze()
 }
 

@@ -1,9 +1,12 @@
 //! Mounts what is left of a volume, reads it, and compares it with what was promised.
 
+use super::fault::places;
 use super::media::Media;
+use super::sides::WRITTEN_BLOCKS;
 use super::testbed::{BlockRead, Mounted, Point, Stop, Testbed};
 use super::{Fault, Op, Setup};
-use crate::testing::{Model, Promise, Violation};
+use crate::VolumeError;
+use crate::testing::{Model, Promise, Strictness, Violation};
 
 /// A promise that was not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +36,14 @@ pub enum Stage {
     Back,
     /// What could not be read can be read.
     Readable,
+    /// Losses are accepted.
+    Accepting,
+    /// They were, at the mount before.
+    Accepted,
+    /// What was damaged is scrubbed.
+    Scrubbed,
+    /// Two sides that went on without each other are together again.
+    Together,
 }
 
 /// How a promise was not kept.
@@ -42,6 +53,12 @@ pub enum What {
     History,
     /// A mount is refused that must succeed.
     Refused,
+    /// A mount succeeds that must be refused.
+    NotRefused,
+    /// A member that had failed takes part again.
+    Believed,
+    /// A member lacks what the volume takes it to have.
+    Redundancy,
     /// A read fails that must succeed.
     ReadError,
     /// A read returns zeros where something was acknowledged, and not trimmed.
@@ -68,16 +85,26 @@ pub(super) struct Remains {
     pub(super) model: Model,
     /// Members that were not active, as bits.
     pub(super) inactive: u32,
+    /// Those of them that were being rebuilt.
+    rebuilding: u32,
+    /// Nothing was in flight.
+    is_settled: bool,
 }
 
 /// One case on its way.
-struct Check {
-    setup: Setup,
-    media: Vec<Media>,
-    model: Model,
+pub(super) struct Check {
+    pub(super) setup: Setup,
+    pub(super) media: Vec<Media>,
+    pub(super) model: Model,
     mounts: u32,
-    stage: Stage,
-    is_tolerated: bool,
+    pub(super) stage: Stage,
+    pub(super) is_tolerated: bool,
+    /// Members that are not active for certain, as bits, and those of them that have failed.
+    inactive: (u32, u32),
+    /// The first blocks were written after all that has happened to the members.
+    has_written: bool,
+    /// The last mount was refused, as long as losses are not accepted.
+    is_refused_for_losses: bool,
     /// What the mount before has brought.
     before: Option<Vec<BlockRead>>,
 }
@@ -86,45 +113,77 @@ impl Remains {
     pub(super) fn of(point: &Point, media: Vec<Media>) -> Remains {
         let mut model = point.model.clone();
         model.crash();
-        Remains { setup: point.setup, media, model, inactive: point.inactive }
+        Remains {
+            setup: point.setup,
+            media,
+            model,
+            inactive: point.inactive,
+            rebuilding: point.rebuilding,
+            is_settled: point.in_flight.is_empty(),
+        }
+    }
+
+    /// Members that are not active for certain, as bits, and those that have failed: a crash may come before that is recorded.
+    fn known_inactive(&self) -> (u32, u32) {
+        if self.is_settled { (self.inactive, self.inactive & !self.rebuilding) } else { (self.rebuilding, 0) }
+    }
+
+    /// Whether a fault costs nothing at any level: a header, or a superblock, of which another copy is there.
+    fn is_covered(&self, fault: &Fault, media: &mut [Media]) -> bool {
+        let Fault::Block { member, lba, .. } = *fault else { return false };
+        self.is_settled && media[member].is_described_twice(lba)
+    }
+
+    /// Nothing was mounted yet.
+    pub(super) fn begin(&self, setup: Setup, stage: Stage) -> Check {
+        Check {
+            setup,
+            media: self.media.clone(),
+            model: self.model.clone(),
+            mounts: 0,
+            stage,
+            is_tolerated: true,
+            inactive: self.known_inactive(),
+            has_written: false,
+            is_refused_for_losses: false,
+            before: None,
+        }
     }
 
     /// Mounts it with these faults. Returns how often it was mounted.
     pub(super) fn check(&self, faults: &[Fault]) -> Result<u32, Failure> {
-        let mut check = Check {
-            setup: self.setup,
-            media: self.media.clone(),
-            model: self.model.clone(),
-            mounts: 0,
-            stage: Stage::Before,
-            is_tolerated: true,
-            before: None,
-        };
+        if let [Fault::Split(first, second)] = *faults {
+            return self.check_split(first, second);
+        }
+        let mut check = self.begin(self.setup, Stage::Before);
         let damaged = faults.iter().filter(|fault| matches!(fault, Fault::Block { .. } | Fault::Zone { .. }));
+        let damaged = damaged.filter(|fault| faults.len() > 1 || !self.is_covered(fault, &mut check.media));
         let damaged = self.inactive | damaged.fold(0, |bits, fault| bits | fault.members());
         for fault in faults {
             match *fault {
                 Fault::Block { member, lba, damage } => check.media[member].damage(lba, damage),
                 Fault::Zone { member, zone } => check.media[member].offline(zone),
-                Fault::Absent(_) | Fault::Swapped(..) => {}
+                Fault::Absent(_) | Fault::Swapped(..) | Fault::Split(..) => {}
             }
         }
         let absences = faults.iter().find_map(|fault| match *fault {
             Fault::Absent(members) => Some((members, 0)),
             Fault::Swapped(first, second) => Some((first, second)),
-            Fault::Block { .. } | Fault::Zone { .. } => None,
+            Fault::Block { .. } | Fault::Zone { .. } | Fault::Split(..) => None,
         });
         let (first, second) = absences.unwrap_or((0, 0));
         let mut is_mounted = check.mount(Stage::First, damaged | first, first, absences.is_some())?;
         let is_unreadable = |fault: &Fault| matches!(fault, Fault::Block { damage: super::Damage::Unreadable, .. });
         let may_be_readable = faults.iter().any(is_unreadable);
         if is_mounted {
-            // What is written now must be there at the mount after that.
-            let writes = absences.is_none() && !may_be_readable && check.is_tolerated;
+            // What is written now must be there at the mount after that, or an error.
+            let writes = !may_be_readable && (absences.is_none() || check.is_tolerated);
             check.mount(Stage::Again, damaged | first, first, writes)?;
-            if writes {
+            if writes && absences.is_none() {
                 check.mount(Stage::Written, damaged, 0, false)?;
             }
+        } else if absences.is_none() && !may_be_readable && check.is_refused_for_losses {
+            check.accept()?;
         }
         if absences.is_some() {
             // Who was absent while others were written to is as good as failed.
@@ -158,6 +217,7 @@ impl Check {
         let (mut bed, mounted) = Testbed::mount(self.setup, self.media.clone(), self.model.clone(), absent)
             .map_err(|stop| self.stopped(stop))?;
         if let Mounted::Refused(error) = mounted {
+            self.is_refused_for_losses = matches!(error, VolumeError::UnidentifiedLosses { .. });
             if self.is_tolerated {
                 return Err(self.failure(What::Refused, error.to_string()));
             }
@@ -165,9 +225,11 @@ impl Check {
             self.before = None;
             return Ok(false);
         }
+        self.judge_members(&bed, absent)?;
         let blocks = bed.read_all().map_err(|stop| self.stopped(stop))?;
         self.compare(&blocks)?;
-        if self.is_tolerated {
+        if self.is_tolerated && matches!(self.stage, Stage::First | Stage::Back) {
+            bed.inspect(Strictness::Excusing).map_err(|violation| self.stopped(violation.into()))?;
             bed.model.expect_rest().map_err(|violation| self.failure(What::Hangs, violation.message))?;
         }
         self.before = Some(blocks);
@@ -179,24 +241,56 @@ impl Check {
         Ok(true)
     }
 
+    /// The volume is mounted: with members enough, and without those that had failed.
+    fn judge_members(&self, bed: &Testbed, absent: u32) -> Result<(), Failure> {
+        let all = (1 << self.setup.scheme().members()) - 1;
+        let (inactive, failed) = self.inactive;
+        if self.stage == Stage::First && !self.setup.are_enough(all & !(inactive | absent)) {
+            return Err(self.failure(What::NotRefused, "too few members are active".to_owned()));
+        }
+        let believed = failed & !bed.inactive();
+        if believed != 0 {
+            return Err(self.failure(What::Believed, format!("members {} had failed", places(believed))));
+        }
+        Ok(())
+    }
+
+    /// Losses are accepted: then and later mounts succeed. Which contents are lost is not known.
+    fn accept(&mut self) -> Result<(), Failure> {
+        for (stage, setup) in [(Stage::Accepting, self.setup.accepting_losses()), (Stage::Accepted, self.setup)] {
+            self.mounts += 1;
+            self.stage = stage;
+            let (mut bed, mounted) =
+                Testbed::mount(setup, self.media.clone(), self.model.clone(), 0).map_err(|stop| self.stopped(stop))?;
+            if let Mounted::Refused(error) = mounted {
+                return Err(self.failure(What::Refused, error.to_string()));
+            }
+            bed.power_cut();
+            (self.media, self.model) = bed.into_parts();
+        }
+        Ok(())
+    }
+
     /// Writes two blocks, and flushes.
-    fn write(&mut self, bed: &mut Testbed) -> Result<(), Failure> {
+    pub(super) fn write(&mut self, bed: &mut Testbed) -> Result<(), Failure> {
         for op in [Op::WriteTwo, Op::Flush] {
             let ended = op.requests().iter().try_for_each(|request| bed.request(request));
             ended.map_err(Stop::from).and_then(|()| bed.quiesce()).map_err(|stop| self.stopped(stop))?;
         }
         let before = self.before.iter_mut().flatten();
-        before
-            .zip(bed.read_all().map_err(|stop| stopped(stop, self.stage, self.is_tolerated))?)
-            .for_each(|(before, after)| *before = after);
-        Ok(())
+        let after = bed.read_all().map_err(|stop| stopped(stop, self.stage, self.is_tolerated))?;
+        before.zip(after.iter().cloned()).for_each(|(before, after)| *before = after);
+        self.has_written = true;
+        self.compare(&after)
     }
 
     fn compare(&self, blocks: &[BlockRead]) -> Result<(), Failure> {
         for (lba, block) in blocks.iter().enumerate() {
             let before = self.before.as_ref().map(|before| &before[lba]);
             let what = match (before, block) {
-                (_, BlockRead::Error) if self.is_tolerated => What::ReadError,
+                (_, BlockRead::Error) if self.is_tolerated || self.has_written && lba < WRITTEN_BLOCKS => {
+                    What::ReadError
+                }
                 (Some(BlockRead::Data(_)), BlockRead::Error) => What::ValueLost,
                 (Some(BlockRead::Error), BlockRead::Data(_)) => What::ErrorForgotten,
                 (Some(BlockRead::Data(before)), BlockRead::Data(data)) if before != data => What::Changed,
@@ -209,20 +303,21 @@ impl Check {
 
     /// Somebody who was missing is back: what failed may succeed.
     fn forget_errors(&mut self) {
+        self.has_written = false;
         // What was read once is the model's to remember.
         self.before = None;
     }
 
-    fn failure(&self, what: What, message: String) -> Failure {
+    pub(super) fn failure(&self, what: What, message: String) -> Failure {
         Failure { what, stage: self.stage, is_tolerated: self.is_tolerated, message }
     }
 
-    fn stopped(&self, stop: Stop) -> Failure {
+    pub(super) fn stopped(&self, stop: Stop) -> Failure {
         stopped(stop, self.stage, self.is_tolerated)
     }
 }
 
-fn stopped(stop: Stop, stage: Stage, is_tolerated: bool) -> Failure {
+pub(super) fn stopped(stop: Stop, stage: Stage, is_tolerated: bool) -> Failure {
     let (what, message) = match stop {
         Stop::Hangs => (What::Hangs, "the volume does not quiesce".to_owned()),
         Stop::Refused(error) => (What::Refused, error.to_string()),
@@ -236,6 +331,7 @@ fn what_of(violation: &Violation) -> What {
     match violation.promise {
         Promise::Ends => What::Hangs,
         Promise::Answers => What::ReadError,
+        Promise::Redundancy | Promise::Order => What::Redundancy,
         _ if violation.message.contains("when it was read before") => What::Changed,
         _ if violation.message.ends_with("and has zeros") => What::Zeros,
         _ => What::Older,

@@ -11,6 +11,8 @@ use super::testbed::Point;
 pub enum Cut {
     /// When everything has ended.
     End,
+    /// It does not: what is damaged is scrubbed when everything has ended.
+    Scrub,
     /// In the last operation, after so many commands of members.
     At(usize, Way),
 }
@@ -114,6 +116,7 @@ impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (at, way) = match self {
             Cut::End => return f.write_str("end"),
+            Cut::Scrub => return f.write_str("scrub"),
             Cut::At(at, way) => (at, way),
         };
         write!(f, "crash {at}")?;
@@ -139,6 +142,7 @@ impl FromStr for Cut {
         let number = |word: &str| word.parse().map_err(|_| format!("\"{word}\" is no number in \"{text}\""));
         let (at, way) = match words[..] {
             ["end"] => return Ok(Cut::End),
+            ["scrub"] => return Ok(Cut::Scrub),
             ["crash", at] => (at, Way::Nothing),
             ["crash", at, "prefix", count] => (at, Way::Prefix(number(count)?)),
             ["crash", at, "torn", count] => (at, Way::Torn(number(count)?)),

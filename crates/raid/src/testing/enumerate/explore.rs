@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::check::{Remains, history_failure};
 use super::media::{Media, mixed};
 use super::report::kind_of;
+use super::sides::check_scrub;
 use super::testbed::{Point, Stop, Testbed};
 use super::{Case, Cut, Damage, Failure, Fault, Op, Report, Setup, Stage, Way, What};
 use crate::limits::METADATA_ZONES;
@@ -23,12 +24,22 @@ pub struct Depth {
     pub pairs: bool,
     /// At every point at which the power may fail, every block damaged in every way.
     pub crashes_and_damages: bool,
+    /// When everything has ended, every block damaged, and scrubbed.
+    pub scrubs: bool,
 }
 
 impl Depth {
     /// One thing at a time.
-    pub const SINGLE: Depth =
-        Depth { crashes: true, faults: true, crashes_and_absences: false, pairs: false, crashes_and_damages: false };
+    pub const SINGLE: Depth = Depth {
+        crashes: true,
+        faults: true,
+        crashes_and_absences: false,
+        pairs: false,
+        crashes_and_damages: false,
+        scrubs: false,
+    };
+    /// Damage that is scrubbed.
+    pub const SCRUBS: Depth = Depth { crashes: false, faults: false, scrubs: true, ..Depth::SINGLE };
     /// Two faults at a time when everything has ended, and a member absent after every crash.
     pub const FAULTS_IN_PAIRS: Depth = Depth { crashes_and_absences: true, pairs: true, ..Depth::SINGLE };
     /// Two things at a time.
@@ -63,9 +74,12 @@ pub fn explore(setup: Setup, history: &[Op], depth: Depth) -> Report {
 /// # Errors
 /// The promise that was not kept, or, with nothing in its message but that, why there is no such case.
 pub fn replay(case: &Case) -> Result<(), Failure> {
+    if let (Cut::Scrub, [fault]) = (case.cut, &case.faults[..]) {
+        return check_scrub(case.setup, &case.history, fault);
+    }
     let points = points_of(case.setup, &case.history).map_err(history_failure)?;
     let (at, way) = match case.cut {
-        Cut::End => (points.len().saturating_sub(1), Way::Nothing),
+        Cut::End | Cut::Scrub => (points.len().saturating_sub(1), Way::Nothing),
         Cut::At(at, way) => (at, way),
     };
     let left = points.get(at).and_then(|point| Some((point, way.leaves(point)?)));
@@ -116,13 +130,18 @@ impl Explorer<'_> {
         {
             let remains = Remains::of(end, media);
             self.damages(Cut::End, &remains);
-            for absence in absences(members) {
+            for absence in absences(members).into_iter().chain(split(self.setup, remains.inactive)) {
                 self.case(Cut::End, &remains, &[absence]);
             }
             if depth.pairs {
                 self.damages_and_absences(&remains);
                 self.two_damages(&remains);
             }
+        }
+        if let (true, Some(end)) = (depth.scrubs, points.last())
+            && let Some(media) = Way::Nothing.leaves(end)
+        {
+            self.scrubs(&Remains::of(end, media));
         }
         if !depth.crashes {
             return;
@@ -147,6 +166,20 @@ impl Explorer<'_> {
     fn damages(&mut self, cut: Cut, remains: &Remains) {
         for fault in self.every_damage(remains) {
             self.case(cut, remains, &[fault]);
+        }
+    }
+
+    fn scrubs(&mut self, remains: &Remains) {
+        if remains.inactive != 0 {
+            return;
+        }
+        for fault in self.every_damage(remains).into_iter().filter(|fault| matches!(fault, Fault::Block { .. })) {
+            self.report.cases += 1;
+            let scrubbed = catch_unwind(AssertUnwindSafe(|| check_scrub(self.setup, self.history, &fault)));
+            if let Err(failure) = scrubbed.unwrap_or_else(|panic| Err(panicked(&*panic))) {
+                let Fault::Block { member, lba, .. } = fault else { continue };
+                self.note(Cut::Scrub, &[fault], failure, &[what_is_at(&remains.media[member], lba)]);
+            }
         }
     }
 
@@ -226,14 +259,22 @@ fn absences(members: usize) -> Vec<Fault> {
     let pairs = bits().flat_map(|first| bits().filter(move |&second| first < second).map(move |second| first | second));
     let swaps =
         bits().flat_map(|first| bits().filter(move |&second| first != second).map(move |second| (first, second)));
-    // Someone who was there both times knows what was written.
-    let swaps = swaps.filter(|_| members > 2).map(|(first, second)| Fault::Swapped(first, second));
+    let swaps = swaps.map(|(first, second)| Fault::Swapped(first, second));
     let all = (1 << members) - 1;
     singles
         .chain(pairs.filter(move |&pair| pair != all).map(Fault::Absent))
         .chain(swaps)
         .filter(|fault| *fault != Fault::Absent(all))
         .collect()
+}
+
+/// Two halves of the members, where each of them is enough.
+fn split(setup: Setup, inactive: u32) -> Option<Fault> {
+    let members = setup.scheme().members();
+    let first = (1_u32 << (members / 2)) - 1;
+    let second = ((1 << members) - 1) & !first;
+    let are_enough = inactive == 0 && setup.are_enough(first) && setup.are_enough(second);
+    are_enough.then_some(Fault::Split(first, second))
 }
 
 /// What a block of a member is, by its place and its first bytes.

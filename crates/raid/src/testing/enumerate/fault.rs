@@ -29,6 +29,9 @@ pub enum Fault {
     /// The first members are absent, the volume is mounted without them and written to; then they are back, and the second ones
     /// are absent.
     Swapped(u32, u32),
+    /// The volume is mounted without the first members and written to, and what was there before without the second ones; then all are
+    /// together again. Nobody knows which epoch is the newest.
+    Split(u32, u32),
 }
 
 /// How a block is damaged.
@@ -71,7 +74,7 @@ impl Fault {
         match *self {
             Fault::Block { member, .. } | Fault::Zone { member, .. } => 1 << member,
             Fault::Absent(members) => members,
-            Fault::Swapped(first, second) => first | second,
+            Fault::Swapped(first, second) | Fault::Split(first, second) => first | second,
         }
     }
 }
@@ -89,6 +92,7 @@ impl fmt::Display for Fault {
             Fault::Zone { member, zone } => write!(f, "offline {member}:{zone}"),
             Fault::Absent(members) => write!(f, "absent {}", places(*members)),
             Fault::Swapped(first, second) => write!(f, "swapped {} {}", places(*first), places(*second)),
+            Fault::Split(first, second) => write!(f, "split {} {}", places(*first), places(*second)),
         }
     }
 }
@@ -103,6 +107,7 @@ impl FromStr for Fault {
             ["offline", place] => zone(place),
             ["absent", members] => bits(members).map(Fault::Absent),
             ["swapped", first, second] => bits(first).zip(bits(second)).map(|(a, b)| Fault::Swapped(a, b)),
+            ["split", first, second] => bits(first).zip(bits(second)).map(|(a, b)| Fault::Split(a, b)),
             _ => None,
         };
         fault.ok_or(format!("no fault \"{text}\": flip 2:37 data, offline 2:4, absent 0+1 or swapped 0 1"))

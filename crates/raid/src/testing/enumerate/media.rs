@@ -7,8 +7,10 @@ use zonda_zoned::{
     Blocks, Command, CommandId, Geometry, Lba, NamespaceId, Operation, Outcome, Payload, Prng, ZoneIndex, ZoneState,
 };
 
-use super::super::Drive;
+use super::super::{Drive, Strictness};
 use super::Damage;
+use crate::limits::METADATA_ZONES;
+use crate::machine::Look;
 
 /// What is on a member. A copy of it costs nothing until one of the two is changed.
 #[derive(Clone, Debug)]
@@ -114,7 +116,9 @@ impl Media {
         if damage == Damage::Unreadable {
             return self.drive_mut().lose_block(lba);
         }
-        let (mut data, mut metadata) = self.read(lba);
+        let drive = self.drive_mut();
+        let Look::Block(data, metadata) = drive.look(lba, Strictness::Strict) else { return };
+        let (mut data, mut metadata) = (data.to_vec(), metadata.to_vec());
         match damage {
             Damage::Data => data[0] ^= 1,
             Damage::Metadata => metadata[0] ^= 1,
@@ -124,7 +128,19 @@ impl Media {
             }
             Damage::Unreadable => {}
         }
-        self.drive_mut().device.set_block_bytes(lba, &data, &metadata);
+        drive.damaged.insert(lba);
+        drive.device.set_block_bytes(lba, &data, &metadata);
+    }
+
+    /// A look at a block.
+    pub(super) fn look(&mut self, lba: Lba, strictness: Strictness) -> Look {
+        Arc::make_mut(&mut self.drive).look(lba, strictness)
+    }
+
+    /// Whether a block is a header or a superblock.
+    pub(super) fn is_described_twice(&mut self, lba: Lba) -> bool {
+        let is_superblock = self.geometry().zone_of(lba).is_some_and(|zone| zone.0 < METADATA_ZONES);
+        is_superblock || matches!(self.look(lba, Strictness::Strict), Look::Block(data, _) if data.starts_with(b"ZVSG"))
     }
 
     /// A zone is lost.

@@ -24,6 +24,7 @@ mod history;
 mod media;
 mod report;
 mod setup;
+mod sides;
 mod testbed;
 
 pub use case::Case;

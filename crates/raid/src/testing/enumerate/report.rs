@@ -78,6 +78,7 @@ pub(super) fn kind_of(case: &Case, failure: &Failure, places: &[&'static str]) -
             Fault::Zone { .. } => places.next().unwrap_or("zone"),
             Fault::Absent(_) => "absent",
             Fault::Swapped(..) => "swapped",
+            Fault::Split(..) => "split",
         });
     }
     match case.cut {

@@ -31,6 +31,10 @@ pub struct Setup {
     pub is_cache_volatile: bool,
     /// A bug that is seeded in it, to see whether it is found. Names do not say it.
     pub(super) bug: Option<SeededBug>,
+    /// Whether mounts are told the newest epoch.
+    pub(super) knows_epoch: bool,
+    /// Whether mounts accept losses.
+    pub(super) accepts_losses: bool,
 }
 
 impl Setup {
@@ -43,7 +47,7 @@ impl Setup {
             for is_in_band in [false, true] {
                 for &group_stripes in groups {
                     for is_cache_volatile in [false, true] {
-                        all.push(Setup { level, is_in_band, group_stripes, is_cache_volatile, bug: None });
+                        all.push(Setup::of(level, is_in_band, group_stripes, is_cache_volatile));
                     }
                 }
             }
@@ -51,11 +55,35 @@ impl Setup {
         all
     }
 
+    fn of(level: usize, is_in_band: bool, group_stripes: u32, is_cache_volatile: bool) -> Setup {
+        let (knows_epoch, accepts_losses) = (true, false);
+        Setup { level, is_in_band, group_stripes, is_cache_volatile, bug: None, knows_epoch, accepts_losses }
+    }
+
+    /// Whether all blocks can be had from these members, as bits.
+    pub(super) fn are_enough(&self, members: u32) -> bool {
+        let Scheme { level, data, .. } = self.scheme();
+        match level {
+            Level::Raid01 => (0..data).all(|at| members >> at & 1 == 1 || members >> (at + data) & 1 == 1),
+            _ => members.count_ones() >= u32::from(data),
+        }
+    }
+
     /// The same with a seeded bug.
     #[doc(hidden)]
     #[must_use]
     pub fn with_bug(self, bug: SeededBug) -> Setup {
         Setup { bug: Some(bug), ..self }
+    }
+
+    /// The same, mounted by somebody who knows no epoch.
+    pub(super) fn without_known_epoch(self) -> Setup {
+        Setup { knows_epoch: false, ..self }
+    }
+
+    /// The same, mounted by somebody who accepts losses.
+    pub(super) fn accepting_losses(self) -> Setup {
+        Setup { accepts_losses: true, ..self }
     }
 
     /// How the volume is made redundant.
@@ -124,13 +152,8 @@ impl FromStr for Setup {
         };
         let level = LEVELS.iter().position(|(name, _)| *name == level).ok_or(format!("no level \"{level}\""))?;
         let group = group.strip_prefix('g').and_then(|group| group.parse().ok()).filter(|&group| group > 0);
-        Ok(Setup {
-            level,
-            is_in_band: one_of(metadata, ["oob", "inband"])?,
-            group_stripes: group.ok_or(format!("\"{text}\" has no group, as g1"))?,
-            is_cache_volatile: one_of(cache, ["plp", "volatile"])?,
-            bug: None,
-        })
+        let group = group.ok_or(format!("\"{text}\" has no group, as g1"))?;
+        Ok(Setup::of(level, one_of(metadata, ["oob", "inband"])?, group, one_of(cache, ["plp", "volatile"])?))
     }
 }
 

@@ -36,6 +36,7 @@ impl SwarmRun {
         self.world.tell(|| format!("members {:?} are as they were", places(members)));
         for (at, mut copy) in copies {
             copy.crash();
+            copy.is_unreliable = true;
             self.world.drives[at] = copy;
         }
         self.hurt_are(members);

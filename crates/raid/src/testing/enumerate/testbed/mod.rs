@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use zonda_zoned::{Command, CommandId, Completion, Instant, Outcome, Payload};
 
-use super::super::{Model, Request, Violation};
+use super::super::inspect::violation_of;
+use super::super::{Model, Request, Strictness, Violation};
 use super::Setup;
 use super::media::Media;
 use super::setup::VOLUME_BLOCKS;
-use crate::{MemberIndex, MemberState, MountOptions, Volume, VolumeError};
+use crate::{Event, MemberIndex, MemberState, MountOptions, Volume, VolumeError};
 
 /// Commands to members, and timeouts, after which a volume that does not quiesce is said to hang.
 const STEPS_MAX: u32 = 20_000;
@@ -32,6 +33,8 @@ pub(super) struct Testbed {
     now: Instant,
     pub(super) model: Model,
     replacements: u8,
+    /// Members that were rebuilt, and the epoch before that: they are active once all members know a later one.
+    rebuilt: Vec<(MemberIndex, u64)>,
     reads: BTreeMap<CommandId, Completion>,
     points: Option<Vec<Point>>,
 }
@@ -47,6 +50,8 @@ pub(super) struct Point {
     pub(super) model: Model,
     /// Members that are not active, as bits.
     pub(super) inactive: u32,
+    /// Those of them that are being rebuilt.
+    pub(super) rebuilding: u32,
 }
 
 /// How a mount has ended.
@@ -117,6 +122,7 @@ impl Testbed {
             now: Instant::ZERO,
             model,
             replacements: 0,
+            rebuilt: Vec::new(),
             reads: BTreeMap::new(),
             points: None,
         }
@@ -174,6 +180,7 @@ impl Testbed {
             in_flight: in_flight.collect(),
             model: self.model.clone(),
             inactive: self.inactive(),
+            rebuilding: self.in_state(MemberState::Rebuilding),
         }
     }
 
@@ -181,8 +188,28 @@ impl Testbed {
     pub(super) fn inactive(&self) -> u32 {
         let members = self.volume.status().members;
         let inactive = members.iter().enumerate().filter(|(_, member)| member.state != MemberState::Active);
-        let known = if self.volume.is_ready() { 0 } else { self.inactive_before };
+        let known = if self.volume.is_ready() { self.just_rebuilt() } else { self.inactive_before };
         inactive.fold(known, |bits, (at, _)| bits | 1 << at)
+    }
+
+    /// Members that were rebuilt, as bits, where not all members know it yet.
+    fn just_rebuilt(&self) -> u32 {
+        let epoch = self.volume.epoch();
+        let rebuilt = self.rebuilt.iter().filter(|(_, before)| *before >= epoch);
+        rebuilt.fold(0, |bits, (member, _)| bits | 1 << member.0)
+    }
+
+    fn in_state(&self, state: MemberState) -> u32 {
+        let members = self.volume.status().members;
+        let found = members.iter().enumerate().filter(|(_, member)| member.state == state);
+        found.fold(0, |bits, (at, _)| bits | 1 << at)
+    }
+
+    /// Compares what is on the members with what the volume takes to be there.
+    pub(super) fn inspect(&mut self, strictness: Strictness) -> Result<(), Violation> {
+        let Testbed { volume, media, .. } = self;
+        let look = &mut |member: MemberIndex, lba| media[usize::from(member.0)].look(lba, strictness);
+        violation_of(&volume.wrong_on_media(strictness == Strictness::Strict, look)).map_or(Ok(()), Err)
     }
 
     /// Asks something of the volume.
@@ -256,7 +283,13 @@ impl Testbed {
     }
 
     fn hear(&mut self) -> Result<(), Violation> {
-        while self.volume.poll_event().is_some() {}
+        let mut is_whole = false;
+        while let Some(event) = self.volume.poll_event() {
+            is_whole |= matches!(event, Event::Rebuilt { .. });
+            if let Event::Rebuilt { member } = event {
+                self.rebuilt.push((member, self.volume.epoch()));
+            }
+        }
         if self.volume.is_ready() {
             self.model.newest_epoch = self.model.newest_epoch.max(Some(self.volume.epoch()));
         }
@@ -264,7 +297,8 @@ impl Testbed {
             self.model.hear(&completion)?;
             self.reads.insert(completion.id, completion);
         }
-        Ok(())
+        // Members have what the volume says that they have.
+        if is_whole && !self.model.is_lost { self.inspect(Strictness::Excusing) } else { Ok(()) }
     }
 
     pub(super) fn into_parts(self) -> (Vec<Media>, Model) {
@@ -275,7 +309,8 @@ impl Testbed {
 fn begin_mount(setup: Setup, media: &[Media], model: &Model, absent: u32) -> Result<Volume, VolumeError> {
     let geometry = |(at, media): (usize, &Media)| (absent >> at & 1 == 0).then(|| media.geometry().clone());
     let geometries = media.iter().enumerate().map(geometry).collect();
-    let options = MountOptions { newest_epoch: model.newest_epoch, ..MountOptions::default() };
+    let newest_epoch = model.newest_epoch.filter(|_| setup.knows_epoch);
+    let options = MountOptions { newest_epoch, accepts_losses: setup.accepts_losses, ..MountOptions::default() };
     let mut volume = Volume::mount(geometries, setup.config().tuning, options)?;
     if let Some(bug) = setup.bug {
         volume.plant(bug);

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use zonda_zoned::Instant;
 
-use super::super::Op;
 use super::super::history::CUT_REBUILD_COMMANDS;
 use super::super::setup::VOLUME_BLOCKS;
+use super::super::{Fault, Op};
 use super::{Media, Mounted, Stop, Testbed, begin_mount};
 use crate::testing::Request;
 use crate::{MemberIndex, MemberState};
@@ -72,6 +72,13 @@ impl Testbed {
         self.media.iter_mut().for_each(Media::power_cycle);
         for (states, media) in self.unflushed.iter_mut().zip(&self.media) {
             *states = vec![media.clone()];
+        }
+    }
+
+    /// Damages a block of a member, whatever is being done.
+    pub(in super::super) fn damage(&mut self, fault: &Fault) {
+        if let Fault::Block { member, lba, damage } = *fault {
+            self.media[member].damage(lba, damage);
         }
     }
 
