@@ -23,6 +23,10 @@ impl Volume {
                 match chosen {
                     Some((victim, is_urgent)) => {
                         self.collector.begin(&self.spec, &mut self.segments, victim, is_urgent);
+                        let is_unseen = self.is_still_to_be_scrubbed(self.segments[victim].sequence);
+                        if self.spec.has_contents() && (is_unseen || self.spec.config.tuning.reads_unneeded) {
+                            self.collector.read_unneeded();
+                        }
                     }
                     None if self.collector.is_idle() => self.collector.rest(),
                     // Nobody else may come to fill the stripe.

@@ -58,6 +58,8 @@ struct Current {
     fetching_blocks: u32,
     /// What it lacks is to be made good soon, whatever is free.
     is_urgent: bool,
+    /// What is not needed is read, too, to see whether it is damaged.
+    reads_unneeded: bool,
     /// A block could not be read: the segment stays as it is until that is recorded.
     has_lost: bool,
     /// The same of tombstones.
@@ -112,6 +114,13 @@ impl Collector {
         self.relocated_blocks
     }
 
+    /// Of the segment that is being emptied what is not needed is read, too.
+    pub(super) fn read_unneeded(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.reads_unneeded = true;
+        }
+    }
+
     /// A segment is emptied from now on; an urgent one whatever is free.
     pub(super) fn begin(&mut self, spec: &Spec, segments: &mut Segments, victim: SegmentIndex, is_urgent: bool) {
         segments.pin(victim);
@@ -127,6 +136,7 @@ impl Collector {
             fetching_tombstones: 0,
             fetching_blocks: 0,
             is_urgent,
+            reads_unneeded: false,
             has_lost: false,
             has_lost_tombstones: false,
             has_tombstones_of_map: false,
@@ -211,7 +221,9 @@ impl Collector {
 
     /// A block that was read need not be moved any more.
     pub(super) fn skipped(&mut self) {
-        self.pace.moved_one();
+        if self.current.as_ref().is_none_or(|current| !current.reads_unneeded) {
+            self.pace.moved_one();
+        }
     }
 
     /// A block of data is in a stripe, on its way to another segment.
@@ -312,17 +324,31 @@ impl Current {
         let payload = segment.layout.payload_blocks();
         let mut next: Option<(u32, MemberIndex, u32)> = None;
         for (member, from) in (0..).map(MemberIndex).zip(&mut self.entries) {
-            *from = segment.next_live(member, *from).unwrap_or(u32::MAX);
+            let found = match self.reads_unneeded {
+                true => (*from..segment.layout.entries()).find(|&entry| is_read(segment, member, entry)),
+                false => segment.next_live(member, *from),
+            };
+            *from = found.unwrap_or(u32::MAX);
             if *from != u32::MAX && next.is_none_or(|(slot, ..)| *from / payload < slot) {
                 next = Some((*from / payload, member, *from));
             }
         }
         let (slot, member, entry) = next?;
         // Live blocks that follow in the same slot come with it.
-        let is_live = |entry: &u32| segment.is_live(member, segment.layout.offset_of_entry(*entry));
-        let blocks = (entry..(slot + 1) * payload).take_while(is_live).count() as u32;
+        let is_wanted = |entry: &u32| match self.reads_unneeded {
+            true => is_read(segment, member, *entry),
+            false => segment.is_live(member, segment.layout.offset_of_entry(*entry)),
+        };
+        let blocks = (entry..(slot + 1) * payload).take_while(is_wanted).count() as u32;
         Some((Physical { segment: index, member, offset: segment.layout.offset_of_entry(entry) }, blocks))
     }
+}
+
+/// Whether a block is read that need not be needed: it is, or it was written, as far as is known, and can be read.
+fn is_read(segment: &Segment, member: MemberIndex, entry: u32) -> bool {
+    let slot = entry / segment.layout.payload_blocks();
+    let has_chunk = segment.zones[member.as_usize()].is_some() && segment.slots.stripe_at(member, slot).is_some();
+    has_chunk && segment.has(member) || segment.is_live(member, segment.layout.offset_of_entry(entry))
 }
 
 fn end_collecting(spec: &Spec, members: &mut Members, segments: &mut Segments, index: SegmentIndex) {

@@ -31,13 +31,13 @@ impl Volume {
     pub(super) fn assemble(&mut self) {
         let mut reading = self.found().current.take().expect("a segment was read");
         self.drop_unfinished(&mut reading);
+        let layout = reading.layout;
         for (at, zone) in reading.zones.iter_mut().enumerate() {
             let is_copy = reading.found.copied >> at & 1 == 1;
             zone.iter_mut()
-                .filter(|zone| !is_copy && !zone.has_footer(&reading.layout))
-                .for_each(ZoneReading::find_holes);
+                .filter(|zone| !is_copy && !zone.has_footer(&layout))
+                .for_each(|zone| zone.find_holes(&layout));
         }
-        let layout = reading.layout;
         let zones: Vec<Option<u32>> = reading.zones.iter().map(|zone| zone.as_ref().map(|zone| zone.zone)).collect();
         let mut segment = Segment::with_layout(
             reading.sequence,
@@ -93,6 +93,7 @@ impl Volume {
         if reading.found.has_damaged_header {
             self.segments.set_damaged(index);
         }
+        self.count_damaged(index, &reading);
         for stripe in &stripes {
             let standing = self.standing(index, stripe, is_filled);
             self.take_stripe(index, &reading, stripe, standing);
@@ -111,6 +112,17 @@ impl Volume {
             self.segments.set_damaged(index);
         }
         self.segments.look_at(index);
+    }
+
+    /// Counts the blocks of a segment that were found damaged, those of its headers, too.
+    fn count_damaged(&mut self, index: SegmentIndex, reading: &Reading) {
+        for (member, zone) in (0..).map(MemberIndex).zip(&reading.zones) {
+            let Some(zone) = zone else { continue };
+            let headers = self.found().damaged_headers.get(&(member, zone.zone)).cloned().unwrap_or_default();
+            let mut damaged = zone.damaged(&reading.layout, self.spec.shape.block_bytes);
+            damaged.extend(headers.into_iter().filter(|&offset| offset < reading.layout.header_blocks));
+            self.found_damaged_at(index, member, &damaged);
+        }
     }
 
     /// Zones that a rebuild did not complete go.

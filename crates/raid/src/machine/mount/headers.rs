@@ -115,6 +115,7 @@ impl Volume {
             if *failures < READ_ATTEMPTS_MAX {
                 return self.read_header(member, zone, first, 1);
             }
+            self.note_damaged_header(member, zone, first);
             return self.read_next_header(member, zone, first + 1);
         };
         // Of a zone that cannot be written any more it is not known how far it was: nothing was, where its headers are zeros.
@@ -142,16 +143,58 @@ impl Volume {
                 Ok(header) => {
                     let has_second = at + 1 < blocks && header.copies > first + at + 1;
                     let second = block_of(buffer, at as usize + 1, self.spec.shape.block_bytes);
-                    damaged |= has_second && second != Some(block);
-                    return self.take_header(member, zone, header, damaged);
+                    let is_second_damaged = has_second && second != Some(block);
+                    // A header that was cut short has no second copy.
+                    if is_second_damaged && second.is_some_and(|second| second.iter().any(|&byte| byte != 0)) {
+                        self.note_damaged_header(member, zone, 1);
+                    }
+                    let copies = header.copies;
+                    self.take_header(member, zone, header, damaged || is_second_damaged);
+                    let were_asked =
+                        HEADER_COPIES.min(self.spec.shape.transfer_blocks).min(self.blocks_in(member, zone));
+                    if (first + at, blocks) == (0, 1) && copies.min(were_asked) > 1 {
+                        self.read_at_start(member, StartStep::SecondHeader { zone }, zone, 1, 1);
+                    }
+                    return;
                 }
                 Err(HeaderError::OtherVersion { found }) if first + at == 0 => {
                     return self.fail(VolumeError::Version { member, found });
                 }
-                Err(_) => damaged = true,
+                Err(error) => {
+                    damaged = true;
+                    if error != HeaderError::Blank {
+                        self.note_damaged_header(member, zone, first + at);
+                    }
+                }
             }
         }
         self.read_next_header(member, zone, first + blocks);
+    }
+
+    fn note_damaged_header(&mut self, member: MemberIndex, zone: u32, offset: u32) {
+        self.found().damaged_headers.entry((member, zone)).or_default().insert(offset);
+    }
+
+    /// The second header of a zone was read by itself, or could not be.
+    pub(super) fn on_second_header_read(&mut self, member: MemberIndex, zone: u32, buffer: Option<&BlockBuffer>) {
+        if buffer.is_none() {
+            let failures = self.found().unreadable.entry((member, zone)).or_default();
+            *failures += 1;
+            if *failures < READ_ATTEMPTS_MAX {
+                return self.read_at_start(member, StartStep::SecondHeader { zone }, zone, 1, 1);
+            }
+        }
+        let block = buffer.and_then(|buffer| block_of(buffer, 0, self.spec.shape.block_bytes));
+        if block.is_some_and(|block| matches!(SegmentHeader::read(block), Ok(_) | Err(HeaderError::Blank))) {
+            return;
+        }
+        self.note_damaged_header(member, zone, 1);
+        let found = self.found();
+        if let Some(&Owner::Segment { sequence, .. }) = found.owners[member.as_usize()].get(&zone)
+            && let Some(segment) = found.segments.get_mut(&sequence)
+        {
+            segment.has_damaged_header = true;
+        }
     }
 
     /// What came before is no header.

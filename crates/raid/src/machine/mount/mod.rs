@@ -67,6 +67,8 @@ pub(super) struct Mount {
     is_identified: bool,
     /// Headers that could not be read, and how often.
     unreadable: BTreeMap<(MemberIndex, u32), u8>,
+    /// Blocks of headers that are damaged, of each zone.
+    damaged_headers: BTreeMap<(MemberIndex, u32), BTreeSet<u32>>,
     /// Zones that are blank as far as they were read, headers first.
     blank_headers: BTreeSet<(MemberIndex, u32)>,
     /// Whose a zone is by its own headers, for each member.
@@ -277,6 +279,7 @@ impl Volume {
             StartStep::Header { zone, first, blocks } => {
                 self.on_header_read(member, zone, (first, blocks), buffer.as_ref());
             }
+            StartStep::SecondHeader { zone } => self.on_second_header_read(member, zone, buffer.as_ref()),
             StartStep::Identify { zone, offset } => self.on_identify_read(member, (zone, offset), buffer.as_ref()),
             StartStep::Blocks { offset } => self.on_blocks_read(member, offset, buffer),
             StartStep::Report | StartStep::Flush | StartStep::Wipe | StartStep::ResetOrphan { .. } => {
@@ -301,6 +304,7 @@ impl Volume {
                 std::mem::swap(&mut volume.spec.engine, &mut self.spec.engine);
                 volume.spec.bug = self.spec.bug;
                 volume.events = std::mem::take(&mut self.events);
+                volume.damage = std::mem::take(&mut self.damage);
                 volume.requests.resume(&mut self.requests);
                 volume.now = self.now;
                 *self = volume;
