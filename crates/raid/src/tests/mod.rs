@@ -8,6 +8,7 @@ mod crashes;
 mod damage;
 mod enumerate;
 mod failures;
+mod found;
 mod headers;
 mod losses;
 mod missing;

@@ -155,6 +155,23 @@ fn a_check_and_a_scrub_report_as_many_blocks_as_are_damaged() {
 }
 
 #[test]
+fn a_member_that_was_failed_by_command_is_refused_alone_after_the_program_was_killed() {
+    let bench = Bench::with(&["a", "b"]);
+    let mut volume = bench.create(&["a", "b"], &[]);
+    bench.write(&mut volume, 8, 0x40);
+    assert_eq!(bench.execute(&mut volume, Operation::Flush).status, Status::Success);
+    bench.ask(&mut volume, &VolumeRequest::Fail { member: "a".to_owned() }).expect("it can do without");
+    // Nothing happens from now on but writes that rest on the new epoch.
+    bench.write(&mut volume, 8, 0x41);
+    drop(volume);
+    std::fs::rename(bench.at("b"), bench.at("away")).expect("it can be moved");
+    let error = VolumeDrive::open(&bench.at("vol"), &bench.ring).map(|_| ()).expect_err("it would bring back what was");
+    assert!(error.message.contains("out of date"), "{error}");
+    std::fs::rename(bench.at("away"), bench.at("b")).expect("it can be moved");
+    bench.check(&mut bench.open(), 8, 0x41);
+}
+
+#[test]
 fn losses_that_are_not_identified_are_refused_until_they_are_accepted_once() {
     let bench = Bench::with(&[]);
     bench.make_drive_as("zn540-zapraid", "a");
