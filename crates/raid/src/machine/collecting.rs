@@ -34,6 +34,9 @@ impl Volume {
                 }
             }
             self.read_moved();
+            if let Some((from, places)) = self.collector.take_unnamed() {
+                self.move_tombstones(from, &Tombstones { ranges: Vec::new(), places }, Mover::Collector);
+            }
             let Volume { spec, members, segments, stripes, collector, .. } = self;
             if !collector.end_if_moved(spec, members, segments, stripes) {
                 return;
@@ -136,6 +139,10 @@ impl Volume {
                 places: self.lost_places.held_by(place.segment, &self.segments),
             });
             found = Some(known.unwrap_or_default());
+            if let Some(named) = self.segments.lost_place(place) {
+                self.lost_places.name(named, place.segment);
+                self.collector.name_later(named);
+            }
         }
         if let Some(tombstones) = self.collector.tombstones_read(&self.segments, place, found) {
             self.move_tombstones(place.segment, &tombstones, Mover::Collector);

@@ -17,7 +17,7 @@ use super::space::Space;
 use super::spec::Spec;
 use super::stripes::Stripes;
 use crate::MemberIndex;
-use crate::format::Tombstones;
+use crate::format::{LostPlace, Tombstones};
 use crate::limits::RELOCATED_BLOCKS_MAX;
 use crate::shape::Stream;
 use crate::tables::{Physical, Segment, SegmentIndex};
@@ -66,6 +66,8 @@ struct Current {
     has_lost_tombstones: bool,
     /// Tombstones that could not be read were taken from the map.
     has_tombstones_of_map: bool,
+    /// Where they were: to be named once what they said is durable elsewhere.
+    unnamed: Vec<LostPlace>,
 }
 
 impl Collector {
@@ -140,6 +142,7 @@ impl Collector {
             has_lost: false,
             has_lost_tombstones: false,
             has_tombstones_of_map: false,
+            unnamed: Vec::new(),
         });
     }
 
@@ -212,6 +215,21 @@ impl Collector {
     /// A block of tombstones could not be read: the map knows those of the segment. Says whether it was the first.
     pub(super) fn tombstones_lost(&mut self) -> bool {
         self.current.as_mut().is_some_and(|current| !std::mem::replace(&mut current.has_tombstones_of_map, true))
+    }
+
+    /// Where a block of tombstones is that could not be read.
+    pub(super) fn name_later(&mut self, place: LostPlace) {
+        if let Some(current) = &mut self.current {
+            current.unnamed.push(place);
+        }
+    }
+
+    /// The segment, and where its unreadable tombstones are, once what they said is durable elsewhere: a mount that finds the places named
+    /// misses nothing.
+    pub(super) fn take_unnamed(&mut self) -> Option<(SegmentIndex, Vec<LostPlace>)> {
+        let current = self.current.as_mut().filter(|current| current.is_read && current.fetching == 0)?;
+        let is_due = self.waiting_blocks == 0 && !current.unnamed.is_empty();
+        is_due.then(|| (current.segment, std::mem::take(&mut current.unnamed)))
     }
 
     /// A block of the segment could not be read: the segment stays as it is, until that is recorded.

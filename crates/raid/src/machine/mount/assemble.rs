@@ -103,9 +103,8 @@ impl Volume {
             let tombstones = self.segments[index].tombstones.clone();
             self.found().losses.cut.extend(tombstones);
         }
-        let unknown = u64::from(unseen * layout.payload_blocks()) * self.spec.shape.data() as u64;
-        if unknown > 0 && !reading.found.is_leaving {
-            self.lose_unidentified(reading.damaged_member(), reading.sequence, unknown);
+        if !reading.found.is_leaving {
+            self.lose_unseen(&reading, unseen, first);
         }
         // Where no footer says what a block was, damage makes more unknown than what is damaged: its blocks are moved soon.
         if reading.zones.iter().flatten().any(|zone| !zone.has_footer(&layout)) {
@@ -224,6 +223,25 @@ impl Volume {
     /// that took part.
     fn unseen_stripes(&self, reading: &Reading, group: &std::ops::Range<u32>) -> u32 {
         reading.zones.iter().flatten().map(|zone| zone.noise_in(group)).min().unwrap_or(0)
+    }
+
+    /// So many stripes of the last group may have been complete, and nothing is known of them. In a group of one stripe it is known at least
+    /// which one it is: markers may name its blocks.
+    fn lose_unseen(&mut self, reading: &Reading, unseen: u32, first: u32) {
+        let (layout, data) = (reading.layout, self.spec.shape.data());
+        let member = reading.damaged_member();
+        if unseen == 1 && layout.group_range(first).len() == 1 {
+            for (chunk, block) in
+                (0..data).flat_map(|chunk| (0..layout.payload_blocks()).map(move |block| (chunk, block)))
+            {
+                let holder = self.spec.shape.member_of(chunk, first).0;
+                let (segment, block) = (reading.sequence, block as u16);
+                self.lose_unidentified_at(member, LostPlace { segment, stripe: first, member: holder, block });
+            }
+        } else if unseen > 0 {
+            let blocks = u64::from(unseen * layout.payload_blocks()) * data as u64;
+            self.lose_unidentified(member, reading.sequence, blocks);
+        }
     }
 
     /// The blocks of a stripe count, where they are the newest; or are unidentified losses, where it is not known which they are.
