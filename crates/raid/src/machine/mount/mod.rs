@@ -1,17 +1,18 @@
 //! Mounting: what is on the members becomes a volume again.
 //!
 //! ```text
-//! superblocks.rs  who the members are, and which of them can be believed
-//! sides.rs        members that went on without each other
-//! headers.rs      which zones make which segments
-//! identify.rs     zones whose headers cannot be read
-//! zones.rs        what each block of a segment is: from footers, or from the blocks themselves
-//! salvage.rs      a slot of which not all can be read
-//! assemble.rs     stripes
-//! versions.rs     the newest version of each block, and which of its copies counts
-//! losses.rs       acknowledged blocks that are lost
-//! torn.rs         blocks of stripes that were not complete are rewritten
-//! room.rs         free segments are reclaimed before hosts come
+//! superblocks.rs   who the members are, and which of them can be believed
+//! sides.rs         members that went on without each other
+//! headers.rs       which zones make which segments
+//! identify.rs      zones whose headers cannot be read
+//! unidentified.rs  zones that are offline or stay unknown, and segments that lack zones
+//! zones.rs         what each block of a segment is: from footers, or from the blocks themselves
+//! salvage.rs       a slot of which not all can be read
+//! assemble.rs      stripes
+//! versions.rs      the newest version of each block, and which of its copies counts
+//! losses.rs        acknowledged blocks that are lost
+//! torn.rs          blocks of stripes that were not complete are rewritten
+//! room.rs          free segments are reclaimed before hosts come
 //! ```
 //!
 //! A stripe that lacks a chunk on a member that took part was never acknowledged. If it can be decoded all the same, its blocks
@@ -29,6 +30,7 @@ mod salvage;
 mod sides;
 mod superblocks;
 mod torn;
+mod unidentified;
 mod versions;
 mod zones;
 
