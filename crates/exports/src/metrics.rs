@@ -191,7 +191,9 @@ fn volumes(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
         ("volume_reconstructed_blocks", "Blocks read out of the rest of their stripe", None, |v| {
             v.reconstructed_blocks
         }),
-        ("volume_mended_blocks", "Blocks that were wrong and were written anew", None, |v| v.mended_blocks),
+        ("volume_mended_blocks", "Blocks of members that were found damaged, and are repaired", None, |v| {
+            v.mended_blocks
+        }),
     ];
     for (name, help, unit, count) in counts {
         let points = all.iter().filter_map(|(labels, id, n)| Some((with(labels, id, &[]), count(n.volume.as_ref()?))));

@@ -101,6 +101,9 @@ pub struct Tuning {
     pub is_cache_volatile: bool,
     /// Whether contents matter. Without them nothing can be verified, mounted or repaired; for studies of time.
     pub has_contents: bool,
+    /// Segments that are emptied are read as a whole, so that damage is counted in what is not needed any more, too: for checks. While a
+    /// scrub runs this is so of segments that it has not come to.
+    pub reads_unneeded: bool,
 }
 
 /// What the caller of a mount knows of the volume, and what it accepts.
@@ -145,6 +148,7 @@ impl Default for Tuning {
             trim_blocks: TRIM_BLOCKS_MAX,
             is_cache_volatile: false,
             has_contents: true,
+            reads_unneeded: false,
         }
     }
 }

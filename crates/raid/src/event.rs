@@ -53,9 +53,11 @@ pub enum Event {
     Scrubbed {
         /// Blocks that were read.
         blocks: u64,
-        /// Blocks that were wrong and were mended.
+        /// Blocks of members that were damaged, and are repaired.
         mended: u64,
-        /// Blocks that cannot be mended.
+        /// Blocks of members that cannot be repaired while a member is away.
+        unreadable: u64,
+        /// Blocks that are lost.
         lost: u64,
     },
 }

@@ -37,7 +37,7 @@ pub use error::VolumeError;
 pub use event::{Event, FailReason};
 pub use format::{ArrayId, METADATA_BYTES, MemberState, VERSION};
 pub use identify::{Identity, KnownMember, Membership, SUPERBLOCKS_BACK_MAX, identify};
-pub use machine::{Counters, Extent, MemberReport, Volume, VolumeStatus};
+pub use machine::{Counters, DamageCounts, Extent, MemberReport, Volume, VolumeStatus};
 pub use on::VolumeOn;
 pub use sides::Agreement;
 pub use trial::StripeTrial;

@@ -42,6 +42,8 @@ pub const REPAIRED_STRIPES_MAX: usize = 64;
 pub const UNREADABLE_BLOCKS_MAX: usize = 16_384;
 /// Blocks that a mount cannot identify and of which it keeps the places, to see whether markers name them; more of them only count.
 pub const UNIDENTIFIED_PLACES_MAX: usize = 65_536;
+/// Damaged blocks whose places are remembered until their segments are reset, so that none is counted twice; more of them count as repaired.
+pub const DAMAGED_PLACES_MAX: usize = 1 << 20;
 /// Blocks that are read once more at a time, to find out whether they are lost.
 pub const CONFIRMED_BLOCKS_MAX: usize = 256;
 /// Blocks that garbage collection holds in memory at once, or as many as three stripes have.

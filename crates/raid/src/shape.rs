@@ -118,6 +118,12 @@ impl Layout {
         (from_start / self.unit_blocks, from_start % self.unit_blocks - self.meta_blocks)
     }
 
+    /// Whether a block of a zone is payload of a slot, and not header, footer or metadata of a chunk.
+    pub(crate) fn is_payload(&self, offset: u32) -> bool {
+        (self.header_blocks..self.footer_offset()).contains(&offset)
+            && (offset - self.header_blocks) % self.unit_blocks >= self.meta_blocks
+    }
+
     /// Where a block of a slot's payload is, from the start of the zone.
     pub(crate) fn offset_of(&self, slot: u32, block: u32) -> u32 {
         self.slot_offset(slot) + self.meta_blocks + block

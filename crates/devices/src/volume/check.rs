@@ -6,20 +6,17 @@ use std::time;
 
 use serde::{Deserialize, Serialize};
 use zonda_isal::Isal;
-use zonda_raid::{Event, Identity, MemberState, Membership, MountOptions, Volume, VolumeOn};
-use zonda_zoned::{Blocks, Command, CommandId, CompletionQueue, Instant, Lba, NamespaceId, Operation, ZonedDevice};
+use zonda_raid::{Event, Identity, MemberState, Membership, MountOptions, Tuning, Volume, VolumeOn};
+use zonda_zoned::{Blocks, CompletionQueue, Instant, Lba, NamespaceId, ZonedDevice};
 
 use super::directory::{LastState, Place, VolumeDirectory};
 use super::open::{Names, tuning};
-use super::report::{LostRange, Progress, ScrubSummary};
+use super::report::{LostRange, Progress};
 use crate::look::LookedAt;
 use crate::{DriveError, Location};
 
 /// Time between two reports of progress.
 const PROGRESS_INTERVAL: time::Duration = time::Duration::from_millis(200);
-
-/// Blocks of one read.
-const READ_BLOCKS_MAX: u64 = 256;
 
 /// What a check has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,9 +31,9 @@ pub struct CheckReport {
     pub members: Vec<CheckedMember>,
     /// Blocks that were read, of all members.
     pub blocks: u64,
-    /// Those that are wrong and can be computed from the rest of their stripe: a scrub repairs them.
+    /// Blocks of members that are damaged, those of headers and footers too, each once: a scrub repairs them. Lost ones do not count.
     pub wrong_blocks: u64,
-    /// Blocks of the volume that cannot be read while a member is missing, and may be readable when it is back.
+    /// Blocks that are needed, cannot be read while a member is missing, and may be readable when it is back.
     pub unreadable_blocks: u64,
     /// Blocks of the volume that are lost: reads of them fail.
     pub lost_blocks: u64,
@@ -78,6 +75,7 @@ impl CheckReport {
             return Ok(report.refused(&DriveError::new("no member can be read", "bring back its members")));
         };
         let tuning = tuning(directory.file.reserve_percent, directory.file.rates, geometry.block_size_bytes);
+        let tuning = Tuning { reads_unneeded: true, ..tuning };
         let geometries = |device: &Option<LookedAt>| Some(device.as_ref()?.geometry(NamespaceId::FIRST).clone());
         let options = MountOptions { newest_epoch: directory.file.epoch, ..MountOptions::of(directory.array()?) };
         let names = Names(&directory.file.member);
@@ -93,10 +91,7 @@ impl CheckReport {
         if let Err(error) = checked.mount(&names)? {
             return Ok(report.refused(&error));
         }
-        let scrubbed = checked.scrub(progress)?;
-        if report.members.iter().any(|member| member.state != "active") {
-            report.unreadable_blocks = checked.unreadable_blocks()?;
-        }
+        report.blocks = checked.scrub(progress)?;
         let volume = checked.on.volume();
         let block_bytes = checked.on.geometry(NamespaceId::FIRST).block_size_bytes;
         for (member, found) in report.members.iter_mut().zip(volume.status().members) {
@@ -105,13 +100,11 @@ impl CheckReport {
             }
         }
         report.scheme = volume.scheme().to_string();
-        (report.blocks, report.wrong_blocks) = (scrubbed.blocks, scrubbed.mended);
-        if report.members.iter().all(|member| member.state == "active") {
-            // What a mount moves out of the way it has read, and computed, before the scrub comes there.
-            report.wrong_blocks += volume.counters().reconstructed_blocks;
-        }
+        // What the mount has found and emptied counts as well.
+        let damage = volume.damage();
+        report.wrong_blocks = damage.repaired + damage.damaged;
+        report.unreadable_blocks = damage.unreadable;
         report.lost_blocks = volume.status().lost_blocks;
-        report.unreadable_blocks = report.unreadable_blocks.saturating_sub(report.lost_blocks);
         report.lost = volume
             .lost(Lba(0))
             .map(|range| LostRange {
@@ -201,13 +194,13 @@ impl Checked {
         }
     }
 
-    /// Reads everything.
-    fn scrub(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<ScrubSummary, DriveError> {
+    /// Reads everything. Returns how many blocks that was.
+    fn scrub(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<u64, DriveError> {
         self.on.volume_mut().start_scrub(self.now);
         let mut shown = time::Instant::now();
         loop {
-            if let Some(scrubbed) = self.poll()? {
-                return Ok(scrubbed);
+            if let Some(blocks) = self.poll()? {
+                return Ok(blocks);
             }
             if shown.elapsed() >= PROGRESS_INTERVAL {
                 shown = time::Instant::now();
@@ -219,43 +212,12 @@ impl Checked {
         }
     }
 
-    /// Reads the volume as a host does: a scrub does not count blocks that a missing member may bring. Returns how many cannot be read.
-    fn unreadable_blocks(&mut self) -> Result<u64, DriveError> {
-        let geometry = self.on.geometry(NamespaceId::FIRST);
-        let (end, most) = (geometry.namespace_blocks().0, geometry.max_transfer_blocks.0.clamp(1, READ_BLOCKS_MAX));
-        let (mut at, mut unreadable) = (0, 0);
-        while at < end {
-            let extent = self.on.volume().extent(Lba(at), Blocks(most.min(end - at)));
-            let blocks = extent.blocks.0.max(1);
-            if !extent.is_hole && !self.is_readable(at, blocks)? {
-                for lba in at..at + blocks {
-                    unreadable += u64::from(!self.is_readable(lba, 1)?);
-                }
-            }
-            at += blocks;
-        }
-        Ok(unreadable)
-    }
-
-    fn is_readable(&mut self, start: u64, blocks: u64) -> Result<bool, DriveError> {
-        let operation = Operation::Read { start: Lba(start), blocks: Blocks(blocks) };
-        let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
-        self.on.submit(self.now, command).map_err(|_| endless())?;
-        loop {
-            self.poll()?;
-            if let Some(completion) = self.completions.pop() {
-                return Ok(completion.status.is_success());
-            }
-            self.advance()?;
-        }
-    }
-
-    /// Does what can be done now. Returns what a scrub has found, once it has ended.
-    fn poll(&mut self) -> Result<Option<ScrubSummary>, DriveError> {
+    /// Does what can be done now. Returns how many blocks a scrub has read, once it has ended.
+    fn poll(&mut self) -> Result<Option<u64>, DriveError> {
         self.on.poll(self.now, &mut self.completions);
         while let Some(event) = self.on.volume_mut().poll_event() {
             match event {
-                Event::Scrubbed { blocks, mended, lost } => return Ok(Some(ScrubSummary { blocks, mended, lost })),
+                Event::Scrubbed { blocks, .. } => return Ok(Some(blocks)),
                 // Nothing will change that.
                 Event::OutOfRoom { .. } | Event::Suspended { .. } => return Err(endless()),
                 _ => {}

@@ -302,10 +302,13 @@ impl VolumeDrive {
                     );
                     self.tell(true, text);
                 }
-                Event::Scrubbed { blocks, mended, lost } => {
-                    self.last_scrub = Some(ScrubSummary { blocks, mended, lost });
-                    let text = format!("scrubbed: {blocks} blocks were read, {mended} mended, {lost} are lost");
-                    self.tell(mended + lost > 0, text);
+                Event::Scrubbed { blocks, mended, unreadable, lost } => {
+                    self.last_scrub = Some(ScrubSummary { blocks, mended, unreadable, lost });
+                    let mut text = format!("scrubbed: {blocks} blocks were read, {mended} mended, {lost} are lost");
+                    if unreadable > 0 {
+                        text += &format!(", {unreadable} cannot be repaired while a member is missing");
+                    }
+                    self.tell(mended + unreadable + lost > 0, text);
                 }
             }
         }

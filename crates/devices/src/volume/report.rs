@@ -99,8 +99,10 @@ pub struct VolumeReport {
     pub relocated_bytes: u64,
     /// Blocks that were read out of the rest of their stripe.
     pub reconstructed_blocks: u64,
-    /// Blocks that were wrong and were written anew.
+    /// Blocks of members that were found damaged since the volume was opened, and are repaired, whatever has found them.
     pub mended_blocks: u64,
+    /// Blocks that are needed, and were found that cannot be read while a member is missing.
+    pub unreadable_blocks: u64,
     /// Blocks that are lost: reads of them fail until they are written or trimmed. Where the volume is not mounted, as many as there were
     /// when it last was.
     pub lost_blocks: u64,
@@ -165,9 +167,12 @@ pub struct Progress {
 pub struct ScrubSummary {
     /// Blocks that were read.
     pub blocks: u64,
-    /// Blocks that were wrong, and were mended.
+    /// Blocks of members that were damaged, and are repaired.
     pub mended: u64,
-    /// Blocks that cannot be mended.
+    /// Blocks of members that cannot be repaired while a member is missing.
+    #[serde(default)]
+    pub unreadable: u64,
+    /// Blocks that are lost.
     pub lost: u64,
 }
 
@@ -245,7 +250,8 @@ impl VolumeDrive {
             member_write_bytes: bytes(counters.member_blocks),
             relocated_bytes: bytes(counters.relocated_blocks),
             reconstructed_blocks: counters.reconstructed_blocks,
-            mended_blocks: counters.mended_blocks,
+            mended_blocks: volume.damage().repaired,
+            unreadable_blocks: volume.damage().unreadable,
             lost_blocks: status.lost_blocks,
             lost: None,
             table_bytes: status.map_bytes + status.stripe_table_bytes + status.segment_table_bytes,

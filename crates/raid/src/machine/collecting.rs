@@ -24,6 +24,10 @@ impl Volume {
                 match chosen {
                     Some((victim, urgency)) => {
                         self.collector.begin(&self.spec, &mut self.segments, victim, urgency);
+                        let is_unseen = self.is_still_to_be_scrubbed(self.segments[victim].sequence);
+                        if self.spec.has_contents() && (is_unseen || self.spec.config.tuning.reads_unneeded) {
+                            self.collector.read_unneeded();
+                        }
                     }
                     None if self.collector.is_idle() => self.collector.rest(),
                     // Nobody else may come to fill the stripe.
@@ -31,6 +35,9 @@ impl Volume {
                 }
             }
             self.read_moved();
+            if let Some((from, places)) = self.collector.take_unnamed() {
+                self.move_tombstones(from, &Tombstones { ranges: Vec::new(), places }, Mover::Collector);
+            }
             let Volume { spec, members, segments, stripes, collector, .. } = self;
             if !collector.end_if_moved(spec, members, segments, stripes) {
                 return;
@@ -133,6 +140,10 @@ impl Volume {
                 places: self.lost_places.held_by(place.segment, &self.segments),
             });
             found = Some(known.unwrap_or_default());
+            if let Some(named) = self.segments.lost_place(place) {
+                self.lost_places.name(named, place.segment);
+                self.collector.name_later(named);
+            }
         }
         if let Some(tombstones) = self.collector.tombstones_read(&self.segments, place, found) {
             self.move_tombstones(place.segment, &tombstones, Mover::Collector);

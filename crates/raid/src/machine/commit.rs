@@ -32,6 +32,7 @@ impl Volume {
                     map.publish_moved(spec, stripes, segments, lba, (from, sequence), place);
                     if let (Mover::Repair, Location::Media(source)) = (mover, from.location()) {
                         segments.reader_left(source.segment);
+                        self.damage_is_repaired(source);
                         self.scrub_repaired(source);
                     }
                     self.move_ended(mover);
@@ -76,7 +77,7 @@ impl Volume {
     fn move_ended(&mut self, mover: Mover) {
         match mover {
             Mover::Collector => self.collector.arrived(),
-            Mover::Repair => self.counters.mended_blocks += 1,
+            Mover::Repair => {}
             Mover::Mount => self.moved_at_start(),
         }
     }

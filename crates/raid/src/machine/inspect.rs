@@ -197,8 +197,8 @@ impl Volume {
             return Found::Wrong(lba, "cannot be read");
         }
         let buffer = BlockBuffer { data: data.freeze(), metadata: metadata.freeze() };
-        match self.found_chunk(segment, member, stripe, &buffer, 0) {
-            Some(chunk) if chunk.is_whole() => Found::Chunk(chunk),
+        match self.found_chunk(segment, member, (slot, stripe), &buffer, 0, &[]) {
+            Some((chunk, _)) if chunk.is_whole() => Found::Chunk(chunk),
             _ => Found::Wrong(start, "is not there, or is not right"),
         }
     }

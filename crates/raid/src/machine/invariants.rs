@@ -20,6 +20,7 @@ impl Volume {
         self.collector.check_invariants(&self.segments);
         self.segments.check_invariants(&self.spec, &self.members);
         self.lost_places.check_invariants(&self.segments);
+        self.damage.check_invariants();
         self.check_readers();
         for (index, segment) in self.segments.iter() {
             assert_eq!(segment.live_blocks, live[index.as_usize()], "live blocks of segment {}", segment.sequence);

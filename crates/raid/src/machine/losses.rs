@@ -23,7 +23,7 @@ use super::reads::{Purpose, Unreadable};
 use super::stripes::{Block, Mover, Source};
 use crate::bug::SeededBug;
 use crate::event::Event;
-use crate::format::{LostPlace, Record, Tombstone, tombstones_per_block};
+use crate::format::{LostPlace, Record, Tombstone, crc, tombstones_per_block};
 use crate::limits::{CONFIRMED_BLOCKS_MAX, REPAIRED_STRIPES_MAX, UNREADABLE_BLOCKS_MAX};
 use crate::shape::Stream;
 use crate::tables::{Address, Physical, SegmentIndex};
@@ -35,7 +35,7 @@ pub(super) struct Losses {
     found: BTreeMap<Physical, Found>,
     /// Being read once more.
     confirming: BTreeMap<Physical, Found>,
-    /// Lost for good; what is known of each.
+    /// Lost for good, they or what describes them; what is known of each.
     confirmed: BTreeMap<Physical, Confirmed>,
     /// Places of which markers are in flight.
     recording: BTreeSet<Physical>,
@@ -49,11 +49,13 @@ struct Found {
     lba: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Confirmed {
     found: Found,
     /// What the block's own metadata say.
     record: Option<Record>,
+    /// Its contents, if only its metadata are lost.
+    proven: Option<Bytes>,
 }
 
 impl Losses {
@@ -140,11 +142,12 @@ impl Volume {
                     self.segments.forget_lost(place.segment);
                 }
             }
-            Err(_) if unreadable.is_lost => {
-                self.losses.confirmed.insert(place, Confirmed { found, record: unreadable.record });
+            Err(_) if unreadable.is_lost || unreadable.proven.is_some() => {
+                let Unreadable { record, proven, .. } = unreadable;
+                self.losses.confirmed.insert(place, Confirmed { found, record, proven });
             }
             // A member that is away may bring it.
-            Err(_) => {}
+            Err(_) => self.damage_is_unreadable(place),
         }
     }
 
@@ -153,7 +156,7 @@ impl Volume {
         let confirmed = std::mem::take(&mut self.losses.confirmed);
         let mut lbas: BTreeMap<Physical, u64> = BTreeMap::new();
         let mut unknown = BTreeSet::new();
-        for (&place, Confirmed { found, record }) in &confirmed {
+        for (&place, Confirmed { found, record, .. }) in &confirmed {
             let address = Address::media(place);
             let own = record.map(|record| record.lba);
             match found.lba.or(own).filter(|&lba| self.map.refers_to(&mut self.stripes, lba, address)) {
@@ -166,7 +169,11 @@ impl Volume {
         }
         let mut lost: Vec<(Tombstone, (Physical, LostPlace))> = Vec::new();
         for (place, lba) in lbas {
-            let Confirmed { found: Found { sequence, .. }, record } = confirmed[&place];
+            let Confirmed { found: Found { sequence, .. }, record, proven } = confirmed[&place].clone();
+            if let Some(data) = proven {
+                self.rewrite_proven(place, lba, data);
+                continue;
+            }
             let named = self.segments.lost_place(place).filter(|named| named.segment == sequence);
             let Some(named) = named.filter(|_| !self.stripes.is_moving(place)) else { continue };
             let Some(bound) = self.map.timestamp_bound(&self.stripes, lba, place) else { continue };
@@ -189,6 +196,18 @@ impl Volume {
         }
     }
 
+    /// A block of which only the metadata are lost is rewritten, with a timestamp that is no earlier than its own.
+    fn rewrite_proven(&mut self, place: Physical, lba: u64, data: Bytes) {
+        if self.stripes.is_moving(place) {
+            return;
+        }
+        let Some(timestamp) = self.map.timestamp_bound(&self.stripes, lba, place) else { return };
+        let record = Record { lba, timestamp, data_crc: crc(&data) };
+        if self.move_block(place, record, data, Mover::Repair) {
+            self.segments.forget_lost(place.segment);
+        }
+    }
+
     /// Markers are durable in a segment.
     pub(super) fn losses_recorded(&mut self, ranges: &[Tombstone], from: &[(Physical, LostPlace)], to: SegmentIndex) {
         self.wake();
@@ -205,7 +224,7 @@ impl Volume {
                 continue;
             }
             segments.forget_lost(place.segment);
-            self.scrub_lost(place);
+            self.damage_is_lost(place);
             match told.last_mut() {
                 Some((start, blocks)) if *start + *blocks == lba => *blocks += 1,
                 _ => told.push((lba, 1)),

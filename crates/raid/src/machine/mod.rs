@@ -24,6 +24,7 @@
 //! collecting.rs    what garbage collection reads, and where that is written
 //! commit.rs        a stripe counts: the map, requests
 //! failures.rs      members that fail; what becomes durable
+//! damage.rs        blocks that were found damaged, each counted once
 //! losses.rs        blocks that cannot be read: are they lost? markers that say so
 //! lost_places.rs   places that these markers name
 //! out_of_space.rs  no space left, and none to be reclaimed
@@ -40,6 +41,7 @@
 mod collecting;
 mod collector;
 mod commit;
+mod damage;
 mod failures;
 #[cfg(test)]
 mod fixtures;
@@ -78,6 +80,8 @@ use crate::shape::Stream;
 use crate::{MemberIndex, VolumeError};
 
 use collector::Collector;
+use damage::Damage;
+pub use damage::DamageCounts;
 pub(crate) use inspect::{Look, Wrong};
 use losses::Losses;
 use lost_places::LostPlaces;
@@ -116,6 +120,7 @@ pub struct Volume {
     scrub: Option<Scrub>,
     losses: Losses,
     lost_places: LostPlaces,
+    damage: Damage,
     events: VecDeque<Event>,
     counters: Counters,
     now: Instant,
@@ -146,7 +151,7 @@ pub struct Counters {
     pub collected_segments: u64,
     /// Blocks that were read out of the rest of their stripe.
     pub reconstructed_blocks: u64,
-    /// Blocks that could not be read, or were not what had been written, and were rewritten.
+    /// Blocks of members that were found damaged, and are repaired: what they held is right where it is now, or not needed any more.
     pub mended_blocks: u64,
     /// Blocks that are lost: too much of their stripes is damaged. The same after a mount; fewer when they are written or trimmed.
     pub lost_blocks: u64,
@@ -219,9 +224,9 @@ impl Volume {
             collected_segments: self.segments.reset_count(),
             relocated_blocks: self.collector.relocated_blocks(),
             reconstructed_blocks: self.reads.reconstructed_blocks(),
+            mended_blocks: self.damage.counts().repaired,
             lost_blocks: self.counters.lost_blocks + self.lost_blocks(),
             unreadable_blocks: self.reads.unreadable_blocks(),
-            ..self.counters
         }
     }
 
@@ -233,8 +238,17 @@ impl Volume {
             return;
         }
         let Some(work) = self.members.ended(member, &completion) else { return };
-        let is_write =
-            !matches!(work, Work::Fetch { .. } | Work::Source { .. } | Work::Slots { .. } | Work::Inspect { .. });
+        let is_write = !matches!(
+            work,
+            Work::Fetch { .. }
+                | Work::FetchBlock { .. }
+                | Work::Source { .. }
+                | Work::SourceBlock { .. }
+                | Work::Slots { .. }
+                | Work::SlotBlock { .. }
+                | Work::Described { .. }
+                | Work::Inspect { .. }
+        );
         if completion.status == Status::CapacityExceeded && self.members[member].is_present() {
             self.suspend_for_room(member);
         }
@@ -306,7 +320,9 @@ impl Volume {
                 self.judge(member, verdict);
             }
             Work::Fetch { fetch } => self.on_fetch(fetch, status, outcome),
+            Work::FetchBlock { fetch, at } => self.on_fetch_block(fetch, at, status, outcome),
             Work::Source { repair, source } => self.on_source(repair, source, status, &outcome),
+            Work::SourceBlock { repair, source, at } => self.on_source_block((repair, source, at), status, outcome),
             Work::Flush => {
                 let verdict = self.members.on_flush(&self.spec, member, status);
                 self.judge(member, verdict);
@@ -325,8 +341,9 @@ impl Volume {
             }
             Work::Start(step) => self.on_start(member, step, status, outcome),
             Work::Slots { piece, slot, count } => self.on_slots(member, piece, slot, count, status, outcome),
-            Work::Described { sequence, is_footer } => {
-                self.on_described(member, (sequence, is_footer), status, &outcome);
+            Work::SlotBlock { piece, slot, at } => self.on_slot_block(member, (piece, slot, at), status, outcome),
+            Work::Described { sequence, offset, blocks } => {
+                self.on_described(member, sequence, (offset, blocks), status, &outcome);
             }
             Work::Rebuild(step) => self.on_rebuild(member, step, status, outcome),
         }
@@ -352,6 +369,7 @@ impl Volume {
         self.reads.clear_progress();
         loop {
             self.end_aborted();
+            self.count_repaired_by_resets();
             self.end_flushes();
             self.look_at_suspended();
             let mut has_changed = false;

@@ -67,6 +67,17 @@ impl Volume {
         }
         let Volume { spec, members, segments, requests, reads, .. } = self;
         let ended = reads.on_fetch(spec, members, segments, requests, index, status, outcome);
+        self.count_found_by_reads();
+        self.fetch_ended(ended);
+    }
+
+    pub(super) fn on_fetch_block(&mut self, index: u32, at: u32, status: Status, outcome: Outcome) {
+        if let Some(place) = self.reads.on_answer(&self.members, index, status) {
+            self.suspect(place.member, place.segment);
+        }
+        let Volume { spec, members, segments, requests, reads, .. } = self;
+        let ended = reads.on_fetch_block(spec, members, segments, requests, (index, at), status, outcome);
+        self.count_found_by_reads();
         self.fetch_ended(ended);
     }
 
@@ -75,7 +86,21 @@ impl Volume {
             self.suspect(place.member, place.segment);
         }
         let Volume { spec, members, segments, reads, .. } = self;
-        if let Some(computed) = reads.on_source(spec, members, segments, index, source, status, outcome) {
+        let computed = reads.on_source(spec, members, segments, index, source, status, outcome);
+        self.count_found_by_reads();
+        if let Some(computed) = computed {
+            self.on_computed(computed);
+        }
+    }
+
+    pub(super) fn on_source_block(&mut self, (index, source, at): (u32, u8, u32), status: Status, outcome: Outcome) {
+        if let Some(place) = self.reads.on_source_answer(&self.members, index, source, status) {
+            self.suspect(place.member, place.segment);
+        }
+        let Volume { spec, members, segments, reads, .. } = self;
+        let computed = reads.on_source_block(spec, members, segments, (index, source, at), status, outcome);
+        self.count_found_by_reads();
+        if let Some(computed) = computed {
             self.on_computed(computed);
         }
     }

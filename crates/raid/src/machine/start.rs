@@ -75,6 +75,10 @@ pub(super) enum StartStep {
         first: u32,
         blocks: u32,
     },
+    /// The second header of a zone by itself, where both could not be read together and the first one can.
+    SecondHeader {
+        zone: u32,
+    },
     /// A block of a zone whose headers cannot be read.
     Identify {
         zone: u32,
@@ -168,6 +172,7 @@ impl Volume {
             scrub: None,
             losses: super::losses::Losses::default(),
             lost_places: super::lost_places::LostPlaces::default(),
+            damage: super::damage::Damage::default(),
             events: VecDeque::new(),
             counters: Counters::default(),
             now: Instant::ZERO,

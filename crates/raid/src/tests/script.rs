@@ -7,7 +7,7 @@ use bytes::Bytes;
 use zonda_zoned::reference::{ReferenceDevice, ZoneImage};
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Completion, Duration, Geometry, Instant, Lba, LbaRange, NamespaceId,
-    Operation, Outcome, Payload, PayloadKind, QueueFull, Status, ZoneAction, ZoneIndex, ZoneTarget,
+    Operation, Outcome, Payload, PayloadKind, QueueFull, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
 };
 
 use super::basics::contents;
@@ -351,6 +351,39 @@ impl Script {
         let (geometry, id) = (self.geometry.clone(), [100 + member as u8; 16]);
         self.volume.replace_member(self.now, MemberIndex(member as u8), geometry, id).expect("it suits");
         self.run();
+    }
+
+    /// A zone of a member becomes empty.
+    pub(super) fn erase(&mut self, member: usize, zone: u32) {
+        let empty = ReferenceDevice::new(self.geometry.clone(), PayloadKind::Bytes).image(ZoneIndex(zone));
+        self.devices[member].set_zone(ZoneIndex(zone), empty);
+    }
+
+    /// Blocks of a member's zone that were written.
+    pub(super) fn written(&self, member: usize, zone: u32) -> u64 {
+        self.devices[member].image(ZoneIndex(zone)).write_pointer_blocks.0
+    }
+
+    /// Mounts from now on are told that members may have so many zones active.
+    pub(super) fn set_max_active_zones(&mut self, zones: u32) {
+        self.geometry.max_active_zones = Some(zones);
+        self.geometry.max_open_zones = Some(zones);
+    }
+
+    /// Zones of a member that are full and hold nothing.
+    pub(super) fn full_blank_zones(&mut self, member: usize) -> usize {
+        let zones = METADATA_ZONES..self.geometry.zone_count;
+        let starts = zones.filter(|&zone| self.devices[member].image(ZoneIndex(zone)).state == ZoneState::Full);
+        let starts: Vec<Lba> = starts.map(|zone| self.geometry.zone_start(ZoneIndex(zone))).collect();
+        let is_blank = |start: &Lba| {
+            let operation = Operation::Read { start: *start, blocks: Blocks(1) };
+            let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
+            match self.devices[member].execute(&command).outcome {
+                Outcome::Data(Payload::Bytes(buffer)) => buffer.data.iter().all(|&byte| byte == 0),
+                _ => false,
+            }
+        };
+        starts.into_iter().filter(is_blank).count()
     }
 
     /// The power goes: what is held back never takes effect, and these members lose what they have not flushed.

@@ -14,7 +14,7 @@ fn scrub(bench: &mut Bench) -> (u64, u64, u64) {
     loop {
         assert!(bench.step(), "a scrub ends");
         let scrubbed = |event: &Event| match event {
-            Event::Scrubbed { blocks, mended, lost } => Some((*blocks, *mended, *lost)),
+            Event::Scrubbed { blocks, mended, lost, .. } => Some((*blocks, *mended, *lost)),
             _ => None,
         };
         if let Some(found) = bench.events.iter().find_map(scrubbed) {

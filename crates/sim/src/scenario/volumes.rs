@@ -171,6 +171,8 @@ struct TuningDef {
     trim_blocks: u64,
     is_cache_volatile: bool,
     has_contents: bool,
+    #[serde(skip)]
+    reads_unneeded: bool,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -63,8 +63,11 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
             over_hosts(report.member_write_bytes),
         );
     }
-    let repairs =
-        [(report.reconstructed_blocks, "read out of the rest of their stripe"), (report.mended_blocks, "mended")];
+    let repairs = [
+        (report.reconstructed_blocks, "read out of the rest of their stripe"),
+        (report.mended_blocks, "mended"),
+        (report.unreadable_blocks, "unreadable while a member is missing"),
+    ];
     let repairs: Vec<String> = repairs
         .iter()
         .filter(|(blocks, _)| *blocks > 0)
@@ -82,11 +85,15 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     }
     if let Some(scrub) = report.last_scrub {
         text += &format!(
-            "  last scrub {} read, {} mended, {} lost\n",
+            "  last scrub {} read, {} mended, {} lost",
             units::counted(scrub.blocks, "block"),
             units::count(scrub.mended),
             units::count(scrub.lost),
         );
+        if scrub.unreadable > 0 {
+            text += &format!(", {} unreadable while a member is missing", units::count(scrub.unreadable));
+        }
+        text += "\n";
     }
     let mut table = Table::new(&[">member", "at", "state", ">errors", ">free zones", ">retired zones"]);
     for member in &report.members {

@@ -109,6 +109,68 @@ fn a_check_finds_wrong_and_lost_blocks_and_writes_nothing() {
     assert!(!report.is_well() && message.contains("the volume can do without 1"), "{message}");
 }
 
+/// Blocks of an image that hold nothing but this byte.
+fn filled(image: &Path, byte: u8) -> usize {
+    let data = std::fs::read(image.join("data.zonda")).expect("it can be read");
+    data.chunks(4096).filter(|block| block.iter().all(|found| *found == byte)).count()
+}
+
+#[test]
+fn a_check_and_a_scrub_report_as_many_blocks_as_are_damaged() {
+    let names = ["vol", "a", "b", "c"];
+    for is_closed in [false, true] {
+        let bench = Bench::with(&[]);
+        ["a", "b", "c"].iter().for_each(|name| bench.make_drive_as("zn540-zapraid", name));
+        let mut volume = bench.create(&["a", "b", "c"], &[]);
+        bench.write(&mut volume, 60, 0x40);
+        // What an image was not asked to sync may go with what is damaged in it.
+        assert_eq!(bench.execute(&mut volume, Operation::Flush).status, Status::Success);
+        if is_closed {
+            bench.close(volume);
+        } else {
+            drop(volume);
+        }
+        // In segments with footers, and in those that a mount reads itself: one block of each of some pieces.
+        let held: Vec<u8> =
+            (0..60).filter(|piece| piece % 4 == 1 && filled(&bench.at("b"), piece ^ 0x40) > 2).collect();
+        assert!(held.len() > 4 && held.last() > Some(&50), "{held:?}");
+        held.iter().for_each(|piece| damage(&bench.at("b"), piece ^ 0x40, usize::from(piece % 3)));
+        let report = checked(&bench, &names);
+        let found = (report.wrong_blocks, report.unreadable_blocks, report.lost_blocks);
+        assert_eq!(found, (held.len() as u64, 0, 0), "{report:?}");
+        assert_eq!(checked(&bench, &names), report, "nothing was repaired");
+        let mut volume = bench.open();
+        bench.rest(&mut volume);
+        let before = volume.report().mended_blocks;
+        bench.ask(&mut volume, &VolumeRequest::Scrub).expect("it can be read");
+        bench.rest(&mut volume);
+        let report = volume.report();
+        let scrub = report.last_scrub.expect("it has ended");
+        assert_eq!((before + scrub.mended, scrub.unreadable, scrub.lost), (held.len() as u64, 0, 0), "{report:?}");
+        assert_eq!((report.mended_blocks, report.unreadable_blocks), (held.len() as u64, 0));
+        bench.close(volume);
+        let report = checked(&bench, &names);
+        assert!(report.is_well(), "{report:?}");
+    }
+}
+
+#[test]
+fn a_member_that_was_failed_by_command_is_refused_alone_after_the_program_was_killed() {
+    let bench = Bench::with(&["a", "b"]);
+    let mut volume = bench.create(&["a", "b"], &[]);
+    bench.write(&mut volume, 8, 0x40);
+    assert_eq!(bench.execute(&mut volume, Operation::Flush).status, Status::Success);
+    bench.ask(&mut volume, &VolumeRequest::Fail { member: "a".to_owned() }).expect("it can do without");
+    // Nothing happens from now on but writes that rest on the new epoch.
+    bench.write(&mut volume, 8, 0x41);
+    drop(volume);
+    std::fs::rename(bench.at("b"), bench.at("away")).expect("it can be moved");
+    let error = VolumeDrive::open(&bench.at("vol"), &bench.ring).map(|_| ()).expect_err("it would bring back what was");
+    assert!(error.message.contains("out of date"), "{error}");
+    std::fs::rename(bench.at("away"), bench.at("b")).expect("it can be moved");
+    bench.check(&mut bench.open(), 8, 0x41);
+}
+
 #[test]
 fn losses_that_are_not_identified_are_refused_until_they_are_accepted_once() {
     let bench = Bench::with(&[]);

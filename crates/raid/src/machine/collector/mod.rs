@@ -17,7 +17,7 @@ use super::space::Space;
 use super::spec::Spec;
 use super::stripes::Stripes;
 use crate::MemberIndex;
-use crate::format::Tombstones;
+use crate::format::{LostPlace, Tombstones};
 use crate::limits::RELOCATED_BLOCKS_MAX;
 use crate::shape::Stream;
 use crate::tables::{Physical, Segment, SegmentIndex};
@@ -57,12 +57,16 @@ struct Current {
     /// Blocks that the fetches are of.
     fetching_blocks: u32,
     urgency: Urgency,
+    /// What is not needed is read, too, to see whether it is damaged.
+    reads_unneeded: bool,
     /// A block could not be read: the segment stays as it is until that is recorded.
     has_lost: bool,
     /// The same of tombstones.
     has_lost_tombstones: bool,
     /// Tombstones that could not be read were taken from the map.
     has_tombstones_of_map: bool,
+    /// Where they were: to be named once what they said is durable elsewhere.
+    unnamed: Vec<LostPlace>,
 }
 
 /// Why a segment is emptied, which says how fast.
@@ -122,6 +126,13 @@ impl Collector {
         self.relocated_blocks
     }
 
+    /// Of the segment that is being emptied what is not needed is read, too.
+    pub(super) fn read_unneeded(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.reads_unneeded = true;
+        }
+    }
+
     /// A segment is emptied from now on.
     pub(super) fn begin(&mut self, spec: &Spec, segments: &mut Segments, victim: SegmentIndex, urgency: Urgency) {
         segments.pin(victim);
@@ -137,9 +148,11 @@ impl Collector {
             fetching_tombstones: 0,
             fetching_blocks: 0,
             urgency,
+            reads_unneeded: false,
             has_lost: false,
             has_lost_tombstones: false,
             has_tombstones_of_map: false,
+            unnamed: Vec::new(),
         });
     }
 
@@ -215,6 +228,21 @@ impl Collector {
         self.current.as_mut().is_some_and(|current| !std::mem::replace(&mut current.has_tombstones_of_map, true))
     }
 
+    /// Where a block of tombstones is that could not be read.
+    pub(super) fn name_later(&mut self, place: LostPlace) {
+        if let Some(current) = &mut self.current {
+            current.unnamed.push(place);
+        }
+    }
+
+    /// The segment, and where its unreadable tombstones are, once what they said is durable elsewhere: a mount that finds the places named
+    /// misses nothing.
+    pub(super) fn take_unnamed(&mut self) -> Option<(SegmentIndex, Vec<LostPlace>)> {
+        let current = self.current.as_mut().filter(|current| current.is_read && current.fetching == 0)?;
+        let is_due = self.waiting_blocks == 0 && !current.unnamed.is_empty();
+        is_due.then(|| (current.segment, std::mem::take(&mut current.unnamed)))
+    }
+
     /// A block of the segment could not be read: the segment stays as it is, until that is recorded.
     pub(super) fn block_lost(&mut self) {
         self.current.as_mut().expect("a segment is being collected").has_lost = true;
@@ -222,7 +250,9 @@ impl Collector {
 
     /// A block that was read need not be moved any more.
     pub(super) fn skipped(&mut self) {
-        self.pace.moved_one();
+        if self.current.as_ref().is_none_or(|current| !current.reads_unneeded) {
+            self.pace.moved_one();
+        }
     }
 
     /// A block of data is in a stripe, on its way to another segment.
@@ -323,17 +353,31 @@ impl Current {
         let payload = segment.layout.payload_blocks();
         let mut next: Option<(u32, MemberIndex, u32)> = None;
         for (member, from) in (0..).map(MemberIndex).zip(&mut self.entries) {
-            *from = segment.next_live(member, *from).unwrap_or(u32::MAX);
+            let found = match self.reads_unneeded {
+                true => (*from..segment.layout.entries()).find(|&entry| is_read(segment, member, entry)),
+                false => segment.next_live(member, *from),
+            };
+            *from = found.unwrap_or(u32::MAX);
             if *from != u32::MAX && next.is_none_or(|(slot, ..)| *from / payload < slot) {
                 next = Some((*from / payload, member, *from));
             }
         }
         let (slot, member, entry) = next?;
         // Live blocks that follow in the same slot come with it.
-        let is_live = |entry: &u32| segment.is_live(member, segment.layout.offset_of_entry(*entry));
-        let blocks = (entry..(slot + 1) * payload).take_while(is_live).count() as u32;
+        let is_wanted = |entry: &u32| match self.reads_unneeded {
+            true => is_read(segment, member, *entry),
+            false => segment.is_live(member, segment.layout.offset_of_entry(*entry)),
+        };
+        let blocks = (entry..(slot + 1) * payload).take_while(is_wanted).count() as u32;
         Some((Physical { segment: index, member, offset: segment.layout.offset_of_entry(entry) }, blocks))
     }
+}
+
+/// Whether a block is read that need not be needed: it is, or it was written, as far as is known, and can be read.
+fn is_read(segment: &Segment, member: MemberIndex, entry: u32) -> bool {
+    let slot = entry / segment.layout.payload_blocks();
+    let has_chunk = segment.zones[member.as_usize()].is_some() && segment.slots.stripe_at(member, slot).is_some();
+    has_chunk && segment.has(member) || segment.is_live(member, segment.layout.offset_of_entry(entry))
 }
 
 fn end_collecting(spec: &Spec, members: &mut Members, segments: &mut Segments, index: SegmentIndex) {

@@ -91,10 +91,21 @@ pub(super) enum Work {
     Fetch {
         fetch: u32,
     },
+    /// One block of a fetch that cannot be read as a whole.
+    FetchBlock {
+        fetch: u32,
+        at: u32,
+    },
     /// A block that another one is computed from.
     Source {
         repair: u32,
         source: u8,
+    },
+    /// Its metadata (0) or its contents (1), where they cannot be read together.
+    SourceBlock {
+        repair: u32,
+        source: u8,
+        at: u32,
     },
     Flush,
     Superblock,
@@ -108,11 +119,18 @@ pub(super) enum Work {
         slot: u32,
         count: u32,
     },
+    /// One block of a slot that cannot be read as a whole.
+    SlotBlock {
+        piece: u32,
+        slot: u32,
+        at: u32,
+    },
     Rebuild(RebuildStep),
-    /// The header or the footer of a zone of the segment with this sequence, for a scrub.
+    /// Blocks of the header or the footer of a zone of the segment with this sequence, for a scrub.
     Described {
         sequence: u64,
-        is_footer: bool,
+        offset: u32,
+        blocks: u32,
     },
 }
 

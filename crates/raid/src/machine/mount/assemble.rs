@@ -31,13 +31,13 @@ impl Volume {
     pub(super) fn assemble(&mut self) {
         let mut reading = self.found().current.take().expect("a segment was read");
         self.drop_unfinished(&mut reading);
+        let layout = reading.layout;
         for (at, zone) in reading.zones.iter_mut().enumerate() {
             let is_copy = reading.found.copied >> at & 1 == 1;
             zone.iter_mut()
-                .filter(|zone| !is_copy && !zone.has_footer(&reading.layout))
-                .for_each(ZoneReading::find_holes);
+                .filter(|zone| !is_copy && !zone.has_footer(&layout))
+                .for_each(|zone| zone.find_holes(&layout));
         }
-        let layout = reading.layout;
         let zones: Vec<Option<u32>> = reading.zones.iter().map(|zone| zone.as_ref().map(|zone| zone.zone)).collect();
         let mut segment = Segment::with_layout(
             reading.sequence,
@@ -93,6 +93,7 @@ impl Volume {
         if reading.found.has_damaged_header {
             self.segments.set_damaged(index);
         }
+        self.count_damaged(index, &reading);
         for stripe in &stripes {
             let standing = self.standing(index, stripe, is_filled);
             self.take_stripe(index, &reading, stripe, standing);
@@ -102,9 +103,8 @@ impl Volume {
             let tombstones = self.segments[index].tombstones.clone();
             self.found().losses.cut.extend(tombstones);
         }
-        let unknown = u64::from(unseen * layout.payload_blocks()) * self.spec.shape.data() as u64;
-        if unknown > 0 && !reading.found.is_leaving {
-            self.lose_unidentified(reading.damaged_member(), reading.sequence, unknown);
+        if !reading.found.is_leaving {
+            self.lose_unseen(&reading, unseen, first);
         }
         let mut without_footer = reading.zones.iter().flatten().filter(|zone| !zone.has_footer(&layout)).peekable();
         if without_footer.peek().is_some() {
@@ -114,6 +114,17 @@ impl Volume {
             self.segments.set_damaged(index);
         }
         self.segments.look_at(index);
+    }
+
+    /// Counts the blocks of a segment that were found damaged, those of its headers, too.
+    fn count_damaged(&mut self, index: SegmentIndex, reading: &Reading) {
+        for (member, zone) in (0..).map(MemberIndex).zip(&reading.zones) {
+            let Some(zone) = zone else { continue };
+            let headers = self.found().damaged_headers.get(&(member, zone.zone)).cloned().unwrap_or_default();
+            let mut damaged = zone.damaged(&reading.layout, self.spec.shape.block_bytes);
+            damaged.extend(headers.into_iter().filter(|&offset| offset < reading.layout.header_blocks));
+            self.found_damaged_at(index, member, &damaged);
+        }
     }
 
     /// Zones that a rebuild did not complete go.
@@ -217,6 +228,25 @@ impl Volume {
     /// that took part.
     fn unseen_stripes(&self, reading: &Reading, group: &std::ops::Range<u32>) -> u32 {
         reading.zones.iter().flatten().map(|zone| zone.noise_in(group)).min().unwrap_or(0)
+    }
+
+    /// So many stripes of the last group may have been complete, and nothing is known of them. In a group of one stripe it is known at least
+    /// which one it is: markers may name its blocks.
+    fn lose_unseen(&mut self, reading: &Reading, unseen: u32, first: u32) {
+        let (layout, data) = (reading.layout, self.spec.shape.data());
+        let member = reading.damaged_member();
+        if unseen == 1 && layout.group_range(first).len() == 1 {
+            for (chunk, block) in
+                (0..data).flat_map(|chunk| (0..layout.payload_blocks()).map(move |block| (chunk, block)))
+            {
+                let holder = self.spec.shape.member_of(chunk, first).0;
+                let (segment, block) = (reading.sequence, block as u16);
+                self.lose_unidentified_at(member, LostPlace { segment, stripe: first, member: holder, block });
+            }
+        } else if unseen > 0 {
+            let blocks = u64::from(unseen * layout.payload_blocks()) * data as u64;
+            self.lose_unidentified(member, reading.sequence, blocks);
+        }
     }
 
     /// The blocks of a stripe count, where they are the newest; or are unidentified losses, where it is not known which they are.

@@ -116,6 +116,7 @@ impl Volume {
             if *failures < READ_ATTEMPTS_MAX {
                 return self.read_header(member, zone, first, 1);
             }
+            self.note_damaged_header(member, zone, first);
             return self.read_next_header(member, zone, first + 1);
         };
         // Of a zone that cannot be written any more it is not known how far it was: nothing was, where its headers are zeros.
@@ -143,16 +144,58 @@ impl Volume {
                 Ok(header) => {
                     let has_second = at + 1 < blocks && header.copies > first + at + 1;
                     let second = block_of(buffer, at as usize + 1, self.spec.shape.block_bytes);
-                    damaged |= has_second && second != Some(block);
-                    return self.take_header(member, zone, header, damaged);
+                    let is_second_damaged = has_second && second != Some(block);
+                    // A header that was cut short has no second copy.
+                    if is_second_damaged && second.is_some_and(|second| second.iter().any(|&byte| byte != 0)) {
+                        self.note_damaged_header(member, zone, 1);
+                    }
+                    let copies = header.copies;
+                    self.take_header(member, zone, header, damaged || is_second_damaged);
+                    let were_asked =
+                        HEADER_COPIES.min(self.spec.shape.transfer_blocks).min(self.blocks_in(member, zone));
+                    if (first + at, blocks) == (0, 1) && copies.min(were_asked) > 1 {
+                        self.read_at_start(member, StartStep::SecondHeader { zone }, zone, 1, 1);
+                    }
+                    return;
                 }
                 Err(HeaderError::OtherVersion { found }) if first + at == 0 => {
                     return self.fail(VolumeError::Version { member, found });
                 }
-                Err(_) => damaged = true,
+                Err(error) => {
+                    damaged = true;
+                    if error != HeaderError::Blank {
+                        self.note_damaged_header(member, zone, first + at);
+                    }
+                }
             }
         }
         self.read_next_header(member, zone, first + blocks);
+    }
+
+    fn note_damaged_header(&mut self, member: MemberIndex, zone: u32, offset: u32) {
+        self.found().damaged_headers.entry((member, zone)).or_default().insert(offset);
+    }
+
+    /// The second header of a zone was read by itself, or could not be.
+    pub(super) fn on_second_header_read(&mut self, member: MemberIndex, zone: u32, buffer: Option<&BlockBuffer>) {
+        if buffer.is_none() {
+            let failures = self.found().unreadable.entry((member, zone)).or_default();
+            *failures += 1;
+            if *failures < READ_ATTEMPTS_MAX {
+                return self.read_at_start(member, StartStep::SecondHeader { zone }, zone, 1, 1);
+            }
+        }
+        let block = buffer.and_then(|buffer| block_of(buffer, 0, self.spec.shape.block_bytes));
+        if block.is_some_and(|block| matches!(SegmentHeader::read(block), Ok(_) | Err(HeaderError::Blank))) {
+            return;
+        }
+        self.note_damaged_header(member, zone, 1);
+        let found = self.found();
+        if let Some(&Owner::Segment { sequence, .. }) = found.owners[member.as_usize()].get(&zone)
+            && let Some(segment) = found.segments.get_mut(&sequence)
+        {
+            segment.has_damaged_header = true;
+        }
     }
 
     /// What came before is no header.
@@ -235,25 +278,6 @@ impl Volume {
         self.found().segments = kept;
     }
 
-    /// Counts the zones that are offline and of no segment that is known. Returns for each member how many of them are so since the last
-    /// superblock: those may have held something.
-    fn offline_since(&mut self, kept: &BTreeMap<u64, FoundSegment>) -> Vec<u32> {
-        let mut news = vec![0; self.spec.members()];
-        for member in self.members.present() {
-            let at = member.as_usize();
-            let zones = self.start_mut().zones[at].iter().skip(METADATA_ZONES as usize);
-            let offline = zones.filter(|zone| zone.state == ZoneState::Offline).count();
-            let named = kept.values().filter(|segment| segment.offline >> at & 1 == 1).count();
-            let counted = offline.saturating_sub(named) as u32;
-            let is_careless = self.spec.has(SeededBug::UncountedZone);
-            let known = self.found().known_offline[at].filter(|_| !is_careless).unwrap_or(counted);
-            news[at] = counted.saturating_sub(known);
-            self.found().is_behind |= counted != known;
-            self.members[member].lost_offline(counted);
-        }
-        news
-    }
-
     /// Gives each segment its zones. Returns those of each member that no segment has for certain.
     fn claim_zones(
         &self,
@@ -328,64 +352,8 @@ impl Volume {
     }
 
     /// Whether all of a segment can be computed from the zones that were found.
-    fn has_enough(&self, segment: &FoundSegment) -> bool {
+    pub(super) fn has_enough(&self, segment: &FoundSegment) -> bool {
         self.spec.are_enough(bits((0..segment.zones.len()).filter(|&at| segment.zones[at].is_some())))
-    }
-
-    /// Zones that may hold a segment of which nothing else is left: their headers cannot be read, or they are offline. None do where an
-    /// active member shows all headers that there were.
-    fn unidentified_zones(
-        &mut self,
-        owners: &[BTreeMap<u32, Owner>],
-        unknown: &[BTreeSet<u32>],
-        offline: &[u32],
-    ) -> Option<VolumeError> {
-        let shows_all = |at: usize| {
-            let is_active = self.members[MemberIndex(at as u8)].state() == MemberState::Active;
-            is_active && unknown[at].is_empty() && offline[at] == 0
-        };
-        if (0..self.spec.members()).any(shows_all) {
-            return None;
-        }
-        for member in self.members.present() {
-            let at = member.as_usize();
-            // The first block is a header: without another one nothing is in the zone.
-            // One that was finished before anything was written to it is blank.
-            let may_hold = |zone: &&u32| {
-                self.blocks_in(member, **zone) > 1 && !self.found().blank_headers.contains(&(member, **zone))
-            };
-            let damaged = unknown[at].iter().find(may_hold).copied();
-            debug_assert!(damaged.is_none_or(|zone| owners[at].get(&zone) == Some(&Owner::Unknown)));
-            let capacity = self.members[member].geometry().zone_capacity_blocks.0;
-            let blocks = match damaged {
-                Some(zone) => u64::from(self.blocks_in(member, zone)) - 1,
-                None if offline[at] > 0 => u64::from(offline[at]) * (capacity - 1),
-                None => continue,
-            };
-            return Some(VolumeError::UnidentifiedLosses { member, segment: 0, blocks });
-        }
-        None
-    }
-
-    /// Segments that may hold something that was acknowledged, and lack the zones of members that are missing.
-    fn lacking(&mut self, kept: &BTreeMap<u64, FoundSegment>) -> Option<VolumeError> {
-        let accepted = self.members.accepted_segment();
-        let mut lacking = kept
-            .iter()
-            .skip_while(|&(&sequence, _)| sequence <= accepted)
-            .filter(|(_, segment)| !self.has_enough(segment));
-        lacking.find_map(|(_, segment)| {
-            let lacks = |member: &MemberIndex| segment.zones[member.as_usize()].is_none();
-            let is = |state| {
-                let members = self.spec.member_indices().filter(lacks);
-                members.filter(|&at| self.members[at].state() == state).collect::<Vec<_>>()
-            };
-            let (missing, rebuilding) = (is(MemberState::Failed), is(MemberState::Rebuilding));
-            // Where all are there, each block that cannot be read is counted when the segment is.
-            let is_counted = missing.is_empty() && rebuilding.is_empty();
-            let tolerates = self.spec.code.tolerates();
-            (!is_counted).then_some(VolumeError::TooManyMissing { tolerates, missing, rebuilding })
-        })
     }
 
     /// A zone that belongs to no segment.

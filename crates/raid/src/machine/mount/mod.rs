@@ -1,16 +1,17 @@
 //! Mounting: what is on the members becomes a volume again.
 //!
 //! ```text
-//! superblocks.rs  who the members are, and which of them can be believed
-//! headers.rs      which zones make which segments
-//! identify.rs     zones whose headers cannot be read
-//! zones.rs        what each block of a segment is: from footers, or from the blocks themselves
-//! salvage.rs      a slot of which not all can be read
-//! assemble.rs     stripes
-//! versions.rs     the newest version of each block, and which of its copies counts
-//! losses.rs       acknowledged blocks that are lost
-//! torn.rs         blocks of stripes that were not complete are rewritten
-//! room.rs         free segments are reclaimed before hosts come
+//! superblocks.rs   who the members are, and which of them can be believed
+//! headers.rs       which zones make which segments
+//! identify.rs      zones whose headers cannot be read
+//! unidentified.rs  zones that are offline or stay unknown, and segments that lack zones
+//! zones.rs         what each block of a segment is: from footers, or from the blocks themselves
+//! salvage.rs       a slot of which not all can be read
+//! assemble.rs      stripes
+//! versions.rs      the newest version of each block, and which of its copies counts
+//! losses.rs        acknowledged blocks that are lost
+//! torn.rs          blocks of stripes that were not complete are rewritten
+//! room.rs          free segments are reclaimed before hosts come
 //! ```
 //!
 //! A stripe that lacks a chunk on a member that took part was never acknowledged. If it can be decoded all the same, its blocks
@@ -27,6 +28,7 @@ mod room;
 mod salvage;
 mod superblocks;
 mod torn;
+mod unidentified;
 mod versions;
 mod zones;
 
@@ -65,6 +67,8 @@ pub(super) struct Mount {
     is_identified: bool,
     /// Headers that could not be read, and how often.
     unreadable: BTreeMap<(MemberIndex, u32), u8>,
+    /// Blocks of headers that are damaged, of each zone.
+    damaged_headers: BTreeMap<(MemberIndex, u32), BTreeSet<u32>>,
     /// Zones that are blank as far as they were read, headers first.
     blank_headers: BTreeSet<(MemberIndex, u32)>,
     /// Whose a zone is by its own headers, for each member.
@@ -275,6 +279,7 @@ impl Volume {
             StartStep::Header { zone, first, blocks } => {
                 self.on_header_read(member, zone, (first, blocks), buffer.as_ref());
             }
+            StartStep::SecondHeader { zone } => self.on_second_header_read(member, zone, buffer.as_ref()),
             StartStep::Identify { zone, offset } => self.on_identify_read(member, (zone, offset), buffer.as_ref()),
             StartStep::Blocks { offset } => self.on_blocks_read(member, offset, buffer),
             StartStep::Report | StartStep::Flush | StartStep::Wipe | StartStep::ResetOrphan { .. } => {
@@ -299,6 +304,7 @@ impl Volume {
                 std::mem::swap(&mut volume.spec.engine, &mut self.spec.engine);
                 volume.spec.bug = self.spec.bug;
                 volume.events = std::mem::take(&mut self.events);
+                volume.damage = std::mem::take(&mut self.damage);
                 volume.requests.resume(&mut self.requests);
                 volume.now = self.now;
                 *self = volume;

@@ -45,6 +45,10 @@ pub(super) struct ZoneReading {
     entries: Vec<BlockMeta>,
     /// Damaged slots: they were written, or may have been, and do not say with what.
     noise: BTreeSet<u32>,
+    /// Blocks that are damaged: of the footer, and of slots that do not say what they hold.
+    damaged: BTreeSet<u32>,
+    /// A block of the footer is damaged: it is read on only to find out which others are.
+    is_footer_damaged: bool,
     /// Slots in a row that hold nothing.
     blank: u32,
     /// Where single slots are read, because they could not be read together, until here.
@@ -113,7 +117,7 @@ impl ZoneReading {
     }
 
     /// Drives write whole blocks, one behind the other: what is blank in front of something that is not has lost its contents.
-    pub(super) fn find_holes(&mut self) {
+    pub(super) fn find_holes(&mut self, layout: &Layout) {
         let end = self.end();
         for slot in 0..end {
             match &mut self.slots[slot as usize] {
@@ -124,10 +128,27 @@ impl ZoneReading {
                     read.blocks[..written].iter_mut().for_each(|block| block.is_blank = false);
                 }
                 None => {
-                    self.noise.insert(slot);
+                    if self.noise.insert(slot) {
+                        let first = layout.slot_offset(slot);
+                        self.damaged.extend(first..first + layout.unit_blocks);
+                    }
                 }
             }
         }
+    }
+
+    /// All blocks that were found damaged. What a rebuild could not compute has a wrong checksum, and is no news.
+    pub(super) fn damaged(&self, layout: &Layout, block_bytes: usize) -> Vec<u32> {
+        let uncomputed = !crc(&vec![0; block_bytes]);
+        let is_uncomputed = |block: &BlockRead| block.meta.is_some_and(|meta| meta.block_crc == uncomputed);
+        let is_damaged = |block: &BlockRead| !block.is_good && !block.is_blank && !is_uncomputed(block);
+        let mut damaged = self.damaged.clone();
+        for (slot, read) in (0..).zip(&self.slots) {
+            let blocks = (0..).zip(read.iter().flat_map(|read| &*read.blocks));
+            let wrong = blocks.filter(|(_, block)| is_damaged(block));
+            damaged.extend(wrong.map(|(block, _)| layout.offset_of(slot, block)));
+        }
+        damaged.into_iter().collect()
     }
 }
 
@@ -177,6 +198,8 @@ impl Volume {
                 phase: if descriptor.state.is_active() { ReadPhase::Slots(0) } else { ReadPhase::Footer(0) },
                 entries: Vec::new(),
                 noise: BTreeSet::new(),
+                damaged: BTreeSet::new(),
+                is_footer_damaged: false,
                 blank: 0,
                 single_until: 0,
                 failures: 0,
@@ -199,7 +222,10 @@ impl Volume {
         let number = zone.zone;
         let (offset, blocks) = match zone.phase {
             ReadPhase::Done => return,
-            ReadPhase::Footer(next) => (layout.footer_offset() + next, (layout.footer_blocks - next).min(transfer)),
+            ReadPhase::Footer(next) => {
+                let at_once = if next < zone.single_until { 1 } else { transfer };
+                (layout.footer_offset() + next, (layout.footer_blocks - next).min(at_once))
+            }
             ReadPhase::Slots(next) => {
                 let offset = layout.slot_offset(next);
                 // A chunk that was cut short counts: a zone that is finished later shows it as well.
@@ -233,19 +259,9 @@ impl Volume {
         match zone.phase {
             ReadPhase::Done => {}
             ReadPhase::Footer(next) => {
-                let read = buffer.and_then(|buffer| footer_entries(&place, &buffer, zone.entries.len(), block_bytes));
-                match read {
-                    Some((blocks, entries)) => {
-                        zone.entries.extend(entries);
-                        let next = next + blocks;
-                        zone.phase = if next < layout.footer_blocks {
-                            ReadPhase::Footer(next)
-                        } else {
-                            zone.take_footer(&layout)
-                        };
-                    }
-                    None => zone.phase = zone.without_footer(),
-                }
+                let at_once = if next < zone.single_until { 1 } else { transfer };
+                let asked = (layout.footer_blocks - next).min(at_once);
+                zone.phase = zone.footer_read(&place, &layout, (next, asked), buffer.as_ref(), block_bytes);
             }
             ReadPhase::Slots(next) => {
                 let salvaged = zone.salvage.as_ref().map_or(0, Salvage::next);
@@ -253,6 +269,9 @@ impl Volume {
                 let buffer = match zone.salvage.take() {
                     None => buffer,
                     Some(mut salvage) => {
+                        if buffer.is_none() {
+                            zone.damaged.insert(layout.slot_offset(next) + salvage.next());
+                        }
                         salvage.add(buffer, block_bytes, metadata_bytes);
                         if salvage.next() < layout.unit_blocks {
                             zone.salvage = Some(salvage);
@@ -287,6 +306,8 @@ impl Volume {
                             } else {
                                 zone.blank = 0;
                                 zone.noise.insert(next + at);
+                                let wrong = wrong_in_slot(&buffer, at, &layout, block_bytes, metadata_bytes);
+                                zone.damaged.extend(wrong.map(|block| layout.slot_offset(next + at) + block));
                             }
                             zone.slots[(next + at) as usize] = metas;
                         }
@@ -316,7 +337,53 @@ impl ZoneReading {
         ReadPhase::Done
     }
 
+    /// Blocks of the footer were read, or could not be. One that is damaged is none, but which others are damaged counts, too.
+    fn footer_read(
+        &mut self,
+        place: &Place,
+        layout: &Layout,
+        (next, asked): (u32, u32),
+        buffer: Option<&BlockBuffer>,
+        block_bytes: usize,
+    ) -> ReadPhase {
+        let Some(buffer) = buffer else {
+            self.failures += 1;
+            if asked > 1 {
+                // Which of them it is, each one says.
+                (self.failures, self.single_until) = (0, next + asked);
+            } else if self.failures == READ_ATTEMPTS_MAX {
+                self.failures = 0;
+                self.is_footer_damaged = true;
+                self.damaged.insert(layout.footer_offset() + next);
+                return self.after_footer(layout, next + 1);
+            }
+            return ReadPhase::Footer(next);
+        };
+        self.failures = 0;
+        if let Some((blocks, entries)) = footer_entries(place, buffer, self.entries.len(), block_bytes) {
+            self.entries.extend(entries);
+            return self.after_footer(layout, next + blocks);
+        }
+        for (at, block) in (next..).zip(buffer.data.chunks(block_bytes)) {
+            if !is_zeros(Some(block)) && read_footer_block(place, block).is_none() {
+                self.is_footer_damaged = true;
+                self.damaged.insert(layout.footer_offset() + at);
+            }
+        }
+        // A zone that was finished early has none.
+        if self.is_footer_damaged { self.after_footer(layout, next + asked) } else { self.without_footer() }
+    }
+
+    fn after_footer(&mut self, layout: &Layout, next: u32) -> ReadPhase {
+        match next {
+            _ if next < layout.footer_blocks => ReadPhase::Footer(next),
+            _ if self.is_footer_damaged => self.without_footer(),
+            _ => self.take_footer(layout),
+        }
+    }
+
     fn without_footer(&mut self) -> ReadPhase {
+        self.single_until = 0;
         self.entries = Vec::new();
         ReadPhase::Slots(0)
     }
@@ -369,6 +436,23 @@ fn slot_out_of_band(
         }
     }
     Some(SlotRead { stripe, blocks })
+}
+
+/// Blocks of a slot that do not say what they hold, and hold something. With metadata in band the first one would say it of all.
+fn wrong_in_slot(
+    buffer: &BlockBuffer,
+    at: u32,
+    layout: &Layout,
+    block_bytes: usize,
+    metadata_bytes: usize,
+) -> impl Iterator<Item = u32> {
+    let holds_something = move |block: &u32| {
+        let block = (at * layout.unit_blocks + block) as usize;
+        let metadata = buffer.metadata.get(block * metadata_bytes..(block + 1) * metadata_bytes);
+        !is_zeros(block_of(buffer, block, block_bytes)) || !is_zeros(metadata)
+    };
+    let is_in_band = layout.meta_blocks > 0;
+    (0..layout.unit_blocks).filter(move |block| if is_in_band { *block == 0 } else { holds_something(block) })
 }
 
 /// Whether nothing was written to a slot.

@@ -12,6 +12,7 @@ use zonda_zoned::{Blocks, Duration, Instant, Operation};
 
 use super::Volume;
 use super::members::{RETRY_AFTER, Work};
+use super::reads::Singly;
 use crate::MemberIndex;
 use crate::format::RECORD_BYTES;
 use crate::limits::PIECE_BLOCKS_MAX;
@@ -38,6 +39,8 @@ pub(super) struct Piece {
     retry_at: Option<Instant>,
     /// Its owner wants it no more.
     is_abandoned: bool,
+    /// Slots that are read block by block, by member and slot.
+    singly: BTreeMap<(u8, u32), Singly>,
     /// By stripe and member. Absent are those of members that were not asked, or that did not answer.
     chunks: BTreeMap<(u32, u8), Chunk>,
 }
@@ -183,6 +186,7 @@ impl Volume {
             failed: Vec::new(),
             retry_at: None,
             is_abandoned: false,
+            singly: BTreeMap::new(),
             chunks,
         };
         let index = self.pieces.insert(piece);
@@ -235,6 +239,23 @@ impl Volume {
         let blocks = Blocks(u64::from(count * segment.layout.unit_blocks));
         self.pieces[piece].pending += 1;
         self.members.send(member, Work::Slots { piece, slot, count }, Operation::Read { start, blocks });
+    }
+
+    /// Reads the blocks of a slot by themselves.
+    fn read_slot_singly(&mut self, piece: u32, member: MemberIndex, slot: u32) {
+        let segment = &self.segments[self.pieces[piece].segment];
+        let Some(zone) = segment.zones[member.as_usize()] else { return };
+        let (first, unit) = (segment.layout.slot_offset(slot), segment.layout.unit_blocks);
+        self.pieces[piece].singly.insert((member.0, slot), Singly::of(unit, unit));
+        self.pieces[piece].pending += unit;
+        for at in 0..unit {
+            let start = self.members[member].lba(zone, first + at);
+            self.members.send(
+                member,
+                Work::SlotBlock { piece, slot, at },
+                Operation::Read { start, blocks: Blocks(1) },
+            );
+        }
     }
 
     /// A read of a piece has ended, or the asking for it.

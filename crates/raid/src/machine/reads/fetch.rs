@@ -1,11 +1,14 @@
 //! Consecutive blocks of a member are read.
+//!
+//! Where their medium cannot read them in one command, each is read by itself (see `singly.rs`): one bad block says nothing of others.
 
-use zonda_zoned::{Blocks, Operation, Outcome, Payload, Status};
+use zonda_zoned::{BlockBuffer, Blocks, Operation, Outcome, Payload, Status};
 
 use super::super::members::{Members, Work};
 use super::super::requests::Requests;
 use super::super::segments::Segments;
 use super::super::spec::Spec;
+use super::singly::Singly;
 use super::verify::Verifier;
 use super::{BlockRead, Computed, Ended, Purpose, Reads, Unreadable};
 use crate::format::Record;
@@ -15,8 +18,10 @@ use crate::tables::Physical;
 #[derive(Debug)]
 pub(super) struct Fetch {
     pub(super) place: Physical,
-    blocks: u32,
+    pub(super) blocks: u32,
     pub(super) purpose: Purpose,
+    /// Its blocks are read by themselves.
+    pub(super) singly: Option<Singly>,
     /// What each block is; filled in where blocks are computed.
     found: Vec<Option<BlockRead>>,
     /// Blocks that are being computed.
@@ -45,6 +50,7 @@ impl Reads {
             place,
             blocks,
             purpose,
+            singly: None,
             found: Vec::new(),
             repairing: 0,
             is_damaged: false,
@@ -57,7 +63,7 @@ impl Reads {
             if purpose == Purpose::Confirm {
                 // A zone that a member which is there does not have is gone; what a member that is away has, nobody knows.
                 let is_lost = member.is_present();
-                self.fetches[index].unreadable = Some(Unreadable { is_lost, record: None });
+                self.fetches[index].unreadable = Some(Unreadable { is_lost, ..Unreadable::default() });
             }
             return self.repair_all(spec, members, segments, requests, index);
         };
@@ -90,10 +96,17 @@ impl Reads {
         outcome: Outcome,
     ) -> Option<Ended> {
         let Fetch { place, blocks, purpose, .. } = self.fetches[index];
+        let (from, count) = fetched_range(spec, segments, place, blocks, purpose);
         if !status.is_success() {
+            let is_medium = status == Status::UnrecoveredReadError && members[place.member].is_present();
+            if is_medium && count > 1 && spec.has_contents() && self.read_singly(members, segments, index, from) {
+                return None;
+            }
+            if is_medium && count == 1 {
+                self.damaged.push(place);
+            }
             if purpose == Purpose::Confirm {
-                let is_lost = status == Status::UnrecoveredReadError && members[place.member].is_present();
-                self.fetches[index].unreadable = Some(Unreadable { is_lost, record: None });
+                self.fetches[index].unreadable = Some(Unreadable { is_lost: is_medium, ..Unreadable::default() });
             }
             return self.repair_all(spec, members, segments, requests, index);
         }
@@ -103,20 +116,41 @@ impl Reads {
         let Outcome::Data(Payload::Bytes(buffer)) = outcome else {
             return self.repair_all(spec, members, segments, requests, index);
         };
+        if buffer.data.len() != count as usize * spec.shape.block_bytes {
+            return self.repair_all(spec, members, segments, requests, index);
+        }
+        self.take_fetched(spec, members, segments, requests, index, buffer, &[])
+    }
+
+    /// What a fetch has brought is verified; what is missing is computed. `failed` says of which blocks of the buffer the medium has brought
+    /// nothing; none if it is empty.
+    #[expect(clippy::too_many_arguments, reason = "the owners that a read reaches, and what has come")]
+    pub(super) fn take_fetched(
+        &mut self,
+        spec: &Spec,
+        members: &mut Members,
+        segments: &mut Segments,
+        requests: &mut Requests,
+        index: u32,
+        buffer: Box<BlockBuffer>,
+        failed: &[Option<Status>],
+    ) -> Option<Ended> {
+        let Fetch { place, blocks, purpose, .. } = self.fetches[index];
         let (from, _) = fetched_range(spec, segments, place, blocks, purpose);
         let block_bytes = spec.shape.block_bytes;
         let skip = (place.offset - from) as usize;
-        if buffer.data.len() != (skip + blocks as usize) * block_bytes {
-            return self.repair_all(spec, members, segments, requests, index);
-        }
         let expected = match purpose {
             Purpose::Host { lba, .. } => Some(lba),
             _ => None,
         };
         let verifier = Verifier { spec, members, segments };
+        let block_at = |at: u32| Physical { offset: place.offset + at, ..place };
+        let failure = |at: usize| failed.get(at).copied().flatten();
         let record = |at: u32| {
-            let block = Physical { offset: place.offset + at, ..place };
-            verifier.verify(block, &buffer, skip, at as usize, expected.map(|lba| lba + u64::from(at)))
+            failure(skip + at as usize).map_or_else(
+                || verifier.verify(block_at(at), &buffer, skip, at as usize, expected.map(|lba| lba + u64::from(at))),
+                |_| None,
+            )
         };
         if let Purpose::Host { request, at, .. } = purpose
             && (0..blocks).all(|at| record(at).is_some())
@@ -125,18 +159,40 @@ impl Reads {
             requests.give_all(request, at, buffer);
             return Some(self.end_fetch(segments, index, Vec::new()));
         }
-        let block = |at: u32| {
+        let contents = |at: u32| {
             let from = (skip + at as usize) * block_bytes;
-            record(at).map(|record| Ok((buffer.data.slice(from..from + block_bytes), record)))
+            buffer.data.slice(from..from + block_bytes)
         };
+        let block = |at: u32| record(at).map(|record| Ok((contents(at), record)));
         let found: Vec<_> = (0..blocks).map(block).collect();
         if found.iter().all(Option::is_some) {
             return Some(self.end_fetch(segments, index, found.into_iter().flatten().collect()));
         }
+        for at in (0..blocks).filter(|&at| found[at as usize].is_none()) {
+            let is_damaged = match failure(skip + at as usize) {
+                Some(status) => status == Status::UnrecoveredReadError,
+                None => verifier.is_damaged(block_at(at), &contents(at), &buffer, at as usize),
+            };
+            if is_damaged {
+                self.damaged.push(block_at(at));
+            }
+        }
+        let is_metadata_damaged = match failure(0) {
+            Some(status) => status == Status::UnrecoveredReadError,
+            None => verifier.is_metadata_damaged(place, &buffer),
+        };
+        if skip > 0 && is_metadata_damaged {
+            self.damaged.push(Physical { offset: from, ..place });
+        }
         if purpose == Purpose::Confirm {
             let meta = verifier.metadata_of(place, &buffer, 0);
             let record = meta.map(|meta| Record::from_bytes(&meta.record));
-            self.fetches[index].unreadable = Some(Unreadable { is_lost: true, record });
+            let status = failure(skip);
+            let is_lost = status.is_none_or(|status| status == Status::UnrecoveredReadError);
+            // Sums in memory show that the block is right where nothing else is left to show it.
+            let is_proven = status.is_none() && verifier.is_proven(place, &contents(0));
+            let proven = is_proven.then(|| contents(0));
+            self.fetches[index].unreadable = Some(Unreadable { is_lost: is_lost && !is_proven, record, proven });
         }
         self.fetches[index].found = found;
         self.repair_missing(spec, members, segments, requests, index)

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! fetch.rs   consecutive blocks of a member
+//! singly.rs  the same one by one, where they cannot be read together
 //! repair.rs  one block from the rest of its stripe
 //! verify.rs  what the metadata of a block says of it
 //! ```
 
 mod fetch;
 mod repair;
+mod singly;
 mod verify;
 
 use bytes::Bytes;
@@ -20,6 +22,7 @@ use crate::tables::{Physical, SegmentIndex};
 
 use fetch::Fetch;
 use repair::Repair;
+pub(super) use singly::Singly;
 pub(super) use verify::record_in_memory;
 
 /// Owns the reads in flight: blocks that are fetched, and those that are computed. The segment that one reads from stays as it is.
@@ -35,6 +38,8 @@ pub(super) struct Reads {
     reconstructed_blocks: u64,
     /// Blocks of hosts that could not be read, each time.
     unreadable_blocks: u64,
+    /// Blocks that were found damaged, and are to be counted.
+    damaged: Vec<Physical>,
     /// Something has changed that others may wait for.
     has_progress: bool,
 }
@@ -71,12 +76,14 @@ pub(super) struct Ended {
 }
 
 /// A block that cannot be read.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Unreadable {
     /// It never will be: no chunk that could help is on a member that is away, or failed for another reason than its medium.
     pub(super) is_lost: bool,
     /// What its own metadata says, where that is good.
     pub(super) record: Option<Record>,
+    /// Its contents, where these are right and only what describes them is damaged.
+    pub(super) proven: Option<Bytes>,
 }
 
 /// A block of a fetch that was computed, or could not be.
@@ -105,6 +112,11 @@ impl Reads {
         let is_readable = members[place.member].is_present() && segments[place.segment].has(place.member);
         let target = Physical { offset: place.offset + computed.at, ..place };
         (is_of_host && is_readable && fetch.is_damaged).then(|| (target, *record, data.clone()))
+    }
+
+    /// A block that was found damaged, each time that one is.
+    pub(super) fn next_damaged(&mut self) -> Option<Physical> {
+        self.damaged.pop()
     }
 
     pub(super) fn reconstructed_blocks(&self) -> u64 {

@@ -1,5 +1,7 @@
 //! One block is computed from the rest of its stripe.
 
+use std::collections::BTreeMap;
+
 use bytes::{Bytes, BytesMut};
 use zonda_erasure::Recovery;
 use zonda_zoned::{Blocks, Operation, Outcome, Payload, Status};
@@ -7,6 +9,7 @@ use zonda_zoned::{Blocks, Operation, Outcome, Payload, Status};
 use super::super::members::{Members, Work};
 use super::super::segments::Segments;
 use super::super::spec::Spec;
+use super::singly::Singly;
 use super::verify::{Verifier, record_in_memory};
 use super::{BlockRead, Computed, Reads};
 use crate::bug::SeededBug;
@@ -31,6 +34,8 @@ pub(super) struct Repair {
     recovery: Option<Recovery>,
     /// Where each source is, and what it holds.
     sources: Vec<(Physical, Option<SourceBlock>)>,
+    /// Those of which metadata and contents are read by themselves.
+    singly: BTreeMap<u8, Singly>,
     pending: u32,
 }
 
@@ -56,6 +61,7 @@ impl Reads {
             unknown: 0,
             recovery: None,
             sources: Vec::new(),
+            singly: BTreeMap::new(),
             pending: 0,
         };
         let index = self.repairs.insert(repair);
@@ -88,13 +94,117 @@ impl Reads {
         outcome: &Outcome,
     ) -> Option<Computed> {
         let place = self.repairs[index].sources[usize::from(source)].0;
+        let is_medium = status == Status::UnrecoveredReadError && members[place.member].is_present();
+        if is_medium && spec.has_contents() && self.read_source_singly(spec, members, segments, index, source) {
+            return None;
+        }
+        if is_medium && !spec.shape.is_in_band {
+            self.damaged.push(place);
+        }
         let found = if !status.is_success() {
             None
         } else if spec.has_contents() {
-            source_block(Verifier { spec, members, segments }, place, outcome)
+            let found = source_block(Verifier { spec, members, segments }, place, outcome);
+            if found.is_none() {
+                self.note_damaged_source(Verifier { spec, members, segments }, place, outcome, &[]);
+            }
+            found
         } else {
             Some((Bytes::new(), [0; RECORD_BYTES]))
         };
+        self.source_ended(spec, members, segments, (index, source), found, status)
+    }
+
+    /// Metadata and contents of a source could not be read in one command, or a block between them: each is read by itself. Says whether
+    /// they can be.
+    fn read_source_singly(
+        &mut self,
+        spec: &Spec,
+        members: &mut Members,
+        segments: &Segments,
+        index: u32,
+        source: u8,
+    ) -> bool {
+        let repair = &mut self.repairs[index];
+        let place = repair.sources[usize::from(source)].0;
+        let zone = segments[place.segment].zones[place.member.as_usize()];
+        let (Some(zone), true) = (zone, spec.shape.is_in_band) else { return false };
+        repair.singly.insert(source, Singly::of(2, 2));
+        let layout = segments[place.segment].layout;
+        let metadata = layout.slot_offset(layout.place_of(place.offset).0);
+        for (at, offset) in [(0, metadata), (1, place.offset)] {
+            let start = members[place.member].lba(zone, offset);
+            let read = Operation::Read { start, blocks: Blocks(1) };
+            members.send(place.member, Work::SourceBlock { repair: index, source, at }, read);
+        }
+        true
+    }
+
+    /// One of these has come, or has not. Returns the block if it is computed, or cannot be.
+    pub(in crate::machine) fn on_source_block(
+        &mut self,
+        spec: &Spec,
+        members: &mut Members,
+        segments: &Segments,
+        (index, source, at): (u32, u8, u32),
+        status: Status,
+        outcome: Outcome,
+    ) -> Option<Computed> {
+        let repair = &mut self.repairs[index];
+        let place = repair.sources[usize::from(source)].0;
+        let singly = repair.singly.get_mut(&source).expect("it is read in two");
+        if !singly.add(at, status, outcome, spec.shape.block_bytes) {
+            return None;
+        }
+        let singly = repair.singly.remove(&source)?;
+        let metadata_bytes = usize::from(members[place.member].geometry().metadata_bytes);
+        let (buffer, failed) = singly.into_buffer(spec.shape.block_bytes, metadata_bytes);
+        let outcome = Outcome::Data(Payload::Bytes(Box::new(buffer)));
+        let verifier = Verifier { spec, members, segments };
+        let found = if failed.iter().all(Option::is_none) { source_block(verifier, place, &outcome) } else { None };
+        if found.is_none() {
+            self.note_damaged_source(verifier, place, &outcome, &failed);
+        }
+        let is_other = |status: &&Status| **status != Status::UnrecoveredReadError;
+        let status = failed.iter().flatten().find(is_other).copied().unwrap_or(Status::UnrecoveredReadError);
+        self.source_ended(spec, members, segments, (index, source), found, status)
+    }
+
+    /// A source is not what was written: what of it is damaged?
+    fn note_damaged_source(
+        &mut self,
+        verifier: Verifier<'_>,
+        place: Physical,
+        outcome: &Outcome,
+        failed: &[Option<Status>],
+    ) {
+        let Outcome::Data(Payload::Bytes(buffer)) = outcome else { return };
+        let block_bytes = verifier.spec.shape.block_bytes;
+        let failure = |at: usize| failed.get(at).copied().flatten();
+        let is_medium = |status| status == Status::UnrecoveredReadError;
+        let Some(skip) = buffer.data.len().checked_sub(block_bytes) else { return };
+        let data = &buffer.data[skip..];
+        if failure(1).map_or_else(|| verifier.is_damaged(place, data, buffer, 0), is_medium) {
+            self.damaged.push(place);
+        }
+        let is_metadata_damaged = || verifier.is_metadata_damaged(place, buffer);
+        if verifier.spec.shape.is_in_band && failure(0).map_or_else(is_metadata_damaged, is_medium) {
+            let layout = verifier.segments[place.segment].layout;
+            let offset = layout.slot_offset(layout.place_of(place.offset).0);
+            self.damaged.push(Physical { offset, ..place });
+        }
+    }
+
+    /// What a source holds is known.
+    fn source_ended(
+        &mut self,
+        spec: &Spec,
+        members: &mut Members,
+        segments: &Segments,
+        (index, source): (u32, u8),
+        found: Option<SourceBlock>,
+        status: Status,
+    ) -> Option<Computed> {
         let repair = &mut self.repairs[index];
         repair.pending -= 1;
         match found {

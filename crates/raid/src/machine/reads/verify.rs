@@ -49,6 +49,41 @@ impl Verifier<'_> {
         (is_expected && is_whole).then_some(record)
     }
 
+    /// Whether a block that was read, and not verified, is damaged: not what describes it, and not one that was never written, or that a
+    /// rebuild could not compute.
+    pub(super) fn is_damaged(self, block: Physical, data: &[u8], buffer: &BlockBuffer, at: usize) -> bool {
+        let segment = &self.segments[block.segment];
+        let sum = crc(data);
+        let expected = if self.spec.shape.is_in_band {
+            match segment.sums[block.member.as_usize()][segment.layout.entry_of(block.offset) as usize] {
+                // A mount could not read it.
+                0 => return false,
+                expected => Some(expected),
+            }
+        } else {
+            self.metadata_of(block, buffer, at).map(|meta| meta.block_crc)
+        };
+        let (slot, _) = segment.layout.place_of(block.offset);
+        let was_written = slot < segment.slots.complete_stripes() || data.iter().any(|&byte| byte != 0);
+        was_written && expected.is_none_or(|expected| sum != expected && sum != !expected)
+    }
+
+    /// Whether the first block of a buffer, which should describe the chunk of a place, does not, although it was written.
+    pub(super) fn is_metadata_damaged(self, place: Physical, buffer: &BlockBuffer) -> bool {
+        let segment = &self.segments[place.segment];
+        let (slot, _) = segment.layout.place_of(place.offset);
+        let mut first = buffer.data.iter().take(self.spec.shape.block_bytes);
+        let was_written = slot < segment.slots.complete_stripes() || first.any(|&byte| byte != 0);
+        was_written && self.metadata_of(place, buffer, 0).is_none()
+    }
+
+    /// Whether the sums in memory, where there are any, show that a block is what was written there.
+    pub(super) fn is_proven(self, block: Physical, data: &[u8]) -> bool {
+        let segment = &self.segments[block.segment];
+        let sums = segment.sums.get(block.member.as_usize());
+        sums.is_some_and(|sums| sums[segment.layout.entry_of(block.offset) as usize] == crc(data))
+    }
+
     /// Metadata of a block, if it is of this place. In band it is in the first block of the buffer, which is the first of the chunk.
     #[inline]
     pub(super) fn metadata_of(self, block: Physical, buffer: &BlockBuffer, at: usize) -> Option<BlockMeta> {

@@ -185,7 +185,7 @@ impl Volume {
     }
 
     /// Computes the blocks of a chunk into `out`, and their records; `None` of those that cannot be had.
-    fn compute_chunk(
+    pub(in super::super) fn compute_chunk(
         &self,
         piece: &Piece,
         stripe: u32,

@@ -14,18 +14,14 @@ use crate::tables::Physical;
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) blocks: u64,
-    /// Blocks that are wrong and are not of the volume's contents: parity, tombstones, versions that are not needed.
-    pub(super) others: u64,
-    /// Blocks that are needed, are wrong, and cannot be computed.
+    /// A block of the run is wrong: of those that are needed, or parity, tombstones, versions that are not needed.
+    pub(super) is_damaged: bool,
+    /// Blocks that are wrong although their own checksums fit: parity. What else is wrong was counted when it arrived.
+    pub(super) damaged: Vec<Physical>,
+    /// Blocks that are needed, are wrong or on a member that is away, and cannot be computed.
     pub(super) unreadable: Vec<Physical>,
     /// Those that can.
     pub(super) repairs: Vec<(Physical, Record, Bytes)>,
-}
-
-impl Found {
-    pub(super) fn is_damaged(&self) -> bool {
-        self.others > 0 || !self.unreadable.is_empty() || !self.repairs.is_empty()
-    }
 }
 
 impl Volume {
@@ -42,8 +38,11 @@ impl Volume {
         let mut recoveries = Recoveries::new();
         let wrong_parity = self.wrong_parity(piece, stripe);
         for member in members {
-            let Some(chunk) = piece.chunk(stripe, member) else { continue };
             let slot = segment.slots.slot_of(member, stripe).expect("the stripe is complete");
+            let Some(chunk) = piece.chunk(stripe, member) else {
+                self.compute_absent(piece, stripe, (member, slot), &mut recoveries, found);
+                continue;
+            };
             for (block, record) in chunk.records.iter().enumerate() {
                 let is_wrong = record.is_none() || wrong_parity.contains(&(member, block));
                 if !is_wrong {
@@ -51,8 +50,11 @@ impl Volume {
                 }
                 let offset = segment.layout.offset_of(slot, block as u32);
                 let place = Physical { segment: piece.segment, member, offset };
+                found.is_damaged = true;
+                if record.is_some() {
+                    found.damaged.push(place);
+                }
                 if !segment.is_live(member, offset) {
-                    found.others += 1;
                     continue;
                 }
                 let mut data = BytesMut::zeroed(self.spec.shape.block_bytes);
@@ -66,6 +68,34 @@ impl Volume {
                     Some(record) => found.repairs.push((place, record, data.freeze())),
                     None => found.unreadable.push(place),
                 }
+            }
+        }
+    }
+
+    /// The chunk of a member that is away, or whose zone is gone: the blocks of it that are needed and cannot be computed.
+    fn compute_absent(
+        &self,
+        piece: &Piece,
+        stripe: u32,
+        (member, slot): (MemberIndex, u32),
+        recoveries: &mut Recoveries,
+        found: &mut Found,
+    ) {
+        let segment = &self.segments[piece.segment];
+        let block_bytes = self.spec.shape.block_bytes;
+        let payload = segment.layout.payload_blocks();
+        let is_live = |block: &u32| segment.is_live(member, segment.layout.offset_of(slot, *block));
+        if !(0..payload).any(|block| is_live(&block)) {
+            return;
+        }
+        let mut data = vec![0; payload as usize * block_bytes];
+        let records = self.compute_chunk(piece, stripe, member, &mut data, recoveries);
+        for block in (0..payload).filter(is_live) {
+            let at = block as usize;
+            let sum = crc(&data[at * block_bytes..(at + 1) * block_bytes]);
+            if records[at].is_none_or(|record| Record::from_bytes(&record).data_crc != sum) {
+                let offset = segment.layout.offset_of(slot, block);
+                found.unreadable.push(Physical { segment: piece.segment, member, offset });
             }
         }
     }

@@ -25,13 +25,8 @@ impl Volume {
         for member in self.spec.member_indices().filter(|member| readable >> member.0 & 1 == 1) {
             let Some(zone) = self.segments[index].zones[member.as_usize()] else { continue };
             for (offset, count) in [header, footer].into_iter().take(1 + usize::from(has_footers)) {
-                let start = self.members[member].lba(zone, offset);
-                let read = Operation::Read { start, blocks: Blocks(u64::from(count)) };
-                self.members.send(member, Work::Described { sequence, is_footer: offset > 0 }, read);
                 blocks += u64::from(count);
-                if let Some(current) = self.scrub.as_mut().and_then(|scrub| scrub.current.as_mut()) {
-                    current.describing += 1;
-                }
+                self.read_described(member, zone, sequence, (offset, count));
             }
         }
         self.spend_on_scrub(blocks);
@@ -40,11 +35,21 @@ impl Volume {
         }
     }
 
-    /// A header or a footer was read.
+    fn read_described(&mut self, member: MemberIndex, zone: u32, sequence: u64, (offset, blocks): (u32, u32)) {
+        let start = self.members[member].lba(zone, offset);
+        let read = Operation::Read { start, blocks: Blocks(u64::from(blocks)) };
+        self.members.send(member, Work::Described { sequence, offset, blocks }, read);
+        if let Some(current) = self.scrub.as_mut().and_then(|scrub| scrub.current.as_mut()) {
+            current.describing += 1;
+        }
+    }
+
+    /// Blocks of a header or a footer were read, or could not be: then one by one.
     pub(in super::super) fn on_described(
         &mut self,
         member: MemberIndex,
-        (sequence, is_footer): (u64, bool),
+        sequence: u64,
+        (offset, blocks): (u32, u32),
         status: Status,
         outcome: &Outcome,
     ) {
@@ -57,16 +62,27 @@ impl Volume {
         if !self.members[member].is_present() {
             return;
         }
-        let wrong = match outcome {
+        let segment = &self.segments[index];
+        let is_footer = offset >= segment.layout.footer_offset();
+        let damaged: Vec<u32> = match outcome {
             Outcome::Data(Payload::Bytes(buffer)) if status.is_success() => {
-                let blocks = buffer.data.chunks(self.spec.shape.block_bytes);
-                blocks.filter(|block| !self.describes(sequence, member, is_footer, block)).count() as u64
+                let blocks = (offset..).zip(buffer.data.chunks(self.spec.shape.block_bytes));
+                let wrong = blocks.filter(|(_, block)| !self.describes(sequence, member, is_footer, block));
+                wrong.map(|(offset, _)| offset).collect()
             }
             // Other errors are not the medium's.
-            _ => u64::from(status == Status::UnrecoveredReadError),
+            _ if status != Status::UnrecoveredReadError => Vec::new(),
+            _ => match segment.zones[member.as_usize()] {
+                Some(zone) if blocks > 1 => {
+                    return (offset..offset + blocks)
+                        .for_each(|offset| self.read_described(member, zone, sequence, (offset, 1)));
+                }
+                _ => vec![offset],
+            },
         };
-        if wrong > 0 {
-            self.scrub_damaged(index, wrong);
+        if !damaged.is_empty() {
+            self.found_damaged_at(index, member, &damaged);
+            self.scrub_damaged(index);
         }
     }
 

@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use zonda_zoned::Instant;
 
 use super::Volume;
+use super::damage::DamageCounts;
 use super::pieces::{Owner, Pace};
 use super::stripes::Mover;
 use crate::bug::SeededBug;
@@ -41,16 +42,12 @@ pub(super) struct Scrub {
     pace: Pace,
     /// Blocks that were read.
     blocks: u64,
-    /// Blocks that were wrong, and are right where they are now, or gone.
-    repaired: u64,
-    /// Blocks that were found lost.
-    lost: u64,
+    /// What was counted when it began.
+    before: DamageCounts,
     /// Live blocks that are being rewritten.
     repairing: BTreeSet<Physical>,
-    /// Those that could not be computed; what becomes of them is not known yet.
-    unreadable: BTreeSet<Physical>,
-    /// Segments that are to be emptied, by their sequences, and blocks that are wrong in them and were not rewritten one by one.
-    damaged: BTreeMap<u64, (SegmentIndex, u64)>,
+    /// Segments that are to be emptied, by their sequences.
+    damaged: BTreeMap<u64, SegmentIndex>,
     /// Whether the superblocks were written once more.
     has_superblocks: bool,
 }
@@ -78,6 +75,7 @@ impl Volume {
             return;
         }
         let all = self.segments.iter().filter(|(_, segment)| is_readable(segment)).count() as u32;
+        self.damage.forget_unreadable();
         self.scrub = Some(Scrub {
             next: 0,
             end: self.segments.next_sequence(),
@@ -86,10 +84,8 @@ impl Volume {
             all,
             pace: Pace::from(now),
             blocks: 0,
-            repaired: 0,
-            lost: 0,
+            before: self.damage(),
             repairing: BTreeSet::new(),
-            unreadable: BTreeSet::new(),
             damaged: BTreeMap::new(),
             has_superblocks: false,
         });
@@ -111,6 +107,11 @@ impl Volume {
     /// Segments that were read, and that are to be read in all.
     pub(super) fn scrub_progress(&self) -> Option<(u32, u32)> {
         self.scrub.as_ref().map(|scrub| (scrub.done.min(scrub.all), scrub.all))
+    }
+
+    /// Whether a scrub is running that has not come to the segment of this sequence.
+    pub(super) fn is_still_to_be_scrubbed(&self, sequence: u64) -> bool {
+        self.scrub.as_ref().is_some_and(|scrub| (scrub.next..scrub.end).contains(&sequence))
     }
 
     /// The segment that is being read.
@@ -158,7 +159,7 @@ impl Volume {
             (scrub.next..scrub.end).contains(&segment.sequence)
                 && is_readable(segment)
                 && !(segment.state == SegmentState::Open && self.spec.has(SeededBug::UnscrubbedOpen))
-                // What is moved is verified.
+                // That is read as a whole.
                 && !self.collector.has(index)
                 && Some(index) != rebuilt
         });
@@ -223,9 +224,9 @@ impl Volume {
         for &stripe in piece.stripes() {
             self.compare(&piece, stripe, &mut found);
         }
-        let is_redundant = self.spec.code.parity() > 0;
-        if is_redundant && found.is_damaged() {
-            self.scrub_damaged(piece.segment, found.others);
+        found.damaged.iter().for_each(|&place| self.found_damaged(place));
+        if found.is_damaged {
+            self.scrub_damaged(piece.segment);
         }
         let mut repairing = Vec::new();
         for (place, record, data) in found.repairs {
@@ -239,14 +240,13 @@ impl Volume {
         let Some(scrub) = &mut self.scrub else { return };
         scrub.blocks += found.blocks;
         scrub.repairing.extend(repairing);
-        scrub.unreadable.extend(found.unreadable);
         if let Some(current) = &mut scrub.current {
             current.piece = None;
         }
     }
 
-    /// So many blocks of a segment are wrong that are not rewritten one by one: it is emptied.
-    fn scrub_damaged(&mut self, index: SegmentIndex, blocks: u64) {
+    /// Something in a segment is damaged: it is emptied.
+    fn scrub_damaged(&mut self, index: SegmentIndex) {
         self.segments.set_damaged(index);
         let segment = &self.segments[index];
         let sequence = segment.sequence;
@@ -255,22 +255,14 @@ impl Volume {
             self.segments.break_off(&self.spec, &mut self.members, index);
         }
         if let Some(scrub) = &mut self.scrub {
-            scrub.damaged.entry(sequence).or_insert((index, 0)).1 += blocks;
+            scrub.damaged.insert(sequence, index);
         }
     }
 
-    /// A block that could not be read, or was wrong, is durable elsewhere.
+    /// A block that was wrong is durable elsewhere.
     pub(super) fn scrub_repaired(&mut self, place: Physical) {
         if let Some(scrub) = &mut self.scrub {
-            let is_known = scrub.repairing.remove(&place) || scrub.unreadable.remove(&place);
-            scrub.repaired += u64::from(is_known);
-        }
-    }
-
-    /// A block is recorded as lost.
-    pub(super) fn scrub_lost(&mut self, place: Physical) {
-        if let Some(scrub) = &mut self.scrub {
-            scrub.lost += u64::from(scrub.unreadable.remove(&place));
+            scrub.repairing.remove(&place);
         }
     }
 }

@@ -10,10 +10,11 @@ use crate::tables::SegmentIndex;
 impl Volume {
     /// All is read: the scrub ends once all that it has found is done.
     pub(super) fn settle_scrub(&mut self) {
+        self.count_repaired_by_resets();
         let Some(scrub) = &self.scrub else { return };
         let is_done = scrub.repairing.is_empty()
             && self.losses.is_idle()
-            && !scrub.damaged.iter().any(|(&sequence, &(index, _))| self.will_be_emptied(index, sequence));
+            && !scrub.damaged.iter().any(|(&sequence, &index)| self.will_be_emptied(index, sequence));
         if !is_done && !self.is_collection_stopped() {
             if !scrub.repairing.is_empty() || !self.losses.is_idle() {
                 // Nobody else may come to fill the stripe.
@@ -33,11 +34,14 @@ impl Volume {
         if !self.members.is_epoch_durable() {
             return;
         }
-        let Some(Scrub { blocks, mut repaired, lost, damaged, .. }) = self.scrub.take() else { return };
-        for (sequence, (index, blocks)) in damaged {
-            repaired += if self.has_segment(index, sequence) { 0 } else { blocks };
-        }
-        self.events.push_back(Event::Scrubbed { blocks, mended: repaired, lost });
+        let Some(Scrub { blocks, before, .. }) = self.scrub.take() else { return };
+        let found = self.damage();
+        self.events.push_back(Event::Scrubbed {
+            blocks,
+            mended: found.repaired - before.repaired,
+            unreadable: found.damaged + found.unreadable,
+            lost: found.lost - before.lost,
+        });
     }
 
     fn has_segment(&self, index: SegmentIndex, sequence: u64) -> bool {

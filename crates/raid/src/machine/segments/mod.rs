@@ -54,6 +54,8 @@ pub(super) struct Segments {
     has_progress: bool,
     /// Segments that were emptied and reset.
     reset_count: u64,
+    /// The sequences of those that were reset since somebody asked.
+    gone: Vec<u64>,
 }
 
 /// Segments of one stream that are opening or open.
@@ -82,6 +84,7 @@ impl Segments {
             is_awaited: false,
             has_progress: false,
             reset_count: 0,
+            gone: Vec::new(),
         }
     }
 
@@ -239,6 +242,11 @@ impl Segments {
 
     pub(super) fn reset_count(&self) -> u64 {
         self.reset_count
+    }
+
+    /// The sequences of segments that were reset since this was last asked.
+    pub(super) fn take_gone(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.gone)
     }
 
     pub(super) fn has_progress(&self) -> bool {

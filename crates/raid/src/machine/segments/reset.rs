@@ -124,6 +124,7 @@ impl Segments {
         if segment.pending == 0 {
             let left = self.table.remove(index);
             debug_assert_eq!(left.live_blocks, 0);
+            self.gone.push(left.sequence);
             self.reset_count += 1;
         }
     }

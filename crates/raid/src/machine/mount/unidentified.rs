@@ -1,0 +1,90 @@
+//! Zones of which it is not known whose they are, since they are offline or their headers cannot be read, and segments that lack zones:
+//! where these may hold something that was acknowledged, the mount is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zonda_zoned::ZoneState;
+
+use super::Volume;
+use super::headers::{FoundSegment, Owner};
+use crate::bug::SeededBug;
+use crate::format::MemberState;
+use crate::limits::METADATA_ZONES;
+use crate::{MemberIndex, VolumeError};
+
+impl Volume {
+    /// Counts the zones that are offline and of no segment that is known. Returns for each member how many of them are so since the last
+    /// superblock: those may have held something.
+    pub(super) fn offline_since(&mut self, kept: &BTreeMap<u64, FoundSegment>) -> Vec<u32> {
+        let mut news = vec![0; self.spec.members()];
+        for member in self.members.present() {
+            let at = member.as_usize();
+            let zones = self.start_mut().zones[at].iter().skip(METADATA_ZONES as usize);
+            let offline = zones.filter(|zone| zone.state == ZoneState::Offline).count();
+            let named = kept.values().filter(|segment| segment.offline >> at & 1 == 1).count();
+            let counted = offline.saturating_sub(named) as u32;
+            let is_careless = self.spec.has(SeededBug::UncountedZone);
+            let known = self.found().known_offline[at].filter(|_| !is_careless).unwrap_or(counted);
+            news[at] = counted.saturating_sub(known);
+            self.found().is_behind |= counted != known;
+            self.members[member].lost_offline(counted);
+        }
+        news
+    }
+
+    /// Zones that may hold a segment of which nothing else is left: their headers cannot be read, or they are offline. None do where an
+    /// active member shows all headers that there were.
+    pub(super) fn unidentified_zones(
+        &mut self,
+        owners: &[BTreeMap<u32, Owner>],
+        unknown: &[BTreeSet<u32>],
+        offline: &[u32],
+    ) -> Option<VolumeError> {
+        let shows_all = |at: usize| {
+            let is_active = self.members[MemberIndex(at as u8)].state() == MemberState::Active;
+            is_active && unknown[at].is_empty() && offline[at] == 0
+        };
+        if (0..self.spec.members()).any(shows_all) {
+            return None;
+        }
+        for member in self.members.present() {
+            let at = member.as_usize();
+            // The first block is a header: without another one nothing is in the zone.
+            // One that was finished before anything was written to it is blank.
+            let may_hold = |zone: &&u32| {
+                self.blocks_in(member, **zone) > 1 && !self.found().blank_headers.contains(&(member, **zone))
+            };
+            let damaged = unknown[at].iter().find(may_hold).copied();
+            debug_assert!(damaged.is_none_or(|zone| owners[at].get(&zone) == Some(&Owner::Unknown)));
+            let capacity = self.members[member].geometry().zone_capacity_blocks.0;
+            let blocks = match damaged {
+                Some(zone) => u64::from(self.blocks_in(member, zone)) - 1,
+                None if offline[at] > 0 => u64::from(offline[at]) * (capacity - 1),
+                None => continue,
+            };
+            return Some(VolumeError::UnidentifiedLosses { member, segment: 0, blocks });
+        }
+        None
+    }
+
+    /// Segments that may hold something that was acknowledged, and lack the zones of members that are missing.
+    pub(super) fn lacking(&mut self, kept: &BTreeMap<u64, FoundSegment>) -> Option<VolumeError> {
+        let accepted = self.members.accepted_segment();
+        let mut lacking = kept
+            .iter()
+            .skip_while(|&(&sequence, _)| sequence <= accepted)
+            .filter(|(_, segment)| !self.has_enough(segment));
+        lacking.find_map(|(_, segment)| {
+            let lacks = |member: &MemberIndex| segment.zones[member.as_usize()].is_none();
+            let is = |state| {
+                let members = self.spec.member_indices().filter(lacks);
+                members.filter(|&at| self.members[at].state() == state).collect::<Vec<_>>()
+            };
+            let (missing, rebuilding) = (is(MemberState::Failed), is(MemberState::Rebuilding));
+            // Where all are there, each block that cannot be read is counted when the segment is.
+            let is_counted = missing.is_empty() && rebuilding.is_empty();
+            let tolerates = self.spec.code.tolerates();
+            (!is_counted).then_some(VolumeError::TooManyMissing { tolerates, missing, rebuilding })
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! Blocks that could not be read in one command are read one by one: what one of them is says nothing of the others.
+
+use bytes::BytesMut;
+use zonda_zoned::{BlockBuffer, Blocks, Operation, Outcome, Payload, Status};
+
+use super::super::members::{Members, Work};
+use super::super::requests::Requests;
+use super::super::segments::Segments;
+use super::super::spec::Spec;
+use super::{Ended, Reads};
+
+/// The blocks of a range, as they come.
+#[derive(Debug)]
+pub(in crate::machine) struct Singly {
+    blocks: Vec<Single>,
+    /// Reads in flight.
+    pending: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Single {
+    /// Nobody wants to know it.
+    Unasked,
+    Read(BlockBuffer),
+    Failed(Status),
+}
+
+impl Singly {
+    /// So many blocks, of which these are asked for.
+    pub(in crate::machine) fn of(blocks: u32, asked: u32) -> Singly {
+        Singly { blocks: vec![Single::Unasked; blocks as usize], pending: asked }
+    }
+
+    /// A block was read, or could not be. Says whether it was the last.
+    pub(in crate::machine) fn add(&mut self, at: u32, status: Status, outcome: Outcome, block_bytes: usize) -> bool {
+        self.blocks[at as usize] = match outcome {
+            Outcome::Data(Payload::Bytes(buffer)) if status.is_success() && buffer.data.len() == block_bytes => {
+                Single::Read(*buffer)
+            }
+            _ if status.is_success() => Single::Failed(Status::InternalError),
+            _ => Single::Failed(status),
+        };
+        self.pending -= 1;
+        self.pending == 0
+    }
+
+    /// All blocks in a row, zeros where they could not be read; and of these why.
+    pub(in crate::machine) fn into_buffer(
+        self,
+        block_bytes: usize,
+        metadata_bytes: usize,
+    ) -> (BlockBuffer, Vec<Option<Status>>) {
+        let (mut data, mut metadata) = (BytesMut::new(), BytesMut::new());
+        let mut failed = Vec::new();
+        for (at, block) in (1..).zip(self.blocks) {
+            failed.push(match block {
+                Single::Unasked => None,
+                Single::Failed(status) => Some(status),
+                Single::Read(buffer) => {
+                    data.extend_from_slice(&buffer.data);
+                    metadata.extend_from_slice(&buffer.metadata);
+                    None
+                }
+            });
+            data.resize(at * block_bytes, 0);
+            metadata.resize(at * metadata_bytes, 0);
+        }
+        (BlockBuffer { data: data.freeze(), metadata: metadata.freeze() }, failed)
+    }
+}
+
+impl Reads {
+    /// The blocks of a fetch are read by themselves; of what lies before them in their chunk only its metadata. Says whether they can be.
+    pub(super) fn read_singly(&mut self, members: &mut Members, segments: &Segments, index: u32, from: u32) -> bool {
+        let fetch = &mut self.fetches[index];
+        let place = fetch.place;
+        // It may have gone offline meanwhile.
+        let Some(zone) = segments[place.segment].zones[place.member.as_usize()] else { return false };
+        let skip = place.offset - from;
+        let wanted = (skip..skip + fetch.blocks).chain((skip > 0).then_some(0));
+        let asked = fetch.blocks + u32::from(skip > 0);
+        fetch.singly = Some(Singly::of(skip + fetch.blocks, asked));
+        for at in wanted {
+            let start = members[place.member].lba(zone, from + at);
+            let read = Operation::Read { start, blocks: Blocks(1) };
+            members.send(place.member, Work::FetchBlock { fetch: index, at }, read);
+        }
+        true
+    }
+
+    /// One of these has come, or has not.
+    #[expect(clippy::too_many_arguments, reason = "the owners that a read reaches, and what has come")]
+    pub(in crate::machine) fn on_fetch_block(
+        &mut self,
+        spec: &Spec,
+        members: &mut Members,
+        segments: &mut Segments,
+        requests: &mut Requests,
+        (index, at): (u32, u32),
+        status: Status,
+        outcome: Outcome,
+    ) -> Option<Ended> {
+        let block_bytes = spec.shape.block_bytes;
+        let fetch = &mut self.fetches[index];
+        let place = fetch.place;
+        let singly = fetch.singly.as_mut().expect("its blocks are read one by one");
+        if !singly.add(at, status, outcome, block_bytes) {
+            return None;
+        }
+        let singly = fetch.singly.take()?;
+        let metadata_bytes = usize::from(members[place.member].geometry().metadata_bytes);
+        let (buffer, failed) = singly.into_buffer(block_bytes, metadata_bytes);
+        self.take_fetched(spec, members, segments, requests, index, Box::new(buffer), &failed)
+    }
+}
