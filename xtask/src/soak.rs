@@ -72,7 +72,7 @@ pub(crate) fn run(root: &Path, hours: &str) -> ExitCode {
     soak.everything();
     let failures: usize = soak.entries.iter().map(|entry| entry.failures.len()).sum();
     println!("{}", soak.report());
-    println!("{} passed, {failures} failed", soak.entries.iter().filter(|entry| entry.failures.is_empty()).count());
+    println!("{}", soak.tally());
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -132,8 +132,13 @@ impl Soak<'_> {
     }
 
     fn end(&mut self, entry: Entry) {
-        let state = if entry.failures.is_empty() { "passed" } else { "FAILED" };
-        println!("   {state}: {} in {:.0} s", entry.amount, entry.wall.as_secs_f64());
+        match &entry.skipped {
+            Some(why) => println!("   skipped: {why}"),
+            None => {
+                let state = if entry.failures.is_empty() { "passed" } else { "FAILED" };
+                println!("   {state}: {} in {:.0} s", entry.amount, entry.wall.as_secs_f64());
+            }
+        }
         self.entries.push(entry);
         let path = self.out.join("report.md");
         if let Err(error) = fs::write(&path, self.report()) {
@@ -219,7 +224,7 @@ impl Soak<'_> {
         let mut failures: Vec<(String, String)> =
             replays.map(|line| ("an input".to_owned(), line.to_owned())).collect();
         // 77: there are no fuzzers to be had on this machine.
-        let skipped = (code == Some(77)).then(|| text.lines().last().unwrap_or_default().to_owned());
+        let skipped = (code == Some(77)).then(|| why_skipped(&text));
         if !is_good && skipped.is_none() && failures.is_empty() {
             failures.push(("scripts/fuzz".to_owned(), "see the log".to_owned()));
         }
@@ -265,7 +270,7 @@ impl Soak<'_> {
         let seconds = until.saturating_duration_since(Instant::now()).as_secs().to_string();
         let seed = self.next_seed.to_string();
         let (is_good, code, text) = self.call("mutants", &script, &["--seconds", &seconds, "--seed", &seed]);
-        let skipped = (code == Some(77)).then(|| text.lines().last().unwrap_or_default().to_owned());
+        let skipped = (code == Some(77)).then(|| why_skipped(&text));
         let failures = if is_good || skipped.is_some() {
             vec![]
         } else {
@@ -275,9 +280,17 @@ impl Soak<'_> {
         self.end(Entry { name: "mutants".to_owned(), amount, wall: start.elapsed(), failures, skipped });
     }
 
+    /// Campaigns that passed and were skipped, and failures.
+    fn tally(&self) -> String {
+        let skipped = self.entries.iter().filter(|entry| entry.skipped.is_some()).count();
+        let failed = self.entries.iter().filter(|entry| !entry.failures.is_empty()).count();
+        let failures: usize = self.entries.iter().map(|entry| entry.failures.len()).sum();
+        format!("{} passed, {skipped} skipped, {failures} failed", self.entries.len() - skipped - failed)
+    }
+
     fn report(&self) -> String {
         let hours = self.start.elapsed().as_secs_f64() / 3600.0;
-        let mut text = format!("# Soak: {hours:.1} of {:.1} hours\n\n", self.hours);
+        let mut text = format!("# Soak: {hours:.2} of {:.2} hours\n\n", self.hours);
         text += "| campaign | amount | seconds | failures |\n|---|---|---|---|\n";
         for entry in &self.entries {
             let state = match &entry.skipped {
@@ -294,6 +307,12 @@ impl Soak<'_> {
         }
         text
     }
+}
+
+/// Why a script ended with 77, from its last line: `fuzz: skipped: WHY`.
+fn why_skipped(text: &str) -> String {
+    let last = text.lines().last().unwrap_or_default();
+    last.split_once(": skipped: ").map_or(last, |(_, why)| why).to_owned()
 }
 
 /// The names of the tests that failed, from what `cargo test` printed.
@@ -331,7 +350,8 @@ mod tests {
         };
         let failure = ("seed 7".to_owned(), "kill-rounds --seed 7".to_owned());
         soak.entries = vec![entry("kills", vec![failure], None), entry("fuzzers", vec![], Some("no C++ compiler"))];
-        let expected = "# Soak: 0.0 of 2.0 hours
+        assert_eq!(soak.tally(), "0 passed, 1 skipped, 1 failed");
+        let expected = "# Soak: 0.00 of 2.00 hours
 
 | campaign | amount | seconds | failures |
 |---|---|---|---|
@@ -347,6 +367,12 @@ Log: /w/out/soak/kills.log
   `kill-rounds --seed 7`
 ";
         assert_eq!(soak.report(), expected);
+    }
+
+    #[test]
+    fn what_a_script_says_of_a_skip_is_its_last_line_without_its_name() {
+        assert_eq!(why_skipped("fuzz: installing\nfuzz: skipped: no C++ compiler"), "no C++ compiler");
+        assert_eq!(why_skipped("no line like that"), "no line like that");
     }
 
     #[test]

@@ -131,3 +131,26 @@ impl ZoneRun {
         assert!(self.waiting_finish.is_none() || self.writes_in_flight > 0, "a finish waits for writes only");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+
+    #[test]
+    fn of_a_slot_that_holds_bytes_the_rows_before_its_last_are_on_flash() {
+        let text = zonda_profiles::builtin_text("tiny").expect("a built-in profile");
+        let profile = Profile::parse(text).expect("which is valid");
+        let layout = Layout::new(&profile);
+        let (page_bytes, row_bytes) = (profile.flash.read_unit.0, profile.flash.program_unit.0);
+        let slots = layout.slots;
+        let mut run = ZoneRun::new(Stripe::uniform((0..slots as u16).map(DieIndex)), layout);
+        // On each slot there are two rows and a page, which slot 0 holds.
+        run.arrived_bytes = slots * (2 * row_bytes + page_bytes);
+        run.slots[0].held_bytes = page_bytes as u32;
+        let is_on_flash: Vec<bool> =
+            (0..=2 * row_bytes / page_bytes).map(|page| run.is_on_flash(page * slots)).collect();
+        let (held, rows) = is_on_flash.split_last().expect("there are pages");
+        assert!(!held && rows.len() > 2 && rows.iter().all(|&is| is), "{is_on_flash:?}");
+    }
+}

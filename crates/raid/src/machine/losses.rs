@@ -234,3 +234,20 @@ impl Volume {
         self.events.extend(told.into_iter().map(lost));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemberIndex;
+
+    #[test]
+    fn a_scrub_goes_on_until_half_of_the_blocks_that_can_be_kept_wait_to_be_read_once_more() {
+        let mut losses = Losses::default();
+        for offset in 0..UNREADABLE_BLOCKS_MAX as u32 / 2 {
+            assert!(losses.has_room(), "{offset} blocks wait");
+            let place = Physical { segment: SegmentIndex(0), member: MemberIndex(0), offset };
+            losses.found.insert(place, Found { sequence: 1, lba: None });
+        }
+        assert!(!losses.has_room());
+    }
+}

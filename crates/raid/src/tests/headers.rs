@@ -189,3 +189,21 @@ fn a_segment_with_too_few_zones_waits_for_the_member_that_has_another() {
         read_all(&mut world);
     }
 }
+
+#[test]
+fn a_refusal_counts_all_blocks_but_the_first_of_each_zone_that_went_offline_unseen() {
+    for count in [1, 2] {
+        let mut world = written(RAID0, 64, 3);
+        world.crash();
+        let (size, capacity) = {
+            let geometry = world.drives[0].geometry();
+            (geometry.zone_size_blocks.0, geometry.zone_capacity_blocks.0)
+        };
+        for (_, start) in zones(&mut world.drives[0]).into_iter().skip(1).take(count) {
+            world.drives[0].degrade((start.0 / size) as u32, ZoneState::Offline);
+        }
+        let blocks = count as u64 * (capacity - 1);
+        let expected = VolumeError::UnidentifiedLosses { member: MemberIndex(0), segment: 0, blocks };
+        assert_eq!(refusal(&mut world, 0), expected);
+    }
+}

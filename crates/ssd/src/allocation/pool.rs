@@ -307,3 +307,18 @@ fn state_of(word: u32) -> ElementState {
 fn cost_of(word: u32) -> u32 {
     word >> STATE_BITS << 1 | u32::from(state_of(word) == ElementState::Invalid)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_count_a_bucket_for_each_cost_of_free_elements() {
+        const ELEMENTS: u32 = 64;
+        let mut pool = Pool::new(1, ELEMENTS);
+        pool.set((0..ELEMENTS).map(|erases| Element { erases, state: ElementState::Empty }));
+        assert_eq!(pool.check_invariants(), ELEMENTS);
+        let numbers = 2 * size_of::<u32>() + size_of::<Bucket>();
+        assert!(pool.table_bytes() >= ELEMENTS as usize * numbers + size_of::<FreeElements>());
+    }
+}

@@ -204,3 +204,23 @@ fn blame(error: ConfigError, base: &Table, settings: &[Setting]) -> ConfigError 
     };
     ConfigError { message, span: None, help: error.help }.within(span)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(key: &str, value: i64) -> Setting {
+        Setting { key: key.to_owned(), value: Value::Integer(value), key_span: 0..1, value_span: 1..2 }
+    }
+
+    #[test]
+    fn a_value_goes_to_the_table_that_its_key_names() {
+        let table = |text: &str| -> Table { toml::from_str(text).expect("it is TOML") };
+        let base = table("a = 1\n[b]\nc = 2\n[b.d]\ne = 3\n");
+        let settings = [setting("b.d.e", 5), setting("a", 6), setting("b.x.y", 7)];
+        let text = changed(&base, &settings.iter().collect::<Vec<_>>()).expect("they can be set");
+        assert_eq!(table(&text), table("a = 6\n[b]\nc = 2\n[b.d]\ne = 5\n[b.x]\ny = 7\n"));
+        let error = changed(&base, &[&setting("a.b", 1)]).expect_err("a number has no keys");
+        assert_eq!(error.message, "\"a\" is one value, which has no key \"b\"");
+    }
+}

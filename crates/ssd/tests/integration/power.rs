@@ -340,6 +340,22 @@ fn a_finish_that_power_loss_takes_back_keeps_its_elements_and_one_that_it_keeps_
 }
 
 #[test]
+fn power_loss_leaves_any_part_of_a_write_in_flight() {
+    let profile = drive_of_constants();
+    let mut losses = BTreeMap::new();
+    for seed in 0..100 {
+        let mut rig = Rig::with(&profile, PayloadKind::Fingerprints, 1);
+        rig.prefill(0, 20);
+        rig.write_of(0, 20, 4, prints(1, 4));
+        let media = rig.drive.power_loss(&mut Prng::new(seed));
+        let rig = Rig::of(Ssd::power_on(&profile, media, &Prng::new(seed)));
+        *losses.entry(rig.drive.zone(ZoneIndex(0)).write_pointer_blocks.0).or_insert(0) += 1;
+    }
+    assert_eq!(losses.keys().copied().collect::<Vec<u64>>(), [20, 21, 22, 23, 24]);
+    assert!(losses.values().all(|&count| count > 10), "as often as any other: {losses:?}");
+}
+
+#[test]
 fn what_a_command_in_flight_did_to_a_zone_stays_once_a_later_one_that_finds_it_so_is_acknowledged() {
     type Submit = fn(&mut Rig) -> u64;
     let cases: [(&str, u64, Submit, Submit, ZoneState); 3] = [
