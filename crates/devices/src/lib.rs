@@ -30,6 +30,8 @@ mod patches;
 mod probe;
 pub mod random;
 mod remote;
+#[cfg(test)]
+mod shelf;
 mod url;
 mod volume;
 

@@ -56,6 +56,10 @@ impl Entries {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+
     pub(crate) fn contains(&self, key: usize) -> bool {
         self.slab.contains(key)
     }

@@ -26,6 +26,8 @@ mod look;
 mod manage;
 mod open;
 mod report;
+#[cfg(test)]
+mod scenarios;
 mod seat;
 mod spares;
 

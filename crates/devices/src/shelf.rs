@@ -1,0 +1,216 @@
+//! Drives in memory in the place of images, for scenarios: a thread that has put drives on its shelf opens these.
+//!
+//! Commands end at once. A run can be crashed at any of its steps, which are commands to drives and writings of `volume.toml`: from that
+//! step on nothing has an effect, until [`revive`].
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use zonda_zoned::reference::ReferenceDevice;
+use zonda_zoned::{
+    Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation, PayloadKind, QueueFull, Status,
+    ZonedDevice,
+};
+
+use crate::{Drive, DriveError, DriveFacts, Location};
+
+thread_local! {
+    static SHELF: RefCell<Option<Shelf>> = const { RefCell::new(None) };
+}
+
+/// The drives of a thread.
+#[derive(Default)]
+struct Shelf {
+    drives: BTreeMap<PathBuf, Kept>,
+    /// Drives whose files are elsewhere.
+    away: BTreeSet<PathBuf>,
+    /// Directories in which no file can be written.
+    full: BTreeSet<PathBuf>,
+    steps: u64,
+    uuids: u64,
+    crash_at: Option<u64>,
+    is_dead: bool,
+}
+
+struct Kept {
+    device: Rc<RefCell<ReferenceDevice>>,
+    geometry: Geometry,
+    is_open: bool,
+    is_failing: bool,
+}
+
+impl Shelf {
+    /// Counts a step. Says whether it has an effect.
+    fn step(&mut self) -> bool {
+        self.steps += 1;
+        self.is_dead |= self.crash_at == Some(self.steps);
+        !self.is_dead
+    }
+}
+
+fn with<T>(body: impl FnOnce(&mut Shelf) -> T) -> T {
+    SHELF.with_borrow_mut(|shelf| body(shelf.as_mut().expect("the thread has a shelf")))
+}
+
+/// An empty shelf for this thread.
+pub(crate) fn begin() {
+    SHELF.set(Some(Shelf::default()));
+}
+
+/// Puts an empty drive on the shelf.
+pub(crate) fn add(path: &Path, geometry: &Geometry) {
+    let device = Rc::new(RefCell::new(ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes)));
+    let kept = Kept { device, geometry: geometry.clone(), is_open: false, is_failing: false };
+    with(|shelf| shelf.drives.insert(path.to_owned(), kept));
+}
+
+/// The run crashes at this step from now on, counted from 1, or not.
+pub(crate) fn crash_in(steps: Option<u64>) {
+    with(|shelf| shelf.crash_at = steps.map(|steps| shelf.steps + steps));
+}
+
+/// Whether it has crashed.
+pub(crate) fn is_dead() -> bool {
+    with(|shelf| shelf.is_dead)
+}
+
+/// What comes now is another program; the crashed one is to be dropped before.
+pub(crate) fn revive() {
+    with(|shelf| {
+        shelf.is_dead = false;
+        shelf.crash_at = None;
+    });
+}
+
+/// A drive's files are moved away, or back.
+pub(crate) fn set_away(path: &Path, is_away: bool) {
+    with(|shelf| if is_away { shelf.away.insert(path.to_owned()) } else { shelf.away.remove(path) });
+}
+
+/// Commands of a drive fail, or not.
+pub(crate) fn set_failing(path: &Path, is_failing: bool) {
+    with(|shelf| shelf.drives.get_mut(path).expect("it is on the shelf").is_failing = is_failing);
+}
+
+/// Files cannot be written in a directory, or can.
+pub(crate) fn set_full(path: &Path, is_full: bool) {
+    with(|shelf| if is_full { shelf.full.insert(path.to_owned()) } else { shelf.full.remove(path) });
+}
+
+/// A UUID that a thread with a shelf makes: the next number.
+pub(crate) fn uuid() -> Option<[u8; 16]> {
+    SHELF.with_borrow_mut(|shelf| {
+        let shelf = shelf.as_mut()?;
+        shelf.uuids += 1;
+        Some(u128::from(shelf.uuids).to_be_bytes())
+    })
+}
+
+/// What becomes of a writing of `volume.toml`, where that is not to be done.
+pub(crate) fn on_save(directory: &Path) -> Option<io::Result<()>> {
+    SHELF.with_borrow_mut(|shelf| {
+        let shelf = shelf.as_mut()?;
+        if !shelf.step() {
+            return Some(Ok(()));
+        }
+        shelf.full.contains(directory).then(|| Err(io::ErrorKind::StorageFull.into()))
+    })
+}
+
+/// The drive that is in the place of an image; `None` where the thread has no shelf.
+pub(crate) fn open(location: &Location) -> Option<Result<Box<dyn Drive>, DriveError>> {
+    let Location::Image(path) = location else { return None };
+    SHELF.with_borrow_mut(|shelf| {
+        let shelf = shelf.as_mut()?;
+        let is_away = shelf.away.contains(path);
+        let Some(kept) = shelf.drives.get_mut(path).filter(|_| !is_away) else {
+            return Some(Err(DriveError::new(format!("there is no image in {}", path.display()), "see where it is")));
+        };
+        if kept.is_open {
+            let what = format!("the image in {} is in use by another program", path.display());
+            return Some(Err(DriveError::in_use(what, "stop it")));
+        }
+        kept.is_open = true;
+        kept.device.borrow_mut().power_cycle();
+        let drive = ShelfDrive {
+            path: path.clone(),
+            device: Rc::clone(&kept.device),
+            geometry: kept.geometry.clone(),
+            completions: Vec::new(),
+            is_closed: false,
+        };
+        Some(Ok(Box::new(drive) as Box<dyn Drive>))
+    })
+}
+
+/// A drive that is open.
+struct ShelfDrive {
+    path: PathBuf,
+    device: Rc<RefCell<ReferenceDevice>>,
+    geometry: Geometry,
+    completions: Vec<Completion>,
+    is_closed: bool,
+}
+
+impl ZonedDevice for ShelfDrive {
+    fn geometry(&self, _namespace: NamespaceId) -> &Geometry {
+        &self.geometry
+    }
+
+    fn submit(&mut self, _now: Instant, command: Command) -> Result<(), QueueFull> {
+        assert!(!self.is_closed, "a drive that is closed takes no commands");
+        let changes = !matches!(command.operation, Operation::Read { .. } | Operation::ReportZones { .. });
+        let (has_effect, is_failing) = with(|shelf| {
+            let is_failing = shelf.drives[&self.path].is_failing;
+            (if changes { shelf.step() } else { !shelf.is_dead }, is_failing)
+        });
+        if has_effect {
+            let completion = if is_failing {
+                Completion::of(command.id, Status::InternalError)
+            } else {
+                self.device.borrow_mut().execute(&command)
+            };
+            self.completions.push(completion);
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, _now: Instant, completions: &mut CompletionQueue) {
+        self.completions.drain(..).for_each(|completion| completions.push(completion));
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        (!self.completions.is_empty()).then_some(Instant::ZERO)
+    }
+}
+
+impl Drive for ShelfDrive {
+    fn facts(&self) -> DriveFacts {
+        DriveFacts::default()
+    }
+
+    fn media_errors(&self) -> u64 {
+        0
+    }
+
+    fn close(&mut self, _now: Instant) {
+        self.is_closed = true;
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+}
+
+impl Drop for ShelfDrive {
+    fn drop(&mut self) {
+        with(|shelf| {
+            if let Some(kept) = shelf.drives.get_mut(&self.path) {
+                kept.is_open = false;
+            }
+        });
+    }
+}
