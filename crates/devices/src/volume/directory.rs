@@ -60,7 +60,7 @@ pub(super) struct VolumeFile {
 }
 
 impl VolumeFile {
-    fn new(name: String, array: String) -> VolumeFile {
+    pub(super) fn new(name: String, array: String) -> VolumeFile {
         VolumeFile {
             format: FORMAT,
             name,
@@ -246,12 +246,7 @@ impl VolumeDirectory {
 
     /// How a location is written in the file: paths beside the volume are seen from it, so that all can move together.
     pub(super) fn place(&self, location: &Location) -> Place {
-        let Location::Image(path) = location else { return Place::new(location.to_string()) };
-        let absolute = |path: &Path| plain(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
-        let (whole, own) = (absolute(path), absolute(&self.path));
-        let beside = own.parent().and_then(|above| whole.strip_prefix(above).ok());
-        let at = beside.map_or(whole.clone(), |rest| Path::new("..").join(rest));
-        Place::new(at.display().to_string())
+        place_in(&self.path, location)
     }
 
     /// Writes the file so that after a crash either the old or the new one is there.
@@ -292,17 +287,6 @@ impl VolumeDirectory {
         whole.parent().map_or(Ok(()), File::sync_directory)
     }
 
-    /// The directory that a volume would be imported into; nothing is written, not even the lock.
-    pub(super) fn planned(path: &Path) -> Result<VolumeDirectory, DriveError> {
-        refuse_occupied(path)?;
-        Ok(VolumeDirectory {
-            path: path.to_owned(),
-            file: VolumeFile::new(String::new(), String::new()),
-            saved_epoch: None,
-            _lock: None,
-        })
-    }
-
     /// Removes the directory of a volume whose creation has changed no member.
     pub(super) fn remove(self) {
         // What stays is an empty directory.
@@ -313,8 +297,18 @@ impl VolumeDirectory {
     }
 }
 
+/// How a location is written in the file of a volume in this directory.
+pub(super) fn place_in(directory: &Path, location: &Location) -> Place {
+    let Location::Image(path) = location else { return Place::new(location.to_string()) };
+    let absolute = |path: &Path| plain(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    let (whole, own) = (absolute(path), absolute(directory));
+    let beside = own.parent().and_then(|above| whole.strip_prefix(above).ok());
+    let at = beside.map_or(whole.clone(), |rest| Path::new("..").join(rest));
+    Place::new(at.display().to_string())
+}
+
 /// A directory for a new volume holds nothing, or what an interrupted creation has left.
-fn refuse_occupied(path: &Path) -> Result<(), DriveError> {
+pub(super) fn refuse_occupied(path: &Path) -> Result<(), DriveError> {
     let is_left_over = |name: &std::ffi::OsStr| [LOCK_FILE, NEW_FILE, VOLUME_FILE].iter().any(|known| name == *known);
     let is_other = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| !is_left_over(&entry.file_name()));
     let is_occupied = fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_other));
