@@ -328,6 +328,13 @@ fn a_lost_directory_is_written_again_from_the_drives_and_only_then() {
     assert_eq!(json_in(&directory, &["volume", "status", "vol", "--json"])["state"], "well");
     let refused = refused_in(&directory, &["volume", "import", "vol", "--members", drives]);
     assert!(refused.contains("holds a volume already"), "{refused}");
+    // One of them is behind a server now.
+    fs::remove_dir_all(directory.join("vol")).expect("it was there");
+    let far = Server::start(&directory, &["drives/c", "--force"]);
+    let drives = format!("drives/b,{},drives/a,drives/e", far.url(0));
+    let report = json_in(&directory, &["volume", "import", "vol", "--members", &drives, "--json"]);
+    assert_eq!((&report["members"][2]["at"], states(&report)), (&far.url(0).into(), vec!["active"; 4]), "{report}");
+    assert_eq!(json_in(&directory, &["volume", "status", "vol", "--json"])["state"], "well");
 }
 
 #[test]
@@ -345,6 +352,8 @@ fn a_side_is_chosen_for_one_start_and_later_starts_need_no_option() {
     let serve = ["serve", "vol", "--listen", "127.0.0.1:0", "--http", "off"];
     let refused = refused_in(&directory, &serve);
     assert!(refused.contains("split brain: ../drives/") && refused.contains("--accept-side MEMBER"), "{refused}");
+    let ran = zonda_in(&directory, &["volume", "status", "vol"]);
+    assert!(ran.code == Some(1) && ran.stdout.contains("incomplete, split brain: ../drives/"), "{}", ran.stdout);
     let refused = refused_in(&directory, &[&serve[..], &["--accept-side", "c"]].concat());
     assert!(refused.contains("the volume has no member c"), "{refused}");
     let log = Server::start(&directory, &["vol", "--accept-side", "b"]).stop();

@@ -61,7 +61,7 @@ pub(super) struct VolumeFile {
 }
 
 impl VolumeFile {
-    fn new(name: String, array: String) -> VolumeFile {
+    pub(super) fn new(name: String, array: String) -> VolumeFile {
         VolumeFile {
             format: FORMAT,
             name,
@@ -160,8 +160,7 @@ pub(super) struct VolumeDirectory {
     path: PathBuf,
     pub(super) file: VolumeFile,
     saved_epoch: Option<u64>,
-    /// Absent where it is only planned.
-    lock: Option<Lock>,
+    lock: Lock,
 }
 
 /// What keeps other programs from a volume: the lock of a file, and that of the directory itself, which stays where a user has removed
@@ -192,7 +191,7 @@ impl VolumeDirectory {
         let interrupted = if is_volume(path) { Some(read(path)?) } else { None };
         let array = interrupted.map_or_else(|| crate::random::uuid_text(array), |file| file.array);
         let file = VolumeFile { state: Some(FileState::Creating), ..VolumeFile::new(name, array) };
-        Ok(VolumeDirectory { path: path.to_owned(), file, saved_epoch: None, lock: Some(lock) })
+        Ok(VolumeDirectory { path: path.to_owned(), file, saved_epoch: None, lock })
     }
 
     /// The volume in this directory, which no other program uses until this is dropped.
@@ -222,7 +221,7 @@ impl VolumeDirectory {
                 "repeat the command zonda volume create, which continues it; or remove the directory",
             ));
         }
-        Ok(VolumeDirectory { path: path.to_owned(), saved_epoch: file.epoch, file, lock: Some(lock) })
+        Ok(VolumeDirectory { path: path.to_owned(), saved_epoch: file.epoch, file, lock })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -256,12 +255,7 @@ impl VolumeDirectory {
 
     /// How a location is written in the file: paths beside the volume are seen from it, so that all can move together.
     pub(super) fn place(&self, location: &Location) -> Place {
-        let Location::Image(path) = location else { return Place::new(location.to_string()) };
-        let absolute = |path: &Path| plain(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
-        let (whole, own) = (absolute(path), absolute(&self.path));
-        let beside = own.parent().and_then(|above| whole.strip_prefix(above).ok());
-        let at = beside.map_or(whole.clone(), |rest| Path::new("..").join(rest));
-        Place::new(at.display().to_string())
+        place_in(&self.path, location)
     }
 
     /// Writes the file so that after a crash either the old or the new one is there.
@@ -278,8 +272,7 @@ impl VolumeDirectory {
 
     fn write(&self) -> io::Result<()> {
         let text = toml::to_string(&self.file).expect("texts and numbers can be written");
-        let lock = self.lock.as_ref().expect("what is only planned is not saved");
-        lock.directory.replace(VOLUME_FILE, NEW_FILE, format!("{HEADER}{text}").as_bytes())
+        self.lock.directory.replace(VOLUME_FILE, NEW_FILE, format!("{HEADER}{text}").as_bytes())
     }
 
     /// The epoch that is in the file on the disk.
@@ -298,17 +291,6 @@ impl VolumeDirectory {
         whole.parent().map_or(Ok(()), File::sync_directory)
     }
 
-    /// The directory that a volume would be imported into; nothing is written, not even the lock.
-    pub(super) fn planned(path: &Path) -> Result<VolumeDirectory, DriveError> {
-        refuse_occupied(path)?;
-        Ok(VolumeDirectory {
-            path: path.to_owned(),
-            file: VolumeFile::new(String::new(), String::new()),
-            saved_epoch: None,
-            lock: None,
-        })
-    }
-
     /// Removes the directory of a volume whose creation has changed no member.
     pub(super) fn remove(self) {
         // What stays is an empty directory.
@@ -319,8 +301,18 @@ impl VolumeDirectory {
     }
 }
 
+/// How a location is written in the file of a volume in this directory.
+pub(super) fn place_in(directory: &Path, location: &Location) -> Place {
+    let Location::Image(path) = location else { return Place::new(location.to_string()) };
+    let absolute = |path: &Path| plain(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    let (whole, own) = (absolute(path), absolute(directory));
+    let beside = own.parent().and_then(|above| whole.strip_prefix(above).ok());
+    let at = beside.map_or(whole.clone(), |rest| Path::new("..").join(rest));
+    Place::new(at.display().to_string())
+}
+
 /// A directory for a new volume holds nothing, or what an interrupted creation has left.
-fn refuse_occupied(path: &Path) -> Result<(), DriveError> {
+pub(super) fn refuse_occupied(path: &Path) -> Result<(), DriveError> {
     let is_left_over = |name: &std::ffi::OsStr| [LOCK_FILE, NEW_FILE, VOLUME_FILE].iter().any(|known| name == *known);
     let is_other = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| !is_left_over(&entry.file_name()));
     let is_occupied = fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_other));

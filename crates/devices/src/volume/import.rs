@@ -9,7 +9,9 @@ use zonda_image::ImageFile;
 use zonda_raid::{Agreement, Identity, MemberIndex, MemberState, Membership, VolumeError};
 use zonda_ring::{Ring, RingOptions};
 
-use super::directory::{LastState, Place, VolumeDirectory, is_volume, plain, uuid_of};
+use super::directory::{
+    LastState, Place, VolumeDirectory, VolumeFile, is_volume, place_in, plain, refuse_occupied, uuid_of,
+};
 use super::look::identity;
 use super::open::cannot_save;
 use super::seat::refuse_volume;
@@ -105,8 +107,8 @@ impl ImportReport {
     /// When the drives are of several volumes, claim the same place, are in use, are too few, or were written to without each other; and
     /// what to do. Nothing is written then.
     pub fn of(path: &Path, options: &ImportOptions) -> Result<ImportReport, DriveError> {
-        let mut planned = VolumeDirectory::planned(path)?;
-        if planned.was_interrupted() {
+        refuse_occupied(path)?;
+        if is_volume(path) {
             let what = format!("the directory {} holds a volume whose creation was interrupted", path.display());
             return Err(DriveError::new(what, "choose another directory, or remove this one"));
         }
@@ -114,10 +116,10 @@ impl ImportReport {
         let candidates = candidates(options, &mut report.ignored)?;
         let candidates = report.of_one_volume(candidates, options)?;
         let view = report.choose(&candidates, options.force)?;
-        report.fill(&mut planned, view, &candidates, options.force)?;
+        let file = report.fill(path, view, &candidates, options.force)?;
         if !options.dry_run {
             let mut directory = VolumeDirectory::make(path, &view.array)?;
-            directory.file = planned.file;
+            directory.file = file;
             let saved = directory.save().and_then(|()| directory.sync_name());
             if let Err(error) = saved {
                 let error = cannot_save(&directory, &error);
@@ -194,14 +196,14 @@ impl ImportReport {
         Ok(view)
     }
 
-    /// Puts every drive in its place.
+    /// Puts every drive in its place. Returns the volume.toml of the volume in `directory`.
     fn fill(
         &mut self,
-        directory: &mut VolumeDirectory,
+        directory: &Path,
         view: &Membership,
         candidates: &[Candidate],
         force: bool,
-    ) -> Result<(), DriveError> {
+    ) -> Result<VolumeFile, DriveError> {
         self.name = view.name.clone();
         self.array = uuid_text(&view.array);
         self.scheme = view.scheme.map_or_else(|| "of an unknown level".to_owned(), |scheme| scheme.to_string());
@@ -237,7 +239,7 @@ impl ImportReport {
             }
             let found = same.first();
             let state = last_state(known.state);
-            let place = found.map_or_else(Place::missing, |one| directory.place(&one.location));
+            let place = found.map_or_else(Place::missing, |one| place_in(directory, &one.location));
             self.members.push(ImportedMember {
                 member: at,
                 id: uuid_text(&known.id),
@@ -247,13 +249,9 @@ impl ImportReport {
             });
             places.push(Place { state: Some(state), ..place });
         }
-        directory.file.name.clone_from(&self.name);
-        directory.file.array.clone_from(&self.array);
-        directory.file.state = None;
-        directory.file.epoch = Some(self.epoch);
-        directory.file.member = places;
         self.warn(view);
-        Ok(())
+        let file = VolumeFile::new(self.name.clone(), self.array.clone());
+        Ok(VolumeFile { epoch: Some(self.epoch), member: places, ..file })
     }
 
     fn warn(&mut self, view: &Membership) {

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use zonda_raid::{Identity, Level, MemberState, Membership};
+use zonda_raid::{Agreement, Identity, Level, MemberState, Membership};
 use zonda_ring::{Ring, RingOptions};
 
 use super::directory::{LastState, VolumeDirectory};
+use super::open::Names;
 use super::report::{MemberSummary, VolumeReport, VolumeState};
 use crate::look::LookedAt;
 use crate::probe::Probe;
@@ -39,8 +40,12 @@ impl VolumeReport {
             _ => None,
         };
         let memberships: Vec<Option<Membership>> = found.iter().map(own).collect();
-        let newest =
-            memberships.iter().flatten().reduce(|best, next| if next.is_newer_than(best) { next } else { best });
+        let own: Vec<&Membership> = memberships.iter().flatten().collect();
+        let latest = own.iter().copied().reduce(|best, next| if next.is_newer_than(best) { next } else { best });
+        let (newest, mut refusal) = match Agreement::of(&own, None) {
+            Ok(agreement) => (agreement.map(|agreement| agreement.newest).or(latest), None),
+            Err(error) => (latest, Some(Names(&directory.file.member).in_words(&error).message)),
+        };
         let Some(newest) = newest else {
             let what = missing.unwrap_or_else(|| "none of them has a superblock of this volume".to_owned());
             return Err(DriveError::new(format!("no member of the volume can be read; {what}"), "see volume.toml"));
@@ -65,8 +70,13 @@ impl VolumeReport {
             }
         });
         let members: Vec<MemberSummary> = members.collect();
-        let is_behind = directory.file.epoch.is_some_and(|reached| reached > newest.epoch);
-        let (state, can_lose) = judge(newest, &members, is_behind);
+        if let Some(reached) = directory.file.epoch.filter(|reached| *reached > newest.epoch && refusal.is_none()) {
+            let epoch = newest.epoch;
+            refusal = Some(format!(
+                "the members that are present are out of date: the newest has epoch {epoch}, the volume has reached {reached}"
+            ));
+        }
+        let (state, can_lose) = judge(newest, &members, refusal.is_some());
         let lost_blocks = directory.file.lost_blocks.unwrap_or(0);
         let state = if lost_blocks > 0 && state != VolumeState::Incomplete { VolumeState::DataLost } else { state };
         Ok(VolumeReport {
@@ -75,6 +85,7 @@ impl VolumeReport {
             array: directory.file.array.clone(),
             scheme: newest.scheme.map_or_else(|| "of an unknown level".to_owned(), |scheme| scheme.to_string()),
             state,
+            refusal,
             can_lose,
             epoch: Some(newest.epoch),
             volume_bytes: newest.volume_blocks * u64::from(newest.block_size_bytes),
@@ -87,14 +98,14 @@ impl VolumeReport {
 }
 
 /// How the volume would be if it were mounted now.
-fn judge(newest: &Membership, members: &[MemberSummary], is_behind: bool) -> (VolumeState, u32) {
+fn judge(newest: &Membership, members: &[MemberSummary], is_refused: bool) -> (VolumeState, u32) {
     let count = |state| members.iter().filter(|member| member.state == state).count();
     let active = count("active");
     let Some(scheme) = newest.scheme else { return (VolumeState::Degraded, 0) };
     let away = newest.members.len() - active;
     // A mirror of a stripe can be lost with two members, and have all its blocks without half of them.
     let tolerates = if scheme.level == Level::Raid01 { 1 } else { usize::from(scheme.parity) };
-    let state = if is_behind || active < usize::from(scheme.data) {
+    let state = if is_refused || active < usize::from(scheme.data) {
         VolumeState::Incomplete
     } else if count("rebuilding") + count("joining") > 0 {
         VolumeState::Rebuilding

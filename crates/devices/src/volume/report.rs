@@ -62,6 +62,9 @@ pub struct VolumeReport {
     pub scheme: String,
     /// How it is as a whole.
     pub state: VolumeState,
+    /// Why a mount would refuse it, where that is more than that members are missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
     /// How many more members it can do without now.
     pub can_lose: u32,
     /// The newest epoch that is known: it counts changes of the members.
@@ -228,6 +231,7 @@ impl VolumeDrive {
         });
         VolumeReport {
             mounted: true,
+            refusal: None,
             epoch: self.directory.file.epoch,
             name: volume.name().to_owned(),
             array: self.directory.file.array.clone(),

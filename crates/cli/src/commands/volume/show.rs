@@ -20,7 +20,9 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     let can_lose = match (report.state, report.can_lose) {
         (VolumeState::Lost, _) => "more members are gone than it can do without".to_owned(),
         (VolumeState::Suspended, _) => suspended(report),
-        (VolumeState::Incomplete, _) => "too few members are present to mount it".to_owned(),
+        (VolumeState::Incomplete, _) => {
+            report.refusal.clone().unwrap_or_else(|| "too few members are present to mount it".to_owned())
+        }
         (_, 0) => "can lose no member".to_owned(),
         (_, members) => format!("can lose {}", units::counted(u64::from(members), "more member")),
     };
@@ -169,6 +171,7 @@ pub(super) fn known(report: &VolumeReport) -> serde_json::Value {
             "array",
             "scheme",
             "state",
+            "refusal",
             "can_lose",
             "epoch",
             "volume_bytes",

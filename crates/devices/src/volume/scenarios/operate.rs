@@ -77,11 +77,12 @@ impl Run {
     }
 
     fn operate_closed(&mut self, at: usize) -> Result<(), String> {
-        match self.prng.below(10) {
+        match self.prng.below(12) {
             0..6 => self.open(at)?,
             6 => self.move_drive(),
             7 => self.repair(),
             8 => self.age_file(at),
+            9..11 => self.list_spare(at),
             _ => self.keep_file(at),
         }
         Ok(())
@@ -162,6 +163,18 @@ impl Run {
             self.tell(format!("d{drive} is back"));
             shelf::set_away(&self.path_of(drive), false);
         }
+    }
+
+    /// A drive that the other volume has or may have is listed as a spare, too.
+    fn list_spare(&mut self, at: usize) {
+        let drive = self.prng.below(DRIVES as u64) as usize;
+        let text = self.file_of(at);
+        if text.contains(&format!("\"../d{drive}\"")) || self.volumes[at].newest.is_some() {
+            return;
+        }
+        self.tell(format!("{}: d{drive} is listed as a spare", self.volumes[at].name));
+        let text = text.replace("spare = []\n", "");
+        self.set_file(at, &format!("{text}\n[[spare]]\nat = \"../d{drive}\"\n"));
     }
 
     fn keep_file(&mut self, at: usize) {
