@@ -126,10 +126,11 @@ fn is_void(superblock: &Membership, own: &[&Membership]) -> bool {
     own.iter().filter(rejects).any(|one| one.epoch > superblock.epoch && !is_void(one, own))
 }
 
-/// Whether the owner of the second superblock went on although the owner of the first one counted it as failed.
+/// Whether the owner of the second superblock went on although the owner of the first one counted it as failed. One that counts the
+/// first one as present did not: its epoch never counted.
 fn conflicts(one: &Membership, other: &Membership) -> bool {
     let has_left = state_of(one, other) == Some(MemberState::Failed) && is_present(other, other);
-    has_left && entry_of(one, other).is_some_and(|entry| other.epoch >= entry.since_epoch)
+    has_left && !is_present(other, one) && entry_of(one, other).is_some_and(|entry| other.epoch >= entry.since_epoch)
 }
 
 /// Whether a superblock names the owner of another one as present.

@@ -109,6 +109,14 @@ impl Chunk {
         self.records.iter().all(Option::is_some)
     }
 
+    /// Whether a block is not what was written there, but for those that look as if nothing was.
+    pub(super) fn has_damage(&self, block_bytes: usize) -> bool {
+        let is_damaged = |block: usize| {
+            self.records[block].is_none() && self.block(block, block_bytes).iter().any(|&byte| byte != 0)
+        };
+        (0..self.records.len()).any(is_damaged)
+    }
+
     pub(super) fn block(&self, block: usize, block_bytes: usize) -> &[u8] {
         &self.data[block * block_bytes..(block + 1) * block_bytes]
     }

@@ -16,6 +16,15 @@ impl Volume {
             return;
         }
         let segment = &self.segments[index];
+        let lacks_zone = self.members.present_bits() & !self.readable(index) != 0;
+        // What was written last in a segment that was not filled may be of no stripe: nothing but the zone knows of it.
+        let is_unfilled =
+            segment.state == SegmentState::Sealed && segment.slots.complete_stripes() < segment.layout.stripes;
+        if self.spec.code.parity() > 0 && (lacks_zone || is_unfilled) {
+            // Damage there could not be rewritten, nor told from what was acknowledged: what the segment holds is moved.
+            self.scrub_damaged(index);
+        }
+        let segment = &self.segments[index];
         let (layout, sequence) = (segment.layout, segment.sequence);
         let readable = self.readable(index);
         let header = (0, layout.slot_offset(0));

@@ -68,7 +68,10 @@ impl SwarmRun {
                 return Ok(());
             }
         }
-        self.settle_losses()
+        self.settle_losses()?;
+        // Without redundancy what is damaged and not needed stays as it is, and a mount cannot know that it was not needed.
+        self.is_over = self.tolerates() == 0;
+        Ok(())
     }
 
     /// Mounts a volume that is damaged; if that is refused for losses, they are accepted. Says whether there is anything left of it.
@@ -101,6 +104,10 @@ impl SwarmRun {
             let what = format!("losses that were accepted are refused again: {error}");
             return Err(Violation::new(Promise::Mounts, what));
         }
+        if self.world.model.is_cache_volatile {
+            // What was not flushed may count for a mount that loses other blocks.
+            self.world.model.accept_losses();
+        }
         self.world.read_each()?;
         Ok(true)
     }
@@ -124,9 +131,9 @@ impl SwarmRun {
                     same.push(lba);
                 }
                 if is_temporary || prng.chance(1, 3) {
-                    drive.lose_block(lba)
+                    drive.lose_block(lba);
                 } else {
-                    drive.rot(lba)
+                    drive.rot(lba);
                 }
                 self.outcome.blows += 1;
                 self.world.journal.tell(self.world.before, || format!("damage: member {at}, block {lba}"));

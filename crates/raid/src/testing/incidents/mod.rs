@@ -49,8 +49,10 @@ impl SwarmRun {
                 Incident::OldCopies => self.old_copies(prng)?,
                 Incident::NeededMemberPauses => self.needed_member_pauses(prng)?,
                 Incident::SharedFailure => self.shared_failure(prng)?,
-                Incident::LossAfterScrub => self.loss_after_scrub(prng)?,
-                Incident::FailedRebuild => self.failed_rebuild(prng)?,
+                Incident::LossAfterScrub => self.loss_after_scrub(prng, false)?,
+                Incident::AbsenceAfterScrub => self.loss_after_scrub(prng, true)?,
+                Incident::FailedRebuild => self.failed_rebuild(prng, false)?,
+                Incident::DamagedRebuild => self.failed_rebuild(prng, true)?,
             }
             self.world.tell(|| format!("the incident is over: {}", incident.name()));
         }
@@ -149,7 +151,10 @@ impl SwarmRun {
             | VolumeError::SplitBrain { .. }
             | VolumeError::NoVolume { .. } => true,
             VolumeError::Member { what, .. } => what.starts_with("its newest superblock cannot be read"),
-            VolumeError::Config(_) => self.has_no_members(without),
+            // With metadata in band, what is in a chunk behind a block that cannot be read is not read either.
+            VolumeError::Config(what) => {
+                self.has_no_members(without) || what.starts_with("the last stripes cannot be read")
+            }
             _ => false,
         };
         if !is_documented {
