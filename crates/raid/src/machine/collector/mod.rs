@@ -425,18 +425,21 @@ mod tests {
         let next = |collector: &mut Collector, segments: &Segments| {
             collector.next_read(Space::new(&spec, &members, true), segments, 0, Instant::ZERO)
         };
+        assert!(!collector.is_fetching());
         while let Some((place, blocks, purpose)) = next(&mut collector, &segments) {
             assert_eq!((blocks, purpose), (1, Purpose::Move));
             read.push(place);
         }
         assert_eq!(read, live, "by slots, then by members");
         for &place in &read {
+            assert!(collector.is_fetching(), "blocks are being read");
             assert!(collector.read_ended(1));
             collector.moving();
             collector.check_invariants(&segments);
             segments.set_dead(place);
             collector.arrived();
         }
+        assert!(!collector.is_fetching(), "all are read");
         assert!(collector.end_if_moved(&spec, &mut members, &mut segments, &mut stripes));
         assert!(collector.is_idle() && segments[index].is_resetting());
         assert_eq!(collector.relocated_blocks(), 3);

@@ -7,7 +7,7 @@ use super::super::fixtures::{end_next, members, spec};
 use super::super::members::Work;
 use super::super::segments::Segments;
 use super::super::spec::Spec;
-use super::{Block, NO_REQUEST, Stripes};
+use super::{Block, NO_REQUEST, Source, Stripes};
 use crate::MemberIndex;
 use crate::limits::WRITE_ATTEMPTS_MAX;
 use crate::shape::Stream;
@@ -66,4 +66,16 @@ fn a_stripe_of_which_a_chunk_fails_is_the_first_to_be_written_again() {
         stripes.check_invariants(&spec);
         assert_eq!(stripes.next_ready(Stream::Small), Some(first));
     }
+}
+
+#[test]
+fn a_stripe_holds_trims_from_the_first_tombstones_of_hosts_on() {
+    let (spec, mut stripes) = (spec(1, false), Stripes::new());
+    let (stripe, _) = push(&spec, &mut stripes, 1);
+    assert!(!stripes.holds_trim(stripe), "a block of a host is no trim");
+    stripes.buffer(1);
+    let source = Source::Trim { request: NO_REQUEST, tombstones: Vec::new(), olds: Vec::new() };
+    let (same, _) = stripes.push(&spec, START, Stream::Small, Block::tombstones(source, 2), Bytes::from(vec![0; 512]));
+    assert_eq!(same, stripe);
+    assert!(stripes.holds_trim(stripe));
 }
