@@ -324,6 +324,8 @@ fn a_lost_directory_is_written_again_from_the_drives_and_only_then() {
     let server = Server::start(&directory, &["vol"]);
     let refused = refused_in(&directory, &["volume", "import", "other", "--members", drives]);
     assert!(refused.contains("drives/e is in use by another program"), "{refused}");
+    let refused = refused_in(&directory, &["volume", "import", "other", "--scan", "drives"]);
+    assert!(refused.contains("in use by another program, and not looked at"), "{refused}");
     server.stop();
     assert_eq!(json_in(&directory, &["volume", "status", "vol", "--json"])["state"], "well");
     let refused = refused_in(&directory, &["volume", "import", "vol", "--members", drives]);

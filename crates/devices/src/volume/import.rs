@@ -94,6 +94,13 @@ struct Candidate {
     is_named: bool,
 }
 
+/// What was named and found.
+struct Candidates {
+    found: Vec<Candidate>,
+    /// Images that were found, and that another program has.
+    in_use: Vec<String>,
+}
+
 impl Candidate {
     fn shown(&self) -> String {
         format!("{} (member {}, epoch {})", self.location, self.own.member, self.own.epoch)
@@ -114,8 +121,9 @@ impl ImportReport {
         }
         let mut report = ImportReport::default();
         let candidates = candidates(options, &mut report.ignored)?;
-        let candidates = report.of_one_volume(candidates, options)?;
-        let view = report.choose(&candidates, options.force)?;
+        let in_use: Vec<String> = candidates.in_use;
+        let candidates = report.of_one_volume(candidates.found, options).map_err(|error| and_in_use(error, &in_use))?;
+        let view = report.choose(&candidates, options.force).map_err(|error| and_in_use(error, &in_use))?;
         let file = report.fill(path, view, &candidates, options.force)?;
         if !options.dry_run {
             let mut directory = VolumeDirectory::make(path, &view.array)?;
@@ -278,11 +286,11 @@ impl ImportReport {
 }
 
 /// The members that are named, and those that are found.
-fn candidates(options: &ImportOptions, ignored: &mut Vec<IgnoredDrive>) -> Result<Vec<Candidate>, DriveError> {
+fn candidates(options: &ImportOptions, ignored: &mut Vec<IgnoredDrive>) -> Result<Candidates, DriveError> {
     let ring = Ring::new(RingOptions::default()).map_err(|error| {
         DriveError::new(format!("cannot create the event loop: {error}"), "see how many files may be open")
     })?;
-    let mut found: Vec<Candidate> = Vec::new();
+    let (mut found, mut in_use): (Vec<Candidate>, Vec<String>) = (Vec::new(), Vec::new());
     for location in &options.members {
         let absolute = absolute(location);
         if found.iter().any(|other| other.location == absolute) {
@@ -323,11 +331,23 @@ fn candidates(options: &ImportOptions, ignored: &mut Vec<IgnoredDrive>) -> Resul
                     let reason = "it is not a member of a volume".to_owned();
                     ignored.push(IgnoredDrive { at: location.to_string(), reason });
                 }
-                Err(error) => ignored.push(IgnoredDrive { at: location.to_string(), reason: error.message }),
+                Err(error) => {
+                    in_use.extend(error.is_in_use.then(|| location.to_string()));
+                    ignored.push(IgnoredDrive { at: location.to_string(), reason: error.message });
+                }
             }
         }
     }
-    Ok(found)
+    Ok(Candidates { found, in_use })
+}
+
+/// What is lacking may be on drives that another program has.
+fn and_in_use(error: DriveError, in_use: &[String]) -> DriveError {
+    if in_use.is_empty() {
+        return error;
+    }
+    let message = format!("{}; in use by another program, and not looked at: {}", error.message, in_use.join(", "));
+    DriveError { message, is_in_use: true, ..error }
 }
 
 /// The directories of images below this one, itself included.
