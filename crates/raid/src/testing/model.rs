@@ -433,7 +433,9 @@ impl Model {
             // It has been written since.
             return Ok(());
         }
-        let kept: Vec<Edition> = settled.iter().copied().filter(is_found).collect();
+        // What was submitted after the read, and has failed since, the read says nothing of.
+        let stays = |edition: &Edition| is_found(edition) || !editions.contains(edition);
+        let kept: Vec<Edition> = settled.iter().copied().filter(stays).collect();
         if kept.is_empty() {
             let (was, is) = (names(settled), what_is(found));
             let what = format!("block {lba} of read {} had {was} when it was read before, and has {is}", read.0);
@@ -575,6 +577,62 @@ mod tests {
         model.mounted();
         model.crash();
         assert!(read(&mut model, 0).is_err());
+    }
+
+    #[test]
+    fn a_read_says_nothing_of_what_was_submitted_after_it_and_failed() {
+        let mut model = Model::new(8, 512);
+        model.may_be_full = true;
+        let read_before = ask(&mut model, &Request::Read { start: 3, blocks: 1 });
+        let write = ask(&mut model, &WRITE);
+        model.hear(&Completion::of(write.id, Status::CapacityExceeded)).unwrap();
+        answer(&mut model, &read_before, 0).unwrap();
+        assert_eq!(read(&mut model.clone(), 1), Ok(()));
+        assert_eq!(read(&mut model, 0), Ok(()));
+        assert!(read(&mut model, 1).is_err(), "what was read once stays");
+    }
+
+    #[test]
+    fn lost_blocks_are_read_with_an_error_or_as_they_were_until_they_are_written() {
+        let mut model = Model::new(8, 512);
+        for _ in 0..2 {
+            let write = ask(&mut model, &WRITE);
+            end(&mut model, &write).unwrap();
+        }
+        let fails = |model: &mut Model| {
+            let command = ask(model, &Request::Read { start: 2, blocks: 2 });
+            model.hear(&Completion::of(command.id, Status::UnrecoveredReadError))
+        };
+        assert!(fails(&mut model.clone()).is_err());
+        model.lose(&[3].into());
+        assert_eq!((fails(&mut model), model.take_failed_reads()), (Ok(()), vec![(2, 2)]));
+        model.crash();
+        assert!(model.may_be_lost(3) && !model.may_be_lost(2));
+        assert_eq!(read(&mut model, 2), Ok(()));
+        assert!(read(&mut model, 1).is_err() && read(&mut model, 0).is_err());
+        let write = ask(&mut model, &WRITE);
+        end(&mut model, &write).unwrap();
+        assert!(fails(&mut model).is_err(), "it was written");
+    }
+
+    #[test]
+    fn once_losses_are_accepted_a_block_may_be_older_and_what_was_read_stays() {
+        let mut start = Model::new(8, 512);
+        for _ in 0..3 {
+            let write = ask(&mut start, &WRITE);
+            end(&mut start, &write).unwrap();
+        }
+        start.crash();
+        start.accept_losses();
+        for version in 0..=3 {
+            let mut model = start.clone();
+            assert_eq!(read(&mut model, version), Ok(()), "version {version}");
+            assert_eq!(read(&mut model, version), Ok(()));
+            assert!(read(&mut model, (version + 1) % 4).is_err());
+        }
+        let write = ask(&mut start, &WRITE);
+        end(&mut start, &write).unwrap();
+        assert!(read(&mut start, 2).is_err(), "what is written since is not lost");
     }
 
     #[test]

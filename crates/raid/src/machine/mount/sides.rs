@@ -13,7 +13,9 @@ pub(super) fn newest_side<'a>(own: &[Option<&'a Superblock>]) -> Option<&'a Supe
 
 /// Whether two members each went on after they had counted the other one as failed.
 pub(super) fn split_brain(own: &[Option<&Superblock>]) -> Option<VolumeError> {
-    let conflicts = |one: &Superblock, other: &Superblock| has_left(one, other) && other.epoch >= since(one, other);
+    let conflicts = |one: &Superblock, other: &Superblock| {
+        has_left(one, other) && other.epoch >= since(one, other) && !is_peer(other, one)
+    };
     let conflicting = |one: &&Superblock| counting(own).any(|other| conflicts(one, other));
     let newest = counting(own).filter(conflicting).max_by_key(|one| (one.epoch, one.sequence))?;
     let (other, newest) = own
@@ -33,7 +35,7 @@ fn counting<'a>(own: &[Option<&'a Superblock>]) -> impl Iterator<Item = &'a Supe
 /// which one is active that this superblock counts as failed since an epoch as old.
 fn never_counted(superblock: &Superblock, own: &[Option<&Superblock>]) -> bool {
     let is_otherwise = |other: &&Superblock| {
-        let is_peer = state_of(superblock, other).is_some_and(|state| state != MemberState::Failed);
+        let is_peer = is_peer(superblock, other);
         let failed = |entry: &&MemberEntry| entry.state == MemberState::Failed && entry.since_epoch <= other.epoch;
         let of_other = |at: usize| other.members.get(at).filter(|entry| entry.state != MemberState::Failed);
         // Had it counted, the other one would have left its owner in a later epoch.
@@ -46,10 +48,14 @@ fn never_counted(superblock: &Superblock, own: &[Option<&Superblock>]) -> bool {
     own.iter().flatten().any(is_otherwise)
 }
 
+/// Whether a superblock counts the owner of another one as present: its epoch counted only once that one had it.
+fn is_peer(one: &Superblock, other: &Superblock) -> bool {
+    state_of(one, other).is_some_and(|state| state != MemberState::Failed)
+}
+
 /// Whether the owner of a superblock counts that of another one as failed, and that one itself as present.
 fn has_left(one: &Superblock, other: &Superblock) -> bool {
-    state_of(one, other) == Some(MemberState::Failed)
-        && state_of(other, other).is_some_and(|state| state != MemberState::Failed)
+    state_of(one, other) == Some(MemberState::Failed) && is_peer(other, other)
 }
 
 /// The state that a superblock gives the owner of another one; `None` if it is another device.

@@ -106,6 +106,14 @@ impl Chunk {
         self.records.iter().all(Option::is_some)
     }
 
+    /// Blocks that are not what was written there, but for those that look as if nothing was.
+    pub(super) fn damaged_blocks(&self, block_bytes: usize) -> u64 {
+        let is_damaged = |block: usize| {
+            self.records[block].is_none() && self.block(block, block_bytes).iter().any(|&byte| byte != 0)
+        };
+        (0..self.records.len()).filter(|&block| is_damaged(block)).count() as u64
+    }
+
     pub(super) fn block(&self, block: usize, block_bytes: usize) -> &[u8] {
         &self.data[block * block_bytes..(block + 1) * block_bytes]
     }

@@ -34,9 +34,12 @@ impl Volume {
         let members = self.spec.member_indices();
         let unit = u64::from(segment.layout.unit_blocks);
         found.blocks += members.clone().filter(|&member| piece.chunk(stripe, member).is_some()).count() as u64 * unit;
-        // A stripe that was never completed need not be right.
+        // A stripe that was never completed need not be right. But damage in it may look as if it had been, to a mount without the
+        // member that says otherwise.
         let is_complete = members.clone().all(|member| segment.slots.slot_of(member, stripe).is_some());
         if !self.spec.has_contents() || !is_complete {
+            let chunks = members.filter_map(|member| piece.chunk(stripe, member));
+            found.others += chunks.map(|chunk| chunk.damaged_blocks(self.spec.shape.block_bytes)).sum::<u64>();
             return;
         }
         let mut recoveries = Recoveries::new();

@@ -15,6 +15,10 @@ impl Volume {
         if !self.spec.has_contents() {
             return;
         }
+        if self.spec.code.parity() > 0 && self.members.present_bits() & !self.readable(index) != 0 {
+            // Of a zone that is lost nothing can be rewritten: what the segment holds is moved.
+            self.scrub_damaged(index, 0);
+        }
         let segment = &self.segments[index];
         let (layout, sequence) = (segment.layout, segment.sequence);
         let readable = self.readable(index);

@@ -23,11 +23,11 @@ impl SwarmRun {
             self.world.rest()?;
         }
         self.stop(prng);
+        if is_whole && prng.chance(1, 3) {
+            // Not twice: those of a second mount may count others as failed than those of the first.
+            self.lose_members_of_mount(prng)?;
+        }
         for _ in 0..=prng.below(2) {
-            if is_whole && prng.chance(1, 3) {
-                self.lose_members_of_mount(prng)?;
-                continue;
-            }
             // Of mirrors one that is left could be mounted, even if it is out of date.
             if is_mirrored {
                 continue;

@@ -68,7 +68,10 @@ impl SwarmRun {
                 return Ok(());
             }
         }
-        self.settle_losses()
+        self.settle_losses()?;
+        // Without redundancy what is damaged and not needed stays as it is, and a mount cannot know that it was not needed.
+        self.is_over = self.tolerates() == 0;
+        Ok(())
     }
 
     /// Mounts a volume that is damaged; if that is refused for losses, they are accepted. Says whether there is anything left of it.
@@ -100,6 +103,10 @@ impl SwarmRun {
         if let Some(error) = self.try_mount(without)? {
             let what = format!("losses that were accepted are refused again: {error}");
             return Err(Violation::new(Promise::Mounts, what));
+        }
+        if self.world.model.is_cache_volatile {
+            // What was not flushed may count for a mount that loses other blocks.
+            self.world.model.accept_losses();
         }
         self.world.read_each()?;
         Ok(true)

@@ -149,7 +149,10 @@ impl SwarmRun {
             | VolumeError::SplitBrain { .. }
             | VolumeError::NoVolume { .. } => true,
             VolumeError::Member { what, .. } => what.starts_with("its newest superblock cannot be read"),
-            VolumeError::Config(_) => self.has_no_members(without),
+            // With metadata in band, what is in a chunk behind a block that cannot be read is not read either.
+            VolumeError::Config(what) => {
+                self.has_no_members(without) || what.starts_with("the last stripes cannot be read")
+            }
             _ => false,
         };
         if !is_documented {
