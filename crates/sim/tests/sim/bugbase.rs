@@ -4,10 +4,16 @@
 use std::fs;
 use std::path::PathBuf;
 
-use zonda_sim::{BugbaseEntry, Options, Outcome, Scenario, bugs, run, shrink};
+use zonda_sim::{Bug, BugbaseEntry, Options, Outcome, Scenario, VolumesBug, bugs, run, shrink};
 
 /// Seeds within which every seeded bug must be found; of volumes, some take more than 500.
 const SEEDS: u64 = 1000;
+
+/// Seeded bugs that runs from seeds find.
+fn bugs_of_worlds() -> impl Iterator<Item = (&'static str, Bug)> {
+    let is_enumerated = |bug: &Bug| VolumesBug::ENUMERATED.iter().any(|other| *bug == Bug::from(*other));
+    bugs().into_iter().filter(move |(_, bug)| !is_enumerated(bug))
+}
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../sim/bugbase")
@@ -31,7 +37,7 @@ fn entries() -> Vec<(PathBuf, BugbaseEntry)> {
 #[test]
 fn every_entry_replays() {
     let entries = entries();
-    assert!(entries.len() >= bugs().len(), "each seeded bug has an entry");
+    assert!(entries.len() >= bugs_of_worlds().count(), "each seeded bug has an entry");
     for (file, entry) in entries {
         entry.check().unwrap_or_else(|what| panic!("{}: {what}", file.display()));
     }
@@ -40,7 +46,7 @@ fn every_entry_replays() {
 #[test]
 fn every_seeded_bug_has_an_entry() {
     let entries = entries();
-    for (name, bug) in bugs() {
+    for (name, bug) in bugs_of_worlds() {
         assert!(entries.iter().any(|(_, entry)| entry.options.bug == Some(bug)), "{name} has no entry in sim/bugbase");
     }
 }
@@ -70,16 +76,34 @@ fn every_entry_reads_back_as_it_would_be_written_and_has_the_name_of_its_file() 
 #[test]
 #[ignore = "writes files"]
 fn the_entries_of_planted_bugs_are_made_again() {
-    for (name, bug) in bugs() {
+    for (name, bug) in bugs_of_worlds() {
         let old = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
         for file in old.filter(|file| file.file_name().unwrap().to_string_lossy().starts_with(name)) {
             fs::remove_file(file).unwrap();
         }
-        let options = Options::default().with_bug(bug);
-        let found = (0..SEEDS).find_map(|seed| Some((seed, run(seed, &options).failure?)));
-        let (seed, failure) = found.unwrap_or_else(|| panic!("{name} is not found within {SEEDS} seeds"));
-        let shrunk = shrink(seed, &options, failure.kind).expect("it has just failed");
-        let entry = BugbaseEntry::new(seed, &shrunk);
-        fs::write(folder().join(entry.file_name()), entry.to_toml()).unwrap();
+        make_entry(name, bug);
     }
+}
+
+/// The same for those that have no entry, or one that does not replay:
+/// `cargo test -p zonda-sim --test sim -- --ignored the_entries_of_seeded_bugs_that_are_missing`.
+#[test]
+#[ignore = "writes files"]
+fn the_entries_of_seeded_bugs_that_are_missing_are_made() {
+    let entries = entries();
+    for (file, _) in entries.iter().filter(|(_, entry)| entry.options.bug.is_some() && entry.check().is_err()) {
+        fs::remove_file(file).unwrap();
+    }
+    let is_kept = |bug| entries.iter().any(|(_, entry)| entry.options.bug == Some(bug) && entry.check().is_ok());
+    bugs_of_worlds().filter(|(_, bug)| !is_kept(*bug)).for_each(|(name, bug)| make_entry(name, bug));
+}
+
+fn make_entry(name: &str, bug: Bug) {
+    let options = Options::default().with_bug(bug);
+    let found = (0..SEEDS).find_map(|seed| Some((seed, run(seed, &options).failure?)));
+    let (seed, failure) = found.unwrap_or_else(|| panic!("{name} is not found within {SEEDS} seeds"));
+    let shrunk = shrink(seed, &options, failure.kind).expect("it has just failed");
+    let entry = BugbaseEntry::new(seed, &shrunk);
+    fs::write(folder().join(entry.file_name()), entry.to_toml()).unwrap();
+    println!("{name}: seed {seed}, {}", shrunk.failure.kind.name());
 }

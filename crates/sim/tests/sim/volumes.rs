@@ -58,7 +58,8 @@ fn a_write_that_a_mount_has_left_out_does_not_come_back_after_a_rebuild() {
 #[test]
 #[ignore = "soak"]
 fn soak_every_bug_of_a_volume_is_found() {
-    assert_found(VolumesBug::ALL.map(|(name, bug)| (name, bug.into())), SEEDS);
+    let of_worlds = VolumesBug::ALL.into_iter().filter(|(_, bug)| !VolumesBug::ENUMERATED.contains(bug));
+    assert_found(of_worlds.map(|(name, bug)| (name, bug.into())), SEEDS);
 }
 
 fn undisturbed_volumes_are_good(seeds: u64) {

@@ -25,6 +25,8 @@ pub enum Op {
     Trim,
     /// Flushes.
     Flush,
+    /// Flushes, and the first flush of the first member fails.
+    FlushFailing,
     /// Fails a member.
     Fail(u8),
     /// Replaces the members that have failed by empty ones, and rebuilds them.
@@ -63,7 +65,7 @@ impl Op {
             Op::WriteThree => vec![Request::Write { start: 1, blocks: 3 }],
             Op::WriteBoth => [Op::WriteTwo, Op::WriteThree].into_iter().flat_map(Op::requests).collect(),
             Op::Trim => vec![Request::Trim(vec![(1, 2)])],
-            Op::Flush => vec![Request::Flush],
+            Op::Flush | Op::FlushFailing => vec![Request::Flush],
             _ => Vec::new(),
         }
     }
@@ -105,6 +107,7 @@ impl fmt::Display for Op {
             Op::Fill => f.write_str("fill"),
             Op::Trim => f.write_str("trim"),
             Op::Flush => f.write_str("flush"),
+            Op::FlushFailing => f.write_str("flushfail"),
             Op::Fail(member) => write!(f, "fail{member}"),
             Op::Rebuild => f.write_str("rebuild"),
             Op::RebuildCut => f.write_str("rebuildcut"),
@@ -127,6 +130,7 @@ impl FromStr for Op {
             "fill" => Op::Fill,
             "trim" => Op::Trim,
             "flush" => Op::Flush,
+            "flushfail" => Op::FlushFailing,
             "rebuild" => Op::Rebuild,
             "rebuildcut" => Op::RebuildCut,
             "scrub" => Op::Scrub,

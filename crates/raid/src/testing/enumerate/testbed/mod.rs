@@ -4,7 +4,7 @@ mod operate;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use zonda_zoned::{Command, CommandId, Completion, Instant, Outcome, Payload};
+use zonda_zoned::{Command, CommandId, Completion, Instant, Outcome, Payload, Status};
 
 use super::super::inspect::violation_of;
 use super::super::{Model, Request, Strictness, Violation};
@@ -35,6 +35,8 @@ pub(super) struct Testbed {
     replacements: u8,
     /// Members that were rebuilt, and the epoch before that: they are active once all members know a later one.
     rebuilt: Vec<(MemberIndex, u64)>,
+    /// The next flush of the first member fails.
+    fails_flush: bool,
     reads: BTreeMap<CommandId, Completion>,
     points: Option<Vec<Point>>,
 }
@@ -123,6 +125,7 @@ impl Testbed {
             model,
             replacements: 0,
             rebuilt: Vec::new(),
+            fails_flush: false,
             reads: BTreeMap::new(),
             points: None,
         }
@@ -269,8 +272,13 @@ impl Testbed {
         let queue = &mut self.queues[at];
         let command = if is_newest_first { queue.pop_back() } else { queue.pop_front() };
         let command = command.expect("the queue is not empty");
-        let completion = self.media[at].execute(&command);
-        if self.setup.is_cache_volatile {
+        let is_flush = command.operation == zonda_zoned::Operation::Flush;
+        let fails = at == 0 && is_flush && std::mem::take(&mut self.fails_flush);
+        let completion = match fails {
+            true => Completion::of(command.id, Status::InternalError),
+            false => self.media[at].execute(&command),
+        };
+        if self.setup.is_cache_volatile && !fails {
             match command.operation {
                 zonda_zoned::Operation::Flush => self.unflushed[at] = vec![self.media[at].clone()],
                 zonda_zoned::Operation::Read { .. } | zonda_zoned::Operation::ReportZones { .. } => {}

@@ -54,6 +54,10 @@ impl Testbed {
                 }
                 self.stop_and_mount(1 << member)?;
             }
+            Op::FlushFailing => {
+                self.fails_flush = true;
+                op.requests().iter().try_for_each(|request| self.request(request))?;
+            }
             _ => op.requests().iter().try_for_each(|request| self.request(request))?,
         }
         self.quiesce()?;
