@@ -162,6 +162,17 @@ fn a_case_is_replayed_by_its_name() {
     assert!(replay(&seeded).is_err(), "the parity is wrong, and a member is absent");
 }
 
+#[test]
+fn damage_behind_the_last_stripe_of_a_rebuilt_zone_is_not_taken_for_a_stripe() {
+    for name in
+        ["raid5/oob/g1/plp/fill fail0 w0 rebuild/end/flip 0:28 data", "raid1/oob/g1/plp/fill fail0 w0 rebuild/end"]
+    {
+        let case: Case = name.parse().expect("the name of a case");
+        let found = explore(case.setup, &case.history, Depth { crashes: false, ..Depth::SINGLE }).found;
+        assert!(found.is_empty(), "{name}: {:?}", found.keys());
+    }
+}
+
 /// What is there to be found is found: by crashes, damage, absent members, caches that are lost, and what is done after that.
 #[test]
 fn seeded_bugs_are_found_after_short_histories() {
