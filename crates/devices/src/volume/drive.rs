@@ -147,6 +147,7 @@ impl VolumeDrive {
             FailReason::Errors => "its commands fail",
             FailReason::Silence => "it does not answer",
             FailReason::Absent => "it was not there, or is out of date",
+            FailReason::Flapping => "it fails and comes back, or stops answering for a while, again and again",
         };
         let left = self.can_lose();
         self.tell(true, format!("{shown} is given up: {why}; the volume can lose {left} more"));
@@ -252,6 +253,8 @@ impl VolumeDrive {
                     self.tell(true, text);
                 }
                 Event::RoomFound => self.tell(false, "there is room again: writes are taken".to_owned()),
+                // Nobody takes members back yet.
+                Event::Returned { .. } | Event::NotReturned { .. } => {}
                 Event::Rebuilt { member } => {
                     let text = format!("{} is rebuilt", self.shown(member));
                     self.tell(false, text);

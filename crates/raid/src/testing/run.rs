@@ -68,6 +68,7 @@ struct Prngs {
     heals: Prng,
     crashes: Prng,
     absences: Prng,
+    returns: Prng,
 }
 
 impl SwarmRun {
@@ -95,6 +96,7 @@ impl SwarmRun {
             heals: root.fork("heals"),
             crashes: root.fork("crashes"),
             absences: root.fork("absences"),
+            returns: root.fork("returns"),
         };
         SwarmRun { swarm, world, atlas: None, is_healing: false, steps: 0, outcome: Outcome::default(), prngs }
     }
@@ -287,12 +289,28 @@ impl SwarmRun {
         if self.swarm.is_loop && self.prngs.crashes.chance(4, 5) {
             self.world.mount_in_haste(without)?;
             self.calm_down();
-            return Ok(());
+            return self.take_back();
         }
         self.world.mount(without)?;
         self.calm_down();
+        self.take_back()?;
         if self.prngs.crashes.chance(1, 2) {
             self.world.read_all()?;
+        }
+        Ok(())
+    }
+
+    /// Members that have failed, and are there again, are taken back, or some of them.
+    fn take_back(&mut self) -> Result<(), Violation> {
+        if !self.swarm.has_absences {
+            return Ok(());
+        }
+        let members = self.world.volume.status().members;
+        for at in (0..members.len()).filter(|&at| members[at].state == MemberState::Failed) {
+            let is_there = self.world.drives[at].presence() == Presence::There;
+            if is_there && self.prngs.returns.chance(1, 2) {
+                self.world.readd(at)?;
+            }
         }
         Ok(())
     }

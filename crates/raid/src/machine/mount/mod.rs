@@ -47,6 +47,7 @@ use crate::{MemberIndex, VolumeError};
 
 use headers::{FoundSegment, Owner};
 use losses::Losses;
+pub(super) use sides::split_brain;
 use superblocks::Probe;
 use versions::Standing;
 use zones::Reading;
@@ -243,6 +244,7 @@ impl Volume {
                 self.pump_superblocks();
                 if self.members.is_epoch_durable() {
                     self.enter(Step::CloseSegments);
+                    self.reset_aside_of_none();
                     self.forget_superseded();
                     self.segments.close_found(&self.spec, &mut self.members);
                 }
