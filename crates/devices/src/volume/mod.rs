@@ -4,6 +4,7 @@
 //!   directory.rs  where the members are: volume.toml, and the lock     open.rs    created, mounted
 //!   drive.rs      VolumeDrive: the machine of zonda_raid on its members, what a failure sets off
 //!   spares.rs     devices that take the place of members that have failed
+//!   returns.rs    members that have failed and come back
 //!   manage.rs     what an operator asks for                             report.rs  what he is told
 //!   found.rs      the devices before a mount, and what their superblocks say
 //!   check.rs      a volume that is read and compared without being written
@@ -24,6 +25,7 @@ mod look;
 mod manage;
 mod open;
 mod report;
+mod returns;
 mod seat;
 mod spares;
 

@@ -1,6 +1,7 @@
 //! Volumes on images on a real file system.
 
 mod losses;
+mod returns;
 
 use std::path::{Path, PathBuf};
 
