@@ -36,6 +36,12 @@ impl OnRing {
     pub(crate) fn of(ring: &Ring) -> OnRing {
         OnRing { clients: [ring.client(), ring.client()], waker: ring.waker() }
     }
+
+    /// The same for another device.
+    pub(crate) fn another(&self) -> OnRing {
+        let [first, second] = &self.clients;
+        OnRing { clients: [first.another(), second.another()], waker: self.waker.clone() }
+    }
 }
 
 impl Opening {

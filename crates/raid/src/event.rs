@@ -37,6 +37,18 @@ pub enum Event {
     },
     /// Writes are taken again.
     RoomFound,
+    /// A member that had failed is taken back with what it holds, and is caught up: it is being rebuilt.
+    Returned {
+        /// Which one.
+        member: MemberIndex,
+    },
+    /// A member that had failed is not taken back.
+    NotReturned {
+        /// Which one.
+        member: MemberIndex,
+        /// Why, and what to do.
+        error: VolumeError,
+    },
     /// A member holds its part again.
     Rebuilt {
         /// Which one.
@@ -73,4 +85,6 @@ pub enum FailReason {
     Silence,
     /// It was not there, or out of date, when the volume was mounted.
     Absent,
+    /// It failed and came back again and again, or stopped answering for a while again and again.
+    Flapping,
 }

@@ -1,5 +1,7 @@
 //! Named bounds of volumes, and how they relate.
 
+use zonda_zoned::Duration;
+
 /// Members of a volume: data, parity and mirrors.
 pub const MEMBERS_MAX: usize = 16;
 /// Zones at the start of each member that hold the log of superblocks.
@@ -58,6 +60,18 @@ pub const PIECE_BLOCKS_MAX: u32 = 4096;
 pub const REBUILD_PIECES_MAX: usize = 2;
 /// Zones in a row that a rebuild fails to write before their member is given up.
 pub const REBUILD_FAILURES_MAX: u32 = 8;
+/// Times that a member that failed may be taken back within [`RETURNS_WINDOW`]; if it fails after that, it has failed for flapping.
+pub const RETURNS_MAX: usize = 3;
+/// See [`RETURNS_MAX`].
+pub const RETURNS_WINDOW: Duration = Duration::from_secs(600);
+/// A member stalls while it has commands in flight and has answered none of them for so long.
+pub const STALL_MIN: Duration = Duration::from_secs(1);
+/// Seconds over which stalls of a member are counted.
+pub const STALL_WINDOW_SECONDS: u32 = 60;
+/// A member that stalled in more of the last [`STALL_WINDOW_SECONDS`] has failed for flapping.
+pub const STALLED_SECONDS_MAX: u32 = 30;
+/// Zones of a member that comes back of which something is read at once.
+pub const RETURNED_ZONES_IN_FLIGHT_MAX: usize = 32;
 /// Zone descriptors that one command of a mount asks for.
 pub const REPORT_ZONES_MAX: u32 = 1024;
 /// Segments that only relocation may take, so that space can always be won back.
@@ -89,5 +103,11 @@ const _: () =
     assert!(4 * zonda_zoned::limits::DEALLOCATE_RANGES_MAX < TRIM_RANGES_MAX, "a trim fits when little else is left");
 const _: () =
     assert!(MOUNT_SEGMENTS > RELOCATION_SEGMENTS, "a mount relocates, and so did one before that was cut short");
+const _: () = assert!(STALL_WINDOW_SECONDS < u64::BITS, "a bit is kept for each second of the window");
+const _: () = assert!(STALLED_SECONDS_MAX < STALL_WINDOW_SECONDS && STALL_MIN.0 <= 1_000_000_000);
+const _: () = assert!(
+    RETURNS_WINDOW.0 / 1_000_000_000 >= RETURNS_MAX as u64 * 2 * STALL_WINDOW_SECONDS as u64,
+    "a member that fails as often as stalls can show it is known to flap"
+);
 const _: () = assert!(GROUP_STRIPES_MAX.is_power_of_two());
 const _: () = assert!(PIECE_BLOCKS_MAX >= UNIT_BLOCKS_MAX * MEMBERS_MAX as u32, "a run has one stripe at least");

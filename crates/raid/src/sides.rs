@@ -80,9 +80,14 @@ fn newest<'a>(own: &[&'a Membership]) -> Option<&'a Membership> {
 }
 
 /// Whether two members each went on after they had counted the other one as failed.
-fn split_brain(own: &[&Membership]) -> Option<VolumeError> {
+pub(crate) fn split_brain(own: &[&Membership]) -> Option<VolumeError> {
     let counting = counting(own);
-    let conflicting = |one: &&&Membership| counting.iter().any(|other| conflicts(one, other));
+    // Members that went on apart from each other, and that those which count now have both left, are out of date and nothing more: none of
+    // them went on without these.
+    let best = newest(&counting)?;
+    let takes_part = |one: &Membership| one.member == best.member || is_present(best, one);
+    let is_current = |one: &Membership, other: &Membership| takes_part(one) || takes_part(other);
+    let conflicting = |one: &&&Membership| counting.iter().any(|other| conflicts(one, other) && is_current(one, other));
     let newest = counting.iter().filter(conflicting).max_by_key(|one| (one.epoch, one.sequence))?;
     let apart: Vec<&Membership> =
         counting.iter().copied().filter(|other| conflicts(newest, other) || conflicts(other, newest)).collect();
@@ -103,18 +108,31 @@ fn counting<'a>(own: &[&'a Membership]) -> Vec<&'a Membership> {
 }
 
 /// Whether a member that a superblock names as present has reached its epoch without it: in that epoch one is active that this superblock
-/// counts as failed since an epoch as old, or the owner of this superblock has failed.
+/// counts as failed since an epoch as old, or the owner of this superblock has failed, and was not taken back since.
 fn never_counted(superblock: &Membership, own: &[&Membership]) -> bool {
     let is_otherwise = |other: &&Membership| {
+        // One that was taken back since its own superblock says nothing of it.
+        let is_peer = entry_of(superblock, other)
+            .is_some_and(|entry| entry.state != MemberState::Failed && entry.since_epoch <= other.epoch);
         let failed = |entry: &&KnownMember| entry.state == MemberState::Failed && entry.since_epoch <= other.epoch;
         let of_other = |at: usize| other.members.get(at).filter(|entry| entry.state != MemberState::Failed);
         let has_failed = entry_of(other, superblock)
             .is_some_and(|entry| entry.state == MemberState::Failed && entry.since_epoch <= superblock.epoch);
         let mut failed = superblock.members.iter().enumerate().filter(|(_, entry)| failed(entry));
-        is_present(superblock, other)
-            && (has_failed || failed.any(|(at, entry)| of_other(at).is_some_and(|other| other.id == entry.id)))
+        is_peer
+            && (has_failed && !was_taken_back(other, superblock)
+                || failed.any(|(at, entry)| of_other(at).is_some_and(|other| other.id == entry.id)))
     };
     own.iter().any(is_otherwise)
+}
+
+/// Whether the owner of the other superblock was taken back after that of the one had counted it as failed: it became what it is in a
+/// later epoch, of which it says that the owner of the one is present. A member that comes back is given the epoch in which it does when
+/// all others have it, so that the one is an older superblock of the same members, of which the newer ones are damaged.
+fn was_taken_back(one: &Membership, other: &Membership) -> bool {
+    let own = other.members.get(usize::from(other.member));
+    let since = entry_of(one, other).map_or(u64::MAX, |entry| entry.since_epoch);
+    is_present(other, one) && own.is_some_and(|own| own.since_epoch > since)
 }
 
 /// Whether a side was chosen against the owner of a superblock, which has not gone on since.
@@ -127,7 +145,7 @@ fn is_void(superblock: &Membership, own: &[&Membership]) -> bool {
 }
 
 /// Whether the owner of the second superblock went on although the owner of the first one counted it as failed. One that counts the
-/// first one as present did not: its epoch never counted.
+/// first one as present did not: its epoch never counted, or it was taken back.
 fn conflicts(one: &Membership, other: &Membership) -> bool {
     let has_left = state_of(one, other) == Some(MemberState::Failed) && is_present(other, other);
     has_left && !is_present(other, one) && entry_of(one, other).is_some_and(|entry| other.epoch >= entry.since_epoch)
@@ -210,5 +228,60 @@ mod tests {
         }
         // One that only missed what came is on no side of its own.
         assert_eq!(newest_epoch(&[said(0, 3, &[(Active, 2), (Failed, 3)]), said(1, 2, &[(Active, 2); 2])]), Ok(3));
+    }
+
+    const ACTIVE: (MemberState, u64) = (Active, 1);
+
+    fn active(since: u64) -> (MemberState, u64) {
+        (Active, since)
+    }
+
+    fn failed(since: u64) -> (MemberState, u64) {
+        (Failed, since)
+    }
+
+    fn newest_of(own: &[&Membership]) -> Option<u8> {
+        newest(&counting(own)).map(|side| side.member)
+    }
+
+    fn is_split(own: &[&Membership]) -> bool {
+        split_brain(own).is_some()
+    }
+
+    #[test]
+    fn an_older_superblock_that_counts_a_member_as_failed_which_came_back_is_no_side() {
+        let older = said(0, 5, &[ACTIVE, failed(5)]);
+        assert!(!is_split(&[&older, &said(1, 9, &[ACTIVE, active(8)])]), "it came back in epoch 8");
+        let alone = said(1, 9, &[ACTIVE, ACTIVE]);
+        assert_eq!(newest_of(&[&older, &alone]), Some(0), "it never came back");
+        assert!(is_split(&[&older, &said(1, 9, &[failed(9), active(8)])]), "it may have gone on alone");
+    }
+
+    #[test]
+    fn members_that_are_both_out_of_date_are_no_sides() {
+        let now = [ACTIVE, failed(10), failed(13)];
+        let newest = said(0, 13, &now);
+        let first = said(1, 9, &[ACTIVE, ACTIVE, failed(9)]);
+        let second = said(2, 12, &[ACTIVE, failed(10), active(12)]);
+        assert!(!is_split(&[&newest, &first, &second]));
+        let alone = said(2, 14, &[failed(14), failed(10), active(12)]);
+        assert!(is_split(&[&newest, &first, &alone]), "this one went on without the others");
+    }
+
+    #[test]
+    fn an_epoch_that_a_member_has_alone_while_others_went_on_without_it_never_counted() {
+        let newest = said(0, 13, &[ACTIVE, ACTIVE, failed(13)]);
+        let alone = said(2, 14, &[ACTIVE, ACTIVE, active(12)]);
+        assert!(!is_split(&[&newest, &said(1, 13, &[ACTIVE, ACTIVE, failed(13)]), &alone]));
+        assert_eq!(newest_of(&[&newest, &alone]), Some(0));
+    }
+
+    #[test]
+    fn what_a_member_had_before_it_came_back_does_not_speak_against_those_that_went_on() {
+        // It had an epoch alone in which member 1 was present, and was taken back by member 2 later.
+        let before = said(0, 7, &[ACTIVE, (Rebuilding, 7), ACTIVE]);
+        let newest = said(2, 8, &[(Rebuilding, 8), failed(7), ACTIVE]);
+        assert_eq!(newest_of(&[&before, &newest]), Some(2));
+        assert!(!is_split(&[&before, &newest]));
     }
 }

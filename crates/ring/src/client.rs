@@ -25,6 +25,12 @@ pub(crate) struct Inbox {
 }
 
 impl Client {
+    /// Another user of the same ring.
+    #[must_use]
+    pub fn another(&self) -> Client {
+        Client::new(Rc::clone(&self.shared))
+    }
+
     pub(crate) fn new(shared: Rc<Shared>) -> Client {
         Client { shared, inbox: Rc::default() }
     }

@@ -391,3 +391,51 @@ fn waiting_for_a_volume_that_no_server_has_changes_nothing_unless_it_is_to_be_mo
     assert!(refused.contains("no server has the volume") && refused.contains("--wait --mount"), "{refused}");
     assert!(contents(&directory) == before, "nothing is written");
 }
+
+/// Waits until the report of a served volume is like this, at most for some seconds.
+fn status_until(directory: &Path, is_meant: impl Fn(&Value) -> bool) -> Value {
+    let began = std::time::Instant::now();
+    loop {
+        let report = json_in(directory, &["volume", "status", "vol", "--json"]);
+        if is_meant(&report) {
+            return report;
+        }
+        assert!(began.elapsed().as_secs() < 40, "{report}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_member_whose_server_was_restarted_comes_back_by_itself_and_one_failed_by_command_does_not() {
+    let directory = make_volume("volume-returns");
+    let far = Server::start(&directory, &["drives/b"]);
+    let url = far.url(0).to_owned();
+    let port = url.split(['/', ':']).find_map(|part| part.parse::<u16>().ok()).expect("it has a port");
+    output_in(&directory, &["volume", "create", "vol", "--members", &format!("drives/a,{url},drives/c")]);
+    fs::write(directory.join("job.toml"), JOB).expect("it can be written");
+    let server = Server::start(&directory, &["vol"]);
+    let bench =
+        || output_in(&directory, &["bench", "job.toml", "--target", server.url(0), "--yes", "--json", "--quiet"]);
+    bench();
+    far.kill();
+    bench();
+    let report = status_until(&directory, |report| states(report)[1] == "failed");
+    assert_eq!((&report["members"][1]["failed"], &report["state"]), (&"errors".into(), &"degraded".into()));
+    let far = Server::start(&directory, &["drives/b", "--force", "--listen", &format!("127.0.0.1:{port}")]);
+    status_until(&directory, |report| report["state"] == "well");
+    output_in(&directory, &["member", "fail", "vol", "1"]);
+    let text = output_in(&directory, &["volume", "status", "vol"]);
+    assert!(text.contains("failed (by command)"), "{text}");
+    bench();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert_eq!(states(&json_in(&directory, &["volume", "status", "vol", "--json"]))[1], "failed");
+    let refused = refused_in(&directory, &["member", "re-add", "vol", "0"]);
+    assert!(refused.contains("member 0 (../drives/a) has not failed"), "{refused}");
+    let report = json_in(&directory, &["member", "re-add", "vol", "1", "--json"]);
+    assert_eq!((&report["state"], states(&report)), (&"well".into(), vec!["active"; 3]));
+    output_in(&directory, &["member", "fail", "vol", "2"]);
+    bench();
+    let log = server.stop();
+    assert!(log.contains("is there again: it is caught up") && log.contains("is taken back: it is caught up"), "{log}");
+    far.stop();
+}

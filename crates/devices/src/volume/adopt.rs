@@ -32,12 +32,15 @@ pub struct RequestId(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Member(MemberIndex),
+    /// The member that it was.
+    Return(MemberIndex),
     Spare,
 }
 
 /// A device on its way into a volume.
 pub(super) struct Adoption {
-    pub(super) request: RequestId,
+    /// Who waits for the answer; nobody, where a member is looked for.
+    pub(super) request: Option<RequestId>,
     pub(super) role: Role,
     pub(super) location: Location,
     /// As the operator has written it.
@@ -101,7 +104,7 @@ impl Wipe {
 
 impl Adoption {
     pub(super) fn new(
-        request: RequestId,
+        request: Option<RequestId>,
         role: Role,
         (text, location, place): (&str, Location, Place),
         may_wipe: bool,
@@ -130,7 +133,7 @@ impl Adoption {
     }
 
     /// The device, if it is open.
-    fn into_seat(self) -> Option<Seat> {
+    pub(super) fn into_seat(self) -> Option<Seat> {
         match self.step {
             Step::Probing(seat, _) | Step::Wiping(seat, _) => Some(seat),
             Step::Waiting(_) | Step::Opening(_) | Step::Ended => None,
@@ -142,7 +145,7 @@ impl VolumeDrive {
     /// Goes on with devices that are on their way into the volume.
     pub(super) fn adopt(&mut self, now: Instant) {
         for mut adoption in std::mem::take(&mut self.adoptions) {
-            let request = adoption.request;
+            let (request, role) = (adoption.request, adoption.role);
             let answer = match self.adopt_on(&mut adoption, now) {
                 None if now < adoption.until => {
                     self.adoptions.push(adoption);
@@ -154,11 +157,20 @@ impl VolumeDrive {
                 )),
                 Some(answer) => answer,
             };
-            if let Some(seat) = adoption.into_seat() {
-                self.let_go(seat, now);
+            let is_handed_over = matches!(adoption.step, Step::Ended);
+            let seat = adoption.into_seat();
+            let is_open = seat.is_some() || is_handed_over;
+            seat.into_iter().for_each(|seat| self.let_go(seat, now));
+            match (role, request, answer) {
+                // The volume looks at it, and answers.
+                (Role::Return(_), _, Ok(())) => {}
+                (Role::Return(member), None, Err(error)) => self.look_ended(member, is_open, &error),
+                (_, Some(request), answer) => {
+                    let answer = answer.map(|()| self.report());
+                    self.answers.push_back((request, answer));
+                }
+                (_, None, _) => {}
             }
-            let answer = answer.map(|()| self.report());
-            self.answers.push_back((request, answer));
         }
     }
 
@@ -166,7 +178,7 @@ impl VolumeDrive {
     pub(super) fn abandon_adoptions(&mut self, now: Instant) {
         for adoption in std::mem::take(&mut self.adoptions) {
             let error = DriveError::new("the volume is being closed", "try again when it is served again");
-            self.answers.push_back((adoption.request, Err(error)));
+            self.answers.extend(adoption.request.map(|request| (request, Err(error))));
             if let Some(seat) = adoption.into_seat() {
                 self.let_go(seat, now);
             }
@@ -205,9 +217,13 @@ impl VolumeDrive {
     }
 
     fn on_probed(&mut self, adoption: &mut Adoption, probed: &Probed, now: Instant) -> Option<Result<(), DriveError>> {
-        let checked = self.must_not_be_member(&adoption.text, probed);
-        let checked =
-            checked.and_then(|()| if adoption.may_wipe { Ok(()) } else { must_be_free(&adoption.text, probed) });
+        let checked = match adoption.role {
+            Role::Return(member) => self.must_be_itself(member, probed),
+            Role::Member(_) | Role::Spare => {
+                let checked = self.must_not_be_member(&adoption.text, probed);
+                checked.and_then(|()| if adoption.may_wipe { Ok(()) } else { must_be_free(&adoption.text, probed) })
+            }
+        };
         if let Err(error) = checked {
             return Some(Err(error));
         }
@@ -277,6 +293,13 @@ impl VolumeDrive {
                         Err(error)
                     }
                 }
+            }
+            Role::Return(member) => {
+                if let Err(error) = self.must_have_failed(member) {
+                    self.let_go(seat, now);
+                    return Err(error);
+                }
+                self.take_back(now, member, seat, adoption.request)
             }
             Role::Spare => {
                 let before = self.directory.file.clone();

@@ -125,6 +125,19 @@ pub(super) struct Place {
     /// Of a member: how it last was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) state: Option<LastState>,
+    /// Of a member that has failed: why it comes back by command only; absent where it comes back by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) failed: Option<WhyFailed>,
+}
+
+/// Why a member that has failed comes back by command only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum WhyFailed {
+    /// An operator has failed it.
+    Command,
+    /// It failed and came back, or stopped answering for a while, again and again.
+    Flapping,
 }
 
 /// How a member last was.
@@ -140,7 +153,7 @@ pub(super) enum LastState {
 
 impl Place {
     pub(super) fn new(at: String) -> Place {
-        Place { at, state: None }
+        Place { at, state: None, failed: None }
     }
 
     /// Whether the volume needs nothing of what a device in this place holds, as far as the file knows.

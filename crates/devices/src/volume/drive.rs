@@ -13,8 +13,10 @@ use super::adopt::{Adoption, RequestId};
 use super::directory::{LastState, VolumeDirectory};
 use super::open::cannot_save;
 use super::report::{ScrubSummary, VolumeReport, suspended_in_words};
+use super::returns::{Absence, Returning};
 use super::seat::Seat;
 use super::spares::Spare;
+use crate::opening::OnRing;
 use crate::{Drive, DriveError, DriveFacts};
 
 /// When a volume is closed, what it does for itself (a rebuild, a scrub) gets so long to come to a good place. A mount finds its way from
@@ -63,6 +65,14 @@ pub struct VolumeDrive {
     pub(super) epoch: Option<u64>,
     /// When `volume.toml`, which could not be written, is written again.
     pub(super) save_again_at: Option<Instant>,
+    /// Members that have failed, and are looked for.
+    pub(super) absent: Vec<Absence>,
+    /// Members whose device is there again, and is looked at by the volume.
+    pub(super) returning: Vec<Returning>,
+    /// Members whose device was refused when it came back, as bits: that is said once.
+    pub(super) refused: u32,
+    /// What devices need that are opened later.
+    pub(super) on_ring: Option<OnRing>,
     /// Devices that were taken out and are being closed.
     pub(super) leaving: Vec<Seat>,
     pub(super) notices: VecDeque<Notice>,
@@ -95,6 +105,10 @@ impl VolumeDrive {
             ids,
             epoch: None,
             save_again_at: None,
+            absent: Vec::new(),
+            returning: Vec::new(),
+            refused: 0,
+            on_ring: None,
             leaving: Vec::new(),
             notices: VecDeque::new(),
             reports: VecDeque::new(),
@@ -156,12 +170,17 @@ impl VolumeDrive {
             FailReason::Errors => "its commands fail",
             FailReason::Silence => "it does not answer",
             FailReason::Absent => "it was not there, or is out of date",
+            FailReason::Flapping => {
+                "it fails and comes back, or stops answering for a while, again and again; zonda member re-add takes it back"
+            }
         };
+        self.note_failure(member, reason);
         let left = self.can_lose();
         self.tell(true, format!("{shown} is given up: {why}; the volume can lose {left} more"));
         if self.phase == Phase::Open {
             self.take_out(now, member);
             self.use_spare(now, member);
+            self.look_for_absent(now);
         }
     }
 
@@ -209,6 +228,9 @@ impl VolumeDrive {
                 MemberState::Failed if has_device && place.state == Some(LastState::Joining) => LastState::Joining,
                 MemberState::Failed => LastState::Failed,
             });
+            if report.state != MemberState::Failed {
+                place.failed = None;
+            }
         }
         self.directory.file.lost_blocks = Some(status.lost_blocks).filter(|blocks| *blocks > 0);
         // Members of an unfinished mount may still be behind the one that reached it: it only grows.
@@ -286,6 +308,8 @@ impl VolumeDrive {
                     self.tell(true, text);
                 }
                 Event::RoomFound => self.tell(false, "there is room again: writes are taken".to_owned()),
+                Event::Returned { member } => self.on_returned(now, member, None),
+                Event::NotReturned { member, error } => self.on_returned(now, member, Some(&error)),
                 Event::Rebuilt { member } => {
                     let text = format!("{} is rebuilt", self.shown(member));
                     self.tell(false, text);
@@ -368,6 +392,7 @@ impl ZonedDevice for VolumeDrive {
 
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
         self.look_after_leaving(now);
+        self.look_again(now);
         self.adopt(now);
         self.save_again(now);
         self.reports.drain(..).for_each(|report| completions.push(report));
@@ -400,7 +425,7 @@ impl ZonedDevice for VolumeDrive {
         };
         let adoptions = self.adoptions.iter().filter_map(Adoption::next_wakeup);
         let save = self.save_again_at.filter(|_| self.phase == Phase::Open);
-        leaving.chain(phase).chain(adoptions).chain(save).min()
+        leaving.chain(phase).chain(adoptions).chain(save).chain(self.next_look()).min()
     }
 }
 
@@ -438,6 +463,7 @@ impl Drive for VolumeDrive {
         if self.phase == Phase::Open {
             self.on.volume_mut().stop_scrub();
             self.abandon_adoptions(now);
+            self.abandon_returns();
             if self.save_again_at.is_some() {
                 self.save(now);
             }

@@ -7,7 +7,7 @@ use zonda_ring::{Ring, RingOptions};
 
 use super::directory::{LastState, VolumeDirectory};
 use super::open::Names;
-use super::report::{MemberSummary, VolumeReport, VolumeState};
+use super::report::{MemberSummary, VolumeReport, VolumeState, last_failure};
 use crate::look::LookedAt;
 use crate::probe::Probe;
 use crate::{DriveError, Location, NamespaceOptions, Remote};
@@ -66,6 +66,7 @@ impl VolumeReport {
                 at: place.at.clone(),
                 state: state.to_owned(),
                 epoch: own.map(|own| own.epoch),
+                failed: last_failure(place).map(|reason| reason.name().to_owned()).filter(|_| state == "failed"),
                 ..MemberSummary::default()
             }
         });

@@ -40,6 +40,11 @@ pub enum VolumeRequest {
         /// Whether what the device holds may go.
         may_wipe: bool,
     },
+    /// A member that has failed is taken back with what it holds, and is caught up with what it missed.
+    Readd {
+        /// Which one.
+        member: String,
+    },
     /// A device waits for a member to fail.
     AddSpare {
         /// Where it is.
@@ -86,6 +91,9 @@ impl VolumeDrive {
             VolumeRequest::Fail { member } => self.fail(member, ring),
             VolumeRequest::Replace { member, with, may_wipe } => {
                 return self.later(|volume, id| volume.replace(id, member, with, *may_wipe, ring));
+            }
+            VolumeRequest::Readd { member } => {
+                return self.later(|volume, id| volume.readd(id, member, ring));
             }
             VolumeRequest::AddSpare { spare, may_wipe } => {
                 return self.later(|volume, id| volume.begin_adoption(id, Role::Spare, spare, *may_wipe, ring));
@@ -147,9 +155,15 @@ impl VolumeDrive {
 
     fn fail(&mut self, name: &str, ring: &Ring) -> Result<(), DriveError> {
         let member = self.member_named(name)?;
+        if self.state(member) == MemberState::Failed && self.keep_away(ring.now(), member) {
+            return Ok(());
+        }
         if self.state(member) == MemberState::Failed {
             let error = format!("{} has failed already", self.shown(member));
-            return Err(DriveError::new(error, "zonda member replace puts another drive in its place"));
+            return Err(DriveError::new(
+                error,
+                "zonda member re-add takes it back, zonda member replace puts another drive in its place",
+            ));
         }
         let is_active = self.state(member) == MemberState::Active;
         if is_active && self.can_lose() == 0 {
@@ -159,6 +173,8 @@ impl VolumeDrive {
             ));
         }
         self.on.volume_mut().fail_member(ring.now(), member);
+        // That it stays away is written down before the operator hears of it.
+        self.on_events(ring.now());
         Ok(())
     }
 
@@ -174,6 +190,7 @@ impl VolumeDrive {
         self.must_have_failed(member)?;
         // The device of a member that was only just failed is taken out first: it may be the one that comes back.
         self.on_events(ring.now());
+        self.stop_looking(ring.now(), |adoption| adoption.role == Role::Return(member));
         // A device that is there has taken the place, and is being emptied.
         let is_joining = self.on.member(member).is_some();
         if is_joining || self.adoptions.iter().any(|adoption| adoption.role == Role::Member(member)) {
@@ -204,6 +221,7 @@ impl VolumeDrive {
             DriveError::new(error.message, error.help.unwrap_or_default())
         })?;
         refuse_volume(&location)?;
+        self.stop_looking(ring.now(), |adoption| adoption.location == location);
         self.must_not_be_in_use(text, &location)?;
         if self.adoptions.len() >= ADOPTIONS_MAX {
             return Err(DriveError::new(
@@ -213,7 +231,7 @@ impl VolumeDrive {
         }
         let place = self.directory.place(&location);
         let named = (text, location, place);
-        self.adoptions.push(Adoption::new(id, role, named, may_wipe, ring.now(), OnRing::of(ring)));
+        self.adoptions.push(Adoption::new(Some(id), role, named, may_wipe, ring.now(), OnRing::of(ring)));
         // What can be done at once is.
         self.adopt(ring.now());
         Ok(())
@@ -241,7 +259,7 @@ impl VolumeDrive {
         self.save(now);
     }
 
-    fn member_named(&self, name: &str) -> Result<MemberIndex, DriveError> {
+    pub(super) fn member_named(&self, name: &str) -> Result<MemberIndex, DriveError> {
         member_named(&self.directory.file.member, name)
     }
 }

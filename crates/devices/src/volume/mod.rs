@@ -5,6 +5,7 @@
 //!   held.rs       that directory, held open
 //!   drive.rs      VolumeDrive: the machine of zonda_raid on its members, what a failure sets off
 //!   spares.rs     devices that take the place of members that have failed
+//!   returns.rs    members that have failed and come back
 //!   manage.rs     what an operator asks for                             report.rs  what he is told
 //!   found.rs      the devices before a mount, and what their superblocks say
 //!   check.rs      a volume that is read and compared without being written
@@ -28,6 +29,7 @@ mod look;
 mod manage;
 mod open;
 mod report;
+mod returns;
 #[cfg(test)]
 mod scenarios;
 mod seat;

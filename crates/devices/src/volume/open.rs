@@ -15,6 +15,7 @@ use super::found::{Device, Found};
 use super::manage::member_named;
 use super::seat::Seat;
 use super::spares::{Other, Spare};
+use crate::opening::OnRing;
 use crate::probe::{Probe, Probed, in_words};
 use crate::{DriveError, Location, random};
 
@@ -105,6 +106,7 @@ impl VolumeDrive {
         directory.file.member.iter_mut().for_each(|member| member.state = Some(LastState::Active));
         directory.save().map_err(|error| cannot_save(&directory, &error))?;
         let mut drive = VolumeDrive::new(on, directory, spares, ids.into_iter().map(Some).collect());
+        drive.on_ring = Some(OnRing::of(ring));
         drive.fill_places(ring.now(), Vec::new());
         Ok(drive)
     }
@@ -183,6 +185,7 @@ impl VolumeDrive {
             );
             drive.tell(true, text);
         }
+        drive.on_ring = Some(OnRing::of(ring));
         drive.fill_places(ring.now(), others);
         Ok(drive)
     }

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use zonda_raid::{FailReason, MemberIndex, MemberState};
+use zonda_raid::{FailReason, MemberIndex, MemberReport, MemberState};
 use zonda_zoned::{Blocks, Lba, LbaRange, NamespaceId, ZonedDevice};
 
 use super::VolumeDrive;
+use super::directory::{Place, WhyFailed};
 
 /// Ranges of lost blocks in one answer.
 pub(super) const LOST_RANGES_MAX: usize = 4096;
@@ -129,11 +130,15 @@ pub struct MemberSummary {
     pub member: u8,
     /// Where it is.
     pub at: String,
-    /// `active`, `suspended` (I/O waits for it), `rebuilding`, `joining` (being wiped before it is rebuilt), `failed`; `missing` where it is not mounted.
+    /// `active`, `suspended` (I/O waits for it), `rebuilding`, `joining` (being wiped before it is rebuilt), `returning`
+    /// (looked at before it is taken back), `failed`; `missing` where it is not mounted.
     pub state: String,
     /// The epoch of its superblock, where the volume is not mounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
+    /// Why it has failed, if it has, and that is known: `by command`, `errors`, `no answer`, `absent`, `flapping`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
     /// Why I/O is suspended until it answers, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspended: Option<String>,
@@ -179,6 +184,21 @@ pub struct ScrubSummary {
     pub lost: u64,
 }
 
+/// Why a member has failed, in words.
+fn why_failed(place: &Place, report: &MemberReport) -> Option<String> {
+    let last = last_failure(place).filter(|_| report.state == MemberState::Failed);
+    let reason = report.failed.filter(|_| report.state == MemberState::Failed);
+    last.or(reason).map(|reason| reason.name().to_owned())
+}
+
+/// The same, as far as it outlasts the program.
+pub(super) fn last_failure(place: &Place) -> Option<FailReason> {
+    Some(match place.failed? {
+        WhyFailed::Command => FailReason::Command,
+        WhyFailed::Flapping => FailReason::Flapping,
+    })
+}
+
 /// Why a member holds up I/O.
 pub(super) fn suspended_in_words(reason: FailReason) -> &'static str {
     match reason {
@@ -218,12 +238,14 @@ impl VolumeDrive {
                 _ if report.suspended.is_some() => "suspended",
                 MemberState::Active => "active",
                 MemberState::Rebuilding => "rebuilding",
+                MemberState::Failed if self.is_returning(MemberIndex(member)) => "returning",
                 // A device that is being emptied has not begun to take part.
                 MemberState::Failed if self.on.member(MemberIndex(member)).is_some() => "joining",
                 MemberState::Failed => "failed",
             }
             .to_owned(),
             epoch: None,
+            failed: why_failed(&self.directory.file.member[usize::from(member)], report),
             suspended: report.suspended.map(|reason| suspended_in_words(reason).to_owned()),
             errors: report.errors,
             free_zones: report.free_zones,

@@ -110,10 +110,20 @@ impl VolumeDrive {
             let (seat, what) = match other {
                 Some(Other::Joining(seat)) => (Some(seat), "was to take its place"),
                 Some(Other::Empty) => (seat, "is empty"),
-                None => {
-                    seat.into_iter().for_each(|seat| self.let_go(seat, now));
-                    (None, "")
-                }
+                None => match seat {
+                    Some(seat) if self.directory.file.member[usize::from(member.0)].failed.is_none() => {
+                        // What it is, and whether it is up to date, the volume finds out.
+                        if let Err(error) = self.take_back(now, member, seat, None) {
+                            self.tell(true, error.to_string());
+                            self.use_spare(now, member);
+                        }
+                        continue;
+                    }
+                    seat => {
+                        seat.into_iter().for_each(|seat| self.let_go(seat, now));
+                        (None, "")
+                    }
+                },
             };
             let Some(seat) = seat else {
                 self.use_spare(now, member);
@@ -135,5 +145,6 @@ impl VolumeDrive {
         }
         self.note_states(now);
         self.phase = Phase::Open;
+        self.look_for_absent(now);
     }
 }

@@ -3,6 +3,7 @@
 mod imports;
 mod losses;
 mod places;
+mod returns;
 mod sides;
 
 use std::path::{Path, PathBuf};

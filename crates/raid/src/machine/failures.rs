@@ -100,9 +100,15 @@ impl Volume {
             }
             return;
         }
+        let returns_too_often = self.members[member].has_returned_too_often(self.now);
+        let reason = match reason {
+            FailReason::Errors | FailReason::Silence if returns_too_often => FailReason::Flapping,
+            reason => reason,
+        };
         if !self.members.fail(member) {
             return;
         }
+        self.members[member].failed_for(reason);
         self.events.push_back(Event::MemberFailed { member, reason });
         self.segments.forget_member(&self.spec, &mut self.members, member);
         if !self.knows_its_scheme() {
@@ -147,8 +153,9 @@ impl Volume {
 
     /// When commands in flight are looked at.
     pub(super) fn silence_due(&self) -> Option<Instant> {
-        let due = self.members.answer_due(self.spec.config.tuning.member_timeout)?;
-        Some(due.min(self.now + LOOK_EVERY))
+        let timeout = self.spec.config.tuning.member_timeout;
+        let due = self.members.answer_due(timeout)?;
+        self.members.look_due(timeout, LOOK_EVERY).map(|look| look.min(due))
     }
 
     /// The time that was asked for, `due`, has come, or passed a while ago.
@@ -156,7 +163,24 @@ impl Volume {
         let excuses = !self.spec.has(SeededBug::PauseCounts);
         match due.filter(|&due| excuses && self.now > due + LATE_MAX) {
             Some(due) => self.members.excuse_silence(self.now, self.now - due),
-            None => self.fail_silent_members(),
+            None => {
+                self.fail_silent_members();
+                self.fail_flapping_members();
+            }
+        }
+    }
+
+    /// Members that stop answering for a while again and again hold up everything, and are never silent for long enough to fail. Those
+    /// that the volume cannot do without stay.
+    fn fail_flapping_members(&mut self) {
+        let timeout = self.spec.config.tuning.member_timeout;
+        if self.members.look_due(timeout, LOOK_EVERY).is_none_or(|due| due > self.now) {
+            return;
+        }
+        for member in self.members.look_at_stalls(&self.spec, self.now) {
+            if self.is_ready() && self.members.can_spare(&self.spec, member) {
+                self.evict(member, FailReason::Flapping);
+            }
         }
     }
 

@@ -30,7 +30,7 @@ impl Volume {
                 continue;
             }
             let active = self.segments.iter().filter(|(_, segment)| segment.active >> at & 1 == 1).count() as u32;
-            let rebuilding = self.rebuild_active(MemberIndex(at as u8));
+            let rebuilding = self.rebuild_active(MemberIndex(at as u8)) + self.aside_active(MemberIndex(at as u8));
             assert_eq!(
                 member.active_zones(),
                 active + member.log_zones() + rebuilding + member.stuck_zones(),

@@ -252,7 +252,7 @@ impl Volume {
         if completion.status == Status::CapacityExceeded && self.members[member].is_present() {
             self.suspend_for_room(member);
         }
-        if self.members.answered(member, is_write && completion.status.is_success()) {
+        if self.members.answered(now, member, is_write && completion.status.is_success()) {
             self.events.push_back(Event::Resumed { member });
             self.wake();
         }

@@ -54,6 +54,8 @@ pub struct MemberReport {
     pub free_zones: u32,
     /// Zones that cannot be used any more.
     pub retired_zones: u32,
+    /// Why it has failed, if it has since the mount.
+    pub failed: Option<FailReason>,
     /// Why I/O is suspended until it answers, if it is.
     pub suspended: Option<FailReason>,
 }
@@ -67,6 +69,7 @@ impl Volume {
             errors: member.errors(),
             free_zones: member.free_zones(),
             retired_zones: member.retired_zones(),
+            failed: member.failed(),
             suspended: self.members.suspension_of(at),
         };
         let mut status = VolumeStatus {
@@ -170,6 +173,7 @@ impl FailReason {
             FailReason::Errors => "errors",
             FailReason::Silence => "no answer",
             FailReason::Absent => "absent",
+            FailReason::Flapping => "flapping",
         }
     }
 }

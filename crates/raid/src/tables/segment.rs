@@ -27,8 +27,10 @@ pub(crate) enum SegmentState {
 /// One segment.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    /// From 1, never used twice in the life of a volume.
+    /// From 1, never used twice in the life of a volume, as far as members that are present show.
     pub(crate) sequence: u64,
+    /// The epoch and the timestamp of the headers that opened it.
+    pub(crate) opened: (u64, u64),
     pub(crate) stream: Stream,
     pub(crate) layout: Layout,
     pub(crate) state: SegmentState,
@@ -132,6 +134,7 @@ impl Segment {
             (0..members).map(|member| Place { array, segment: sequence, member: member as u8 }.seed()).collect();
         Segment {
             sequence,
+            opened: (0, 0),
             stream,
             layout,
             state: SegmentState::Opening,

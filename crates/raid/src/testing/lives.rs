@@ -249,6 +249,23 @@ impl World {
         self.hear().map(|()| Ok(()))
     }
 
+    /// Takes a member back that has failed, with what it holds. It is not caught up when this returns.
+    ///
+    /// # Errors
+    /// When the volume does not take it.
+    pub fn readd(&mut self, at: usize) -> Result<(), Violation> {
+        let member = MemberIndex(at as u8);
+        let geometry = self.drives[at].geometry().clone();
+        // Whoever gave it commands before is gone.
+        self.drives[at].finish_alone();
+        self.absent.known &= !(1 << at);
+        self.absent.given_up.retain(|&(other, _)| other != member);
+        self.journal.tell(self.time(), || format!("member {at} comes back"));
+        let taken = self.volume.readd_member(self.now, member, geometry);
+        self.hear()?;
+        taken.map_err(|error| Violation::new(Promise::Members, format!("member {at} is not taken back: {error}")))
+    }
+
     /// Whoever was given up before a request was submitted that has changed something, has missed that.
     pub(super) fn count_absent(&mut self, completion: &Completion) {
         if self.absent.given_up.is_empty() || !completion.status.is_success() || !self.model.is_write(completion.id) {

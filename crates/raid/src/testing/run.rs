@@ -83,6 +83,7 @@ struct Prngs {
     hazards: Prng,
     pauses: Prng,
     quiet: Prng,
+    returns: Prng,
 }
 
 impl SwarmRun {
@@ -113,6 +114,7 @@ impl SwarmRun {
             hazards: root.fork("hazards"),
             pauses: root.fork("pauses"),
             quiet: root.fork("quiet"),
+            returns: root.fork("returns"),
         };
         world.keeps_epochs = swarm.hazards.keeps_epochs;
         SwarmRun {
@@ -356,12 +358,28 @@ impl SwarmRun {
         if self.swarm.is_loop && self.prngs.crashes.chance(4, 5) {
             self.world.mount_in_haste(without)?;
             self.calm_down();
-            return Ok(());
+            return self.take_back();
         }
         self.world.mount(without)?;
         self.calm_down();
+        self.take_back()?;
         if self.prngs.crashes.chance(1, 2) {
             self.world.read_all()?;
+        }
+        Ok(())
+    }
+
+    /// Members that have failed, and are there again, are taken back, or some of them.
+    fn take_back(&mut self) -> Result<(), Violation> {
+        if !self.swarm.has_absences {
+            return Ok(());
+        }
+        let members = self.world.volume.status().members;
+        for at in (0..members.len()).filter(|&at| members[at].state == MemberState::Failed) {
+            let is_there = self.world.drives[at].presence() == Presence::There;
+            if is_there && self.prngs.returns.chance(1, 2) {
+                self.world.readd(at)?;
+            }
         }
         Ok(())
     }

@@ -31,6 +31,8 @@ pub(super) struct Slow {
     pub(super) failing_writes: u64,
     /// Whether it answers.
     pub(super) is_silent: bool,
+    /// It answers nothing before this time.
+    pub(super) pauses_until: Option<Instant>,
     /// Zones that were reset.
     pub(super) reset: BTreeSet<u32>,
     /// Blocks read and blocks written, and commands that did it.
@@ -50,10 +52,17 @@ impl Slow {
             latent: BTreeSet::new(),
             failing_writes: 0,
             is_silent: false,
+            pauses_until: None,
             reset: BTreeSet::new(),
             read: (0, 0),
             written: (0, 0),
         }
+    }
+
+    /// Whoever gave it commands is gone: none is answered.
+    pub(super) fn ended_all(&mut self) {
+        self.ended.clear();
+        self.held = None;
     }
 
     /// Zones of segments that are full.
@@ -166,7 +175,7 @@ impl Slow {
                 completion.outcome = Outcome::Data(self.hurt(start, payload));
             }
             self.order += 1;
-            let at = now + Duration::from_micros(5 + self.prng.below(50));
+            let at = now.max(self.pauses_until.unwrap_or(now)) + Duration::from_micros(5 + self.prng.below(50));
             self.ended.insert((at, self.order), completion);
         }
         Ok(())
@@ -222,6 +231,13 @@ impl Bench {
         assert_eq!(bench.events, [Event::Ready]);
         bench.model = vec![0; bench.volume.volume().geometry().namespace_blocks().0 as usize];
         bench
+    }
+
+    /// So much time passes, with what happens in it.
+    pub(super) fn wait(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.volume.next_wakeup().is_some_and(|next| next <= until) && self.step() {}
+        self.now = until;
     }
 
     /// Moves on to the next thing that happens. Says whether there is any.
@@ -301,6 +317,12 @@ impl Bench {
             blocks: Blocks(count),
             payload: Payload::Bytes(Box::new(buffer)),
         });
+    }
+
+    pub(super) fn trim(&mut self, start: u64, count: u64) {
+        self.model[start as usize..(start + count) as usize].fill(0);
+        let ranges = [LbaRange { start: Lba(start), blocks: Blocks(count) }].into();
+        self.submit(Operation::Deallocate { ranges });
     }
 
     fn read(&mut self, start: u64, count: u64) {
@@ -388,6 +410,21 @@ impl Bench {
         self.volume.replace(MemberIndex(member), Some(Slow::new(geometry.clone(), seed)));
         let id = [100 + member; 16];
         self.volume.volume_mut().replace_member(self.now, MemberIndex(member), geometry, id).expect("it suits");
+    }
+
+    /// A member is failed, and its device pulled: what it has not done is not done.
+    pub(super) fn pull(&mut self, member: u8) -> Slow {
+        self.volume.volume_mut().fail_member(self.now, MemberIndex(member));
+        let mut device = self.volume.replace(MemberIndex(member), None).expect("it is there");
+        device.ended_all();
+        device
+    }
+
+    /// It is there again, and asks to be taken back.
+    pub(super) fn give_back(&mut self, member: u8, device: Slow) {
+        let geometry = self.geometry.clone();
+        self.volume.replace(MemberIndex(member), Some(device));
+        self.volume.volume_mut().readd_member(self.now, MemberIndex(member), geometry).expect("it suits");
     }
 
     pub(super) fn device(&mut self, member: u8) -> &mut Slow {

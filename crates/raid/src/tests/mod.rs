@@ -15,6 +15,7 @@ mod missing;
 mod moves;
 mod rebuild;
 mod refusals;
+mod returns;
 mod script;
 mod scrub;
 mod sides;

@@ -28,6 +28,13 @@ written anew out of the rest of its stripe.
 
 The exit code is 1 if a block is lost, or the volume is.";
 
+pub(super) const READD_LONG_ABOUT: &str = "Takes a member back that has failed, with what it holds. Zones that were complete before it failed \
+are taken over; only what it missed is written to it. Until that has ended the member is rebuilding.
+
+A member that was lost comes back by itself when it answers again, or when the volume is started with it; one that was failed by command, \
+or for flapping, does so only by this command. A drive that was wiped, belongs to another volume, or was written to without the others \
+after it had failed is refused, and nothing is written to it: zonda member replace takes it, wiped.";
+
 /// Which volume, and how it is answered.
 #[derive(Debug, Args)]
 pub(crate) struct PlaceArgs {
@@ -104,6 +111,17 @@ pub(crate) struct FailArgs {
     place: PlaceArgs,
     /// Its number, where it is, or the last part of that
     member: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReaddArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Its number, where it is, or the last part of that
+    member: String,
+    /// Does not wait until it is caught up; a server must have the volume
+    #[arg(long)]
+    detach: bool,
 }
 
 #[derive(Debug, Args)]
@@ -186,6 +204,17 @@ pub(super) fn spare(command: &SpareCommand) -> Result<(), Failure> {
 
 pub(super) fn fail(args: &FailArgs) -> Result<(), Failure> {
     simply(&args.place, &VolumeRequest::Fail { member: args.member.clone() })
+}
+
+pub(super) fn readd(args: &ReaddArgs) -> Result<(), Failure> {
+    let mut reached = Reached::open(&args.place.directory)?;
+    must_be_served(&reached, args.detach, "catching it up")?;
+    reached.ask(&VolumeRequest::Readd { member: args.member.clone() })?;
+    if !args.detach {
+        watch::until_at_rest(&mut reached, args.place.json)?;
+    }
+    let report = finish(reached, &args.place)?;
+    must_not_be_lost(&report)
 }
 
 pub(super) fn replace(args: &ReplaceArgs) -> Result<(), Failure> {

@@ -19,8 +19,8 @@ A volume is a directory that says where its members are: images, as zonda drive 
 serve has it for hosts, over NVMe/TCP and NBD; zonda bench --target measures it. All commands here work on a volume that a server on \
 this machine has, and on one that nobody uses.";
 
-pub(crate) const MEMBER_LONG_ABOUT: &str = "Gives a member of a volume up, or puts another drive in its place. A member is named by its number, \
-by where it is, or by the last part of that.";
+pub(crate) const MEMBER_LONG_ABOUT: &str = "Gives a member of a volume up, takes one back, or puts another drive in its place. A member is named by \
+its number, by where it is, or by the last part of that.";
 
 const EXAMPLES: &str = "Examples:
   for d in a b c d e; do zonda drive create drives/$d --profile zn540-zapraid; done
@@ -61,6 +61,7 @@ pub(crate) enum VolumeCommand {
 
 const MEMBER_EXAMPLES: &str = "Examples:
   zonda member fail vol b
+  zonda member re-add vol b                   catches up what it missed
   zonda member replace vol b --with drives/new
   zonda member replace vol b --with drives/b --force   the same drive again, empty";
 
@@ -69,6 +70,9 @@ const MEMBER_EXAMPLES: &str = "Examples:
 pub(crate) enum MemberCommand {
     /// Gives a member up: nothing is read from it or written to it any more
     Fail(manage::FailArgs),
+    /// Take a member back that has failed, and catch it up with what it missed
+    #[command(name = "re-add", long_about = manage::READD_LONG_ABOUT)]
+    Readd(manage::ReaddArgs),
     /// Puts a drive in the place of a member that has failed, and gives it what it needs to hold
     Replace(manage::ReplaceArgs),
 }
@@ -88,6 +92,7 @@ pub(crate) fn run(command: &VolumeCommand) -> Result<(), Failure> {
 pub(crate) fn run_member(command: &MemberCommand) -> Result<(), Failure> {
     match command {
         MemberCommand::Fail(args) => manage::fail(args),
+        MemberCommand::Readd(args) => manage::readd(args),
         MemberCommand::Replace(args) => manage::replace(args),
     }
 }

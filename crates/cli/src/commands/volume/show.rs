@@ -1,6 +1,6 @@
 //! A volume in words and tables.
 
-use zonda_devices::{LostRange, VolumeReport, VolumeState};
+use zonda_devices::{LostRange, MemberSummary, VolumeReport, VolumeState};
 
 use crate::output::Screen;
 use crate::table::Table;
@@ -102,7 +102,7 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
         table.row(&[
             member.member.to_string(),
             member.at.clone(),
-            member.state.clone(),
+            state_of(member),
             units::count(member.errors),
             units::count(u64::from(member.free_zones)),
             units::count(u64::from(member.retired_zones)),
@@ -112,6 +112,14 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
         table.row(&["-".to_owned(), spare.clone(), "spare".to_owned(), String::new(), String::new(), String::new()]);
     }
     text + "\n" + &table.render(screen, 2)
+}
+
+/// How a member is, and why it has failed.
+fn state_of(member: &MemberSummary) -> String {
+    match &member.failed {
+        Some(reason) => format!("{} ({reason})", member.state),
+        None => member.state.clone(),
+    }
 }
 
 /// Which members I/O waits for, and why.
@@ -147,7 +155,7 @@ fn unmounted(report: &VolumeReport, screen: Screen) -> String {
     let mut table = Table::new(&[">member", "at", "state", ">epoch"]);
     for member in &report.members {
         let epoch = member.epoch.map_or_else(|| "-".to_owned(), units::count);
-        table.row(&[member.member.to_string(), member.at.clone(), member.state.clone(), epoch]);
+        table.row(&[member.member.to_string(), member.at.clone(), state_of(member), epoch]);
     }
     for spare in &report.spares {
         table.row(&["-".to_owned(), spare.clone(), "spare".to_owned(), "-".to_owned()]);
@@ -181,15 +189,13 @@ pub(super) fn known(report: &VolumeReport) -> serde_json::Value {
         ],
     );
     for member in value["members"].as_array_mut().into_iter().flatten() {
-        keep(member, &["member", "at", "state", "epoch"]);
+        keep(member, &["member", "at", "state", "epoch", "failed"]);
     }
     value
 }
 
 #[cfg(test)]
 mod tests {
-    use zonda_devices::MemberSummary;
-
     use super::*;
 
     const GIB: u64 = 1 << 30;
@@ -248,6 +254,17 @@ mod tests {
         let lines: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[0], ["LBA", "blocks", "byte", "offset"], "{listed}");
         assert_eq!(lines[lines.len() - 2..], [vec!["5", "2", "20480"], vec!["12345678", "1", "50567897088"]]);
+    }
+
+    #[test]
+    fn a_member_that_has_failed_says_why() {
+        let screen = Screen { width: 100, colour: false };
+        let mut flaps = report();
+        flaps.members[0].state = "failed".to_owned();
+        flaps.members[0].failed = Some("flapping".to_owned());
+        assert!(text(&flaps, screen).contains("failed (flapping)"));
+        flaps.mounted = false;
+        assert!(text(&flaps, screen).contains("failed (flapping)"));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(super) fn until_at_rest(reached: &mut Reached, quiet: bool) -> Result<Volume
 }
 
 fn under_way(report: &VolumeReport) -> Option<(&'static str, zonda_devices::Progress)> {
-    let is_joining = report.members.iter().any(|member| member.state == "joining");
+    let is_joining = report.members.iter().any(|member| matches!(member.state.as_str(), "joining" | "returning"));
     match (report.rebuild, report.scrub) {
         (Some(rebuild), _) => Some(("rebuild", rebuild)),
         (None, _) if is_joining || is_rebuilding(report) => Some(("rebuild", zonda_devices::Progress::default())),

@@ -6,9 +6,11 @@ use zonda_zoned::{
 };
 
 use super::commands::Commands;
+use super::flapping::Flapping;
 use super::log::{LogStep, MetadataLog, is_mirrored};
 use super::zones::Zones;
 use super::{Verdict, Work};
+use crate::event::FailReason;
 use crate::format::{MemberEntry, MemberState};
 use crate::limits::{MEMBER_FAILURES_MAX, METADATA_ZONES, WRITE_ATTEMPTS_MAX};
 use crate::tables::SegmentIndex;
@@ -25,6 +27,11 @@ pub(in crate::machine) struct Member {
     recorded: Option<MemberState>,
     /// It failed because the other side of a split brain was chosen.
     is_rejected: bool,
+    /// Its own superblock is older than that of others.
+    is_behind: bool,
+    /// Why it has failed, since the mount.
+    failed: Option<FailReason>,
+    flapping: Flapping,
     zones: Zones,
     pub(super) log: MetadataLog,
     commands: Commands,
@@ -43,6 +50,9 @@ impl Member {
             since_epoch: 1,
             recorded: None,
             is_rejected: false,
+            is_behind: false,
+            failed: None,
+            flapping: Flapping::default(),
             zones: Zones::default(),
             log: MetadataLog::empty(&geometry),
             commands: Commands::default(),
@@ -78,6 +88,85 @@ impl Member {
         self.resume_log(MetadataLog::empty(&self.geometry));
     }
 
+    /// The same device takes its place again, as one that has failed still.
+    pub(in crate::machine) fn come_back(&mut self, geometry: Geometry) {
+        let (flapping, failed) = (std::mem::take(&mut self.flapping), self.failed);
+        self.replace(self.id, geometry);
+        (self.flapping, self.failed) = (flapping, failed);
+    }
+
+    /// It takes part from now on, with what it holds: these are its zones, and its log. Zones that hold something are nobody's.
+    pub(in crate::machine) fn rejoin(&mut self, zones: &[ZoneDescriptor], log: MetadataLog, now: Instant) {
+        self.resume_log(log);
+        for (zone, descriptor) in (0..).zip(zones).skip(METADATA_ZONES as usize) {
+            match descriptor.state {
+                ZoneState::Offline => {
+                    self.zones.retire(zone);
+                    self.zones.lost_offline(1);
+                }
+                ZoneState::ReadOnly => self.zones.retire(zone),
+                ZoneState::Empty => self.zones.found_free(zone),
+                state if state.is_active() => self.zones.found_active(),
+                _ => {}
+            }
+        }
+        self.is_behind = true;
+        self.failed = None;
+        self.flapping.returned(now);
+        self.state = MemberState::Rebuilding;
+    }
+
+    /// It has failed for this reason.
+    pub(in crate::machine) fn failed_for(&mut self, reason: FailReason) {
+        self.failed = Some(reason);
+    }
+
+    /// Why it has failed, since the mount.
+    pub(in crate::machine) fn failed(&self) -> Option<FailReason> {
+        self.failed
+    }
+
+    /// Whether it has come back so often that it is not to come back again.
+    pub(in crate::machine) fn has_returned_too_often(&self, now: Instant) -> bool {
+        self.flapping.has_returned_too_often(now)
+    }
+
+    /// What it did before does not count any more.
+    pub(in crate::machine) fn forgive_flapping(&mut self) {
+        self.flapping.forgive();
+    }
+
+    #[inline]
+    pub(super) fn answered(&mut self, now: Instant) {
+        self.flapping.answered(now);
+    }
+
+    pub(super) fn silent_since(&self, oldest: Instant) -> Instant {
+        self.flapping.silent_since(oldest)
+    }
+
+    pub(super) fn look(&mut self, now: Instant, is_stalled: bool) {
+        self.flapping.look(now, is_stalled);
+    }
+
+    pub(super) fn stalls(&self) -> bool {
+        self.flapping.stalls()
+    }
+
+    /// What tells the device from all others.
+    pub(in crate::machine) fn id(&self) -> [u8; 16] {
+        self.id
+    }
+
+    /// A mount finds that its own superblock is older than that of others.
+    pub(in crate::machine) fn set_behind(&mut self) {
+        self.is_behind = true;
+    }
+
+    pub(super) fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
     /// A mount does not find it.
     pub(in crate::machine) fn set_absent(&mut self) {
         self.state = MemberState::Failed;
@@ -99,6 +188,11 @@ impl Member {
         self.is_rejected = true;
     }
 
+    /// Whether it is of a side of a split brain that was not chosen.
+    pub(in crate::machine) fn is_rejected(&self) -> bool {
+        self.is_rejected
+    }
+
     /// A mount goes on with its log of superblocks.
     pub(in crate::machine) fn resume_log(&mut self, log: MetadataLog) {
         self.zones.open_log(log.active_zones());
@@ -107,6 +201,7 @@ impl Member {
 
     /// A superblock is to be written. A second zone becomes active for it where that may be.
     pub(super) fn begin_superblock(&mut self) {
+        self.is_behind = false;
         let may_open = self.may_activate(0);
         if self.log.begin(&self.geometry, may_open) {
             self.zones.open_log_mirror();
@@ -268,6 +363,7 @@ impl Member {
 
     pub(super) fn excuse_silence(&mut self, now: Instant, by: Duration) {
         self.commands.excuse_silence(now, by);
+        self.flapping.excuse(by);
     }
 
     pub(in crate::machine) fn geometry(&self) -> &Geometry {

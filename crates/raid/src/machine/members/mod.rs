@@ -6,12 +6,14 @@
 //! zones.rs        its zones that no segment holds
 //! superblocks.rs  superblocks, and epochs
 //! log.rs          where a member's superblocks are
+//! flapping.rs     members that fail and come back again and again
 //! caches.rs       members that may lose what they have acknowledged
 //! suspension.rs   members that the volume cannot do without do not answer, fail, or have no room
 //! ```
 
 mod caches;
 mod commands;
+mod flapping;
 mod log;
 mod member;
 mod superblocks;
@@ -33,6 +35,7 @@ use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::event::FailReason;
 use crate::format::{MemberState, Superblock};
+use crate::limits::STALL_MIN;
 use crate::shape::bits;
 use crate::tables::{Segment, SegmentIndex};
 
@@ -63,6 +66,8 @@ pub(super) struct Members {
     written_blocks: u64,
     /// See [`accepted_segment`](Members::accepted_segment).
     accepted_segment: u64,
+    /// When it was last looked at which members stall.
+    looked_at: Instant,
 }
 
 /// What a command in flight is for.
@@ -153,6 +158,7 @@ impl Members {
             aborted: VecDeque::new(),
             written_blocks: 0,
             accepted_segment: 0,
+            looked_at: Instant::ZERO,
         }
     }
 
@@ -374,6 +380,29 @@ impl Members {
         self.members.iter_mut().for_each(|member| member.excuse_silence(now, by));
     }
 
+    /// When members are to be looked at, if any of them has a command in flight.
+    pub(super) fn look_due(&self, timeout: Duration, every: Duration) -> Option<Instant> {
+        let oldest = Instant(self.answer_due(timeout)?.0.saturating_sub(timeout.0));
+        Some(oldest.max(self.looked_at) + every)
+    }
+
+    /// Looks at which members stall. Returns those that did so too often.
+    pub(super) fn look_at_stalls(&mut self, spec: &Spec, now: Instant) -> Vec<MemberIndex> {
+        self.looked_at = now;
+        let timeout = spec.config.tuning.member_timeout;
+        let is_stalled = |member: &MemberIndex| {
+            let oldest = self[*member].answer_due(timeout).map(|due| Instant(due.0.saturating_sub(timeout.0)));
+            oldest.is_some_and(|oldest| self[*member].silent_since(oldest) + STALL_MIN <= now)
+        };
+        let stalled = bits(self.present().filter(is_stalled).map(MemberIndex::as_usize));
+        // The network, or this machine.
+        let stalled = if stalled.count_ones() as usize > spec.code.tolerates() { 0 } else { stalled };
+        for member in self.present() {
+            self[member].look(now, stalled >> member.0 & 1 == 1);
+        }
+        self.present().filter(|&member| self[member].stalls()).collect()
+    }
+
     /// I/O is suspended for a member that the volume cannot do without. Says whether that is news.
     pub(super) fn suspend(&mut self, now: Instant, member: MemberIndex, reason: FailReason) -> bool {
         self[member].expect_failure();
@@ -387,7 +416,8 @@ impl Members {
 
     /// A command has ended; with `is_write`, one that changed something, and well. Says whether I/O to the member is resumed.
     #[inline]
-    pub(super) fn answered(&mut self, member: MemberIndex, is_write: bool) -> bool {
+    pub(super) fn answered(&mut self, now: Instant, member: MemberIndex, is_write: bool) -> bool {
+        self[member].answered(now);
         self.suspensions.answered(member, is_write)
     }
 

@@ -6,6 +6,9 @@
 //! A change of members is an epoch. Until all that are left know of it, no stripe counts that was written without those that
 //! failed, and no segment is opened: a member that comes back is never taken for one that has seen everything.
 //!
+//! Members whose own superblock is older than the epoch before are given the new one when all others have it: one that has an epoch
+//! which others never reached could not be told from one that went on by itself.
+//!
 //! Verbs, in their order: [`begin_epoch`](Members::begin_epoch), [`write_superblocks`](Members::write_superblocks), an event for each
 //! command that ends, [`decided`](Members::decided).
 
@@ -19,7 +22,7 @@ use crate::bug::SeededBug;
 use crate::config::StreamShape;
 use crate::format::{Superblock, VERSION};
 use crate::machine::spec::Spec;
-use crate::shape::Layout;
+use crate::shape::{Layout, bits};
 
 /// Owns the epoch, and who waits until it is written.
 #[derive(Debug)]
@@ -33,13 +36,15 @@ pub(super) struct Epochs {
     is_wanted: bool,
     /// Superblocks in flight.
     pending: u32,
+    /// Members that are given the epoch when all others have it, as bits.
+    late: u32,
     /// Stripes that are complete but for the epoch.
     waiting: Vec<u32>,
 }
 
 impl Epochs {
     pub(super) fn new(current: u64, sequence: u64) -> Epochs {
-        Epochs { current, durable: current, sequence, is_wanted: false, pending: 0, waiting: Vec::new() }
+        Epochs { current, durable: current, sequence, is_wanted: false, pending: 0, late: 0, waiting: Vec::new() }
     }
 
     /// A member has the superblock, or never will.
@@ -52,7 +57,7 @@ impl Epochs {
 
     /// Whether all members that are left know who they are.
     fn is_durable(&self) -> bool {
-        !self.is_wanted && self.pending == 0
+        !self.is_wanted && self.pending == 0 && self.late == 0
     }
 }
 
@@ -94,15 +99,39 @@ impl Members {
         if self.epochs.is_wanted && self.epochs.pending == 0 {
             self.epochs.is_wanted = false;
             self.epochs.sequence += 1;
-            for member in self.present() {
-                self.epochs.pending += 1;
-                self[member].begin_superblock();
-                if self.continue_superblock(spec, member, Status::Success) == Verdict::Failed {
-                    failed.push(member);
-                }
+            let behind = bits(self.present().filter(|&member| self[member].is_behind()).map(MemberIndex::as_usize));
+            self.epochs.late = behind;
+            self.write_superblocks_of(spec, self.present_bits() & !behind, &mut failed);
+        }
+        if self.epochs.late != 0 && !self.epochs.is_wanted && self.epochs.pending == 0 {
+            let late = std::mem::take(&mut self.epochs.late) & self.present_bits();
+            self.write_superblocks_of(spec, late, &mut failed);
+            if self.epochs.is_durable() {
+                self.epochs.durable = self.epochs.current;
             }
         }
         failed
+    }
+
+    fn write_superblocks_of(&mut self, spec: &Spec, members: u32, failed: &mut Vec<MemberIndex>) {
+        for member in self.present().filter(|member| members >> member.0 & 1 == 1) {
+            self.epochs.pending += 1;
+            self[member].begin_superblock();
+            if self.continue_superblock(spec, member, Status::Success) == Verdict::Failed {
+                failed.push(member);
+            }
+        }
+    }
+
+    /// A member comes back with a superblock of this epoch and sequence: those that are written from now on are newer.
+    pub(in crate::machine) fn saw_superblock(&mut self, epoch: u64, sequence: u64) {
+        self.epochs.current = self.epochs.current.max(epoch);
+        self.epochs.sequence = self.epochs.sequence.max(sequence);
+    }
+
+    /// What the superblock of a member says now.
+    pub(in crate::machine) fn superblock_of(&self, spec: &Spec, member: MemberIndex) -> Superblock {
+        self.superblock(spec, member)
     }
 
     /// Superblocks go to the second zone of members that lack it, now that enough zones may be active.

@@ -48,6 +48,7 @@ impl Volume {
             self.spec.array,
             true,
         );
+        segment.opened = (reading.found.header.epoch, reading.found.header.timestamp);
         segment.footers = None;
         segment.offline = reading.found.offline;
         for (at, zone) in reading.zones.iter().enumerate() {

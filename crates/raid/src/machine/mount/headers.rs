@@ -9,6 +9,8 @@ use super::{Volume, block_of};
 use crate::bug::SeededBug;
 use crate::format::{HEADER_COPIES, HeaderError, MemberState, SegmentHeader};
 use crate::limits::{METADATA_ZONES, READ_ATTEMPTS_MAX};
+use crate::machine::members::is_dead;
+use crate::machine::rebuild::{Aside, AsideStep};
 use crate::machine::start::StartStep;
 use crate::shape::bits;
 use crate::{MemberIndex, VolumeError};
@@ -216,11 +218,16 @@ impl Volume {
             && header.zones.len() == members
             && header.is_in_band == shape.is_in_band
             && (header.data, header.parity) == (shape.scheme.data, shape.scheme.parity);
-        let found = self.found();
         if !is_ours {
-            found.owners[member.as_usize()].insert(zone, Owner::Nobody);
+            self.found().owners[member.as_usize()].insert(zone, Owner::Nobody);
             return;
         }
+        if self.is_from_before(member, &header) {
+            self.segments.saw_sequence(header.segment);
+            self.put_header_aside(member, zone, header);
+            return;
+        }
+        let found = self.found();
         let (sequence, epoch) = (header.segment, header.epoch);
         found.owners[member.as_usize()].insert(zone, Owner::Segment { sequence, epoch });
         let mut segment = FoundSegment {
@@ -239,6 +246,34 @@ impl Volume {
                 segment.has_damaged_header |= known.is_some_and(|known| known.has_damaged_header);
                 found.segments.insert(sequence, segment);
             }
+        }
+    }
+
+    /// Whether a member that is being rebuilt held a zone before it came back. That counts for nothing: what it was part of may be
+    /// long gone, and another segment may have its sequence.
+    fn is_from_before(&self, member: MemberIndex, header: &SegmentHeader) -> bool {
+        let member = &self.members[member];
+        member.state() == MemberState::Rebuilding && header.epoch < member.since_epoch()
+    }
+
+    /// Such a zone is looked at when the volume is ready.
+    fn put_header_aside(&mut self, member: MemberIndex, zone: u32, header: SegmentHeader) {
+        let state = self.state_of(member, zone);
+        if is_dead(state) {
+            return self.members[member].retire_zone(zone);
+        }
+        let (is_active, is_full) = (state.is_active(), state == ZoneState::Full);
+        let header = is_full.then_some(header);
+        self.put_aside(Aside { member, zone, is_active, header, step: AsideStep::Waiting });
+    }
+
+    /// Members are recorded: zones that were put aside and are of no segment that is needed are reset, so that the mount has as many
+    /// free ones as members had before.
+    pub(super) fn reset_aside_of_none(&mut self) {
+        let sequences = self.segments.sequences();
+        let is_needed = |aside: &Aside| aside.header.as_ref().is_some_and(|header| sequences.contains(&header.segment));
+        for (member, zone) in self.take_aside(|aside| !is_needed(aside)) {
+            self.reset_orphan(member, zone);
         }
     }
 

@@ -7,7 +7,7 @@ use zonda_zoned::BlockBuffer;
 use super::headers::{FoundSegment, Owner};
 use super::{Volume, block_of};
 use crate::MemberIndex;
-use crate::format::{BlockMeta, HEADER_COPIES, Place, read_chunk_meta, read_footer_block};
+use crate::format::{BlockMeta, HEADER_COPIES, MemberState, Place, read_chunk_meta, read_footer_block};
 use crate::machine::start::StartStep;
 
 /// Blocks of such a zone that are looked at, behind its headers.
@@ -46,6 +46,7 @@ impl Volume {
     ) {
         let (array, block_bytes) = (self.spec.array, self.spec.shape.block_bytes);
         let since = self.members[member].since_epoch();
+        let is_rebuilding = self.members[member].state() == MemberState::Rebuilding;
         let found = self.found();
         let at = member.as_usize();
         if found.owners[at].get(&zone) != Some(&Owner::Unknown) {
@@ -67,10 +68,13 @@ impl Volume {
         let Some((&sequence, segment)) = segments.iter_mut().rev().find(|&(&sequence, _)| says(sequence)) else {
             return;
         };
-        segment.has_damaged_header = true;
         let opened = segment.header.epoch;
-        // A zone that was not named is one of a rebuild.
+        // A zone that was not named is one of a rebuild; or it was held before the member came back: then it is not known what it lacks.
         let is_named = segment.header.zones[at] == Some(zone) && since <= opened;
+        if is_rebuilding && !is_named {
+            return;
+        }
+        segment.has_damaged_header = true;
         let epoch = if is_named { opened } else { opened + 1 };
         found.owners[at].insert(zone, Owner::Segment { sequence, epoch });
     }

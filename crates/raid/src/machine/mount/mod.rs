@@ -245,6 +245,7 @@ impl Volume {
                 self.pump_superblocks();
                 if self.members.is_epoch_durable() {
                     self.enter(Step::CloseSegments);
+                    self.reset_aside_of_none();
                     self.forget_superseded();
                     self.segments.close_found(&self.spec, &mut self.members);
                 }

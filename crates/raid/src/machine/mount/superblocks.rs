@@ -247,6 +247,10 @@ impl Volume {
                 let is_newest = (own.superblock.epoch, own.superblock.sequence) == (best.epoch, best.sequence);
                 // The mount before was cut short, or a block is damaged: the next one may not be able to read the newest.
                 self.found().is_behind |= !is_newest || !own.is_complete;
+                if state == MemberState::Rebuilding && own.superblock.epoch < best.epoch {
+                    // It came back when the mount or the program before was cut short.
+                    self.members[member].set_behind();
+                }
                 self.members[member].resume_log(own.log);
             } else if known.state != MemberState::Failed {
                 self.events.push_back(Event::MemberFailed { member, reason: FailReason::Absent });

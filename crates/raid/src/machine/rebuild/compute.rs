@@ -80,7 +80,10 @@ impl Volume {
         let spare = self.rebuild.spare.take();
         let segment = &self.segments[piece.segment];
         let layout = segment.layout;
-        let blocks = piece.run.count * layout.unit_blocks;
+        // Behind the last slot that holds anything nothing is written: it would look like a stripe if it were damaged.
+        let end_slot = self.rebuild.job.as_ref().map_or(piece.run.end(), |job| piece.run.end().min(job.end_slot));
+        let slots = end_slot - piece.run.first;
+        let blocks = slots * layout.unit_blocks;
         if !self.spec.has_contents() {
             return (Ready { blocks, data: Bytes::new(), metadata: Bytes::new() }, Vec::new());
         }
@@ -90,12 +93,12 @@ impl Volume {
         let mut data = spare.unwrap_or_default();
         data.resize(blocks as usize * block_bytes, 0);
         let mut metadata = BytesMut::zeroed(blocks as usize * metadata_bytes);
-        let mut metas = vec![BlockMeta::BLANK; piece.run.count as usize * payload];
+        let mut metas = vec![BlockMeta::BLANK; slots as usize * payload];
         let mut recoveries = Recoveries::new();
         let mut unreadable: Vec<(Physical, usize)> = Vec::new();
         let mut is_whole = true;
         let seal = Place { array: self.spec.array, segment: segment.sequence, member: target.0 };
-        for (at, slot) in (piece.run.first..piece.run.end()).enumerate() {
+        for (at, slot) in (piece.run.first..end_slot).enumerate() {
             let chunk = &mut data[at * unit * block_bytes..(at + 1) * unit * block_bytes];
             let Some(stripe) = segment.slots.stripe_at(target, slot) else {
                 // A slot of no stripe is blank.

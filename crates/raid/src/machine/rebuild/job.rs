@@ -164,7 +164,7 @@ impl Volume {
     }
 
     /// Whether somebody else works on the whole of a segment.
-    fn is_worked_on(&self, index: SegmentIndex) -> bool {
+    pub(super) fn is_worked_on(&self, index: SegmentIndex) -> bool {
         self.collector.has(index) || self.scrubbed_segment() == Some(index)
     }
 

@@ -1,17 +1,21 @@
 //! A member is given its part again.
 //!
 //! ```text
-//! replace.rs  another device takes a member's place: it is emptied, and takes part in what is written from then on
-//! job.rs      one segment after the other is given to it, run by run
-//! compute.rs  chunks out of the others of their stripes
-//! zone.rs     a zone is written, slot by slot, as if it had always been there
+//! replace.rs    another device takes a member's place: it is emptied, and takes part in what is written from then on
+//! returning.rs  a member that has failed comes back with what it held
+//! catch_up.rs   what it held is taken over where it counts, and reset where it does not
+//! job.rs        one segment after the other is given to it, run by run
+//! compute.rs    chunks out of the others of their stripes
+//! zone.rs       a zone is written, slot by slot, as if it had always been there
 //! ```
 //!
 //! One member is rebuilt at a time. Addresses do not change: each chunk goes to the slot that it has in the segment's table.
 
+mod catch_up;
 mod compute;
 mod job;
 mod replace;
+mod returning;
 mod zone;
 
 use bytes::BytesMut;
@@ -26,15 +30,22 @@ use crate::event::Event;
 use crate::limits::RELOCATION_SEGMENTS;
 use crate::tables::{Segment, SegmentIndex, SegmentState};
 
+pub(super) use catch_up::{Aside, AsideStep};
 pub(super) use compute::Recoveries;
 use job::Job;
 use replace::Replacement;
+pub(super) use returning::ReturnStep;
+use returning::Returning;
 
 /// Members that are being given their parts again.
 #[derive(Debug, Default)]
 pub(super) struct Rebuild {
     /// Devices that are being emptied.
     replacements: Vec<Replacement>,
+    /// Members that come back, and are looked at.
+    returning: Vec<Returning>,
+    /// Zones that members held which came back.
+    aside: Vec<Aside>,
     /// Which member is rebuilt.
     member: Option<MemberIndex>,
     job: Option<Box<Job>>,
@@ -67,6 +78,9 @@ enum RebuildFlush {
 pub(super) enum RebuildStep {
     Report,
     Wipe,
+    Return(ReturnStep),
+    Verify { zone: u32 },
+    ResetAside { zone: u32 },
     Write { blocks: u32 },
     Finish,
     Reset,
@@ -89,6 +103,7 @@ impl Volume {
     }
 
     pub(super) fn pump_rebuild(&mut self) {
+        self.pump_catch_up();
         while let Some(member) = self.rebuild.member {
             if self.rebuild.job.is_some() {
                 self.work_on_segment(member);
@@ -97,6 +112,10 @@ impl Volume {
                 }
             }
             if !self.is_ready() || !self.members.is_epoch_durable() || !self.members.may_write(self.now) {
+                return;
+            }
+            // What it holds need not be rebuilt.
+            if self.is_catching_up(member) {
                 return;
             }
             if !self.begin_segment(member) && !self.end_if_rebuilt(member) {
@@ -108,6 +127,9 @@ impl Volume {
     pub(super) fn on_rebuild(&mut self, member: MemberIndex, step: RebuildStep, status: Status, outcome: Outcome) {
         match step {
             RebuildStep::Report | RebuildStep::Wipe => self.on_replacement(member, step, status, outcome),
+            RebuildStep::Return(step) => self.on_returning(member, step, status, outcome),
+            RebuildStep::Verify { zone } => self.on_verify(member, zone, status, outcome),
+            RebuildStep::ResetAside { zone } => self.on_aside_reset(member, zone, status),
             _ if self.rebuild.member != Some(member) || self.rebuild.job.is_none() => {}
             RebuildStep::Write { blocks } => self.on_rebuild_write(member, blocks, status),
             RebuildStep::Finish => self.on_rebuild_finish(member, status),
@@ -117,6 +139,7 @@ impl Volume {
 
     /// A member is gone.
     pub(super) fn stop_rebuild_of(&mut self, member: MemberIndex) {
+        self.rebuild.aside.retain(|aside| aside.member != member);
         if self.rebuild.member == Some(member) {
             self.drop_job();
             // Later: whoever found the member out runs to its end first.
@@ -195,6 +218,24 @@ impl Volume {
         let member = self.rebuild.member?;
         let left = self.segments.iter().filter(|(_, segment)| Self::lacks(segment, member)).count() as u32;
         Some((self.rebuild.done, self.rebuild.done + left))
+    }
+
+    /// A mount puts aside a zone that a member held before it came back.
+    pub(super) fn put_aside(&mut self, aside: Aside) {
+        self.rebuild.aside.push(aside);
+    }
+
+    /// Takes some of them out again.
+    pub(super) fn take_aside(&mut self, is_meant: impl Fn(&Aside) -> bool) -> Vec<(MemberIndex, u32)> {
+        let taken: Vec<(MemberIndex, u32)> = self
+            .rebuild
+            .aside
+            .iter()
+            .filter(|&aside| is_meant(aside))
+            .map(|aside| (aside.member, aside.zone))
+            .collect();
+        self.rebuild.aside.retain(|aside| !is_meant(aside));
+        taken
     }
 
     /// The segment that is being written to a member.

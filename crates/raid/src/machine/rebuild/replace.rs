@@ -9,8 +9,6 @@ use super::RebuildStep;
 use crate::event::{Event, FailReason};
 use crate::format::{MemberState, OOB_BYTES};
 use crate::limits::{METADATA_ZONES, REPORT_ZONES_MAX};
-use crate::shape::Stream;
-use crate::tables::{SegmentIndex, SegmentState};
 use crate::{MemberIndex, VolumeError};
 
 /// A device that is being emptied.
@@ -37,6 +35,19 @@ impl Volume {
         id: [u8; 16],
     ) -> Result<(), VolumeError> {
         self.advance_to(now);
+        self.may_take(member, &geometry)?;
+        // It takes the place of a device that is coming back, too.
+        self.rebuild.returning.retain(|other| other.member != member);
+        drop(self.members[member].abandon());
+        self.members[member].replace(id, geometry);
+        self.rebuild.replacements.push(Replacement { member, zones: Vec::new() });
+        self.report_replacement(member, 0);
+        self.make_progress();
+        Ok(())
+    }
+
+    /// Whether a device of this shape may come to the place of a member.
+    pub(super) fn may_take(&self, member: MemberIndex, geometry: &Geometry) -> Result<(), VolumeError> {
         let refuse = |remedy: String| Err(VolumeError::Config(remedy));
         if !self.is_ready() {
             return refuse("the volume is not ready: wait until it is mounted".to_owned());
@@ -53,14 +64,10 @@ impl Volume {
                 member.0
             ));
         }
-        if let Err(remedy) = self.suits(&geometry) {
-            return refuse(format!("the device does not suit: {remedy}"));
+        match self.suits(geometry) {
+            Err(remedy) => refuse(format!("the device does not suit: {remedy}")),
+            Ok(()) => Ok(()),
         }
-        self.members[member].replace(id, geometry);
-        self.rebuild.replacements.push(Replacement { member, zones: Vec::new() });
-        self.report_replacement(member, 0);
-        self.make_progress();
-        Ok(())
     }
 
     /// Says what a device lacks.
@@ -137,16 +144,7 @@ impl Volume {
         entry.begin(zones);
         entry.begin_rebuild();
         self.members.begin_epoch(&self.spec);
-        // What is written next is to be on all members.
-        let open: Vec<SegmentIndex> =
-            Stream::ALL.iter().flat_map(|&stream| self.segments.open(stream)).copied().collect();
-        let is_open =
-            |index: &SegmentIndex| matches!(self.segments[*index].state, SegmentState::Opening | SegmentState::Open);
-        let open: Vec<SegmentIndex> = open.into_iter().filter(is_open).collect();
-        self.close_without(&open);
-        if self.rebuild.member.is_none() {
-            self.next_rebuild();
-        }
+        self.begin_rebuild_of_joined();
     }
 
     /// The device cannot take the member's place.
@@ -166,6 +164,14 @@ impl Volume {
             self.rebuild.replacements.iter().map(|other| other.member).filter(silent).collect();
         for member in members {
             self.replacement_failed(member, FailReason::Silence);
+        }
+        let returning: Vec<MemberIndex> = self.rebuild.returning.iter().map(|other| other.member).collect();
+        for member in returning {
+            if self.members[member].answer_due(timeout).is_none_or(|due| due > self.now) {
+                continue;
+            }
+            let what = "it does not answer: see whether its server runs, and try again".to_owned();
+            self.refuse_return(member, VolumeError::Member { member, what });
         }
     }
 }

@@ -59,6 +59,7 @@ impl Segments {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let mut segment = Segment::new(sequence, stream, &spec.shape, zones.clone(), spec.array, spec.has_contents());
+        segment.opened = (members.epoch(), timestamp);
         segment.active = active;
         segment.pending = active.count_ones();
         let blocks = segment.layout.header_blocks;

@@ -33,6 +33,12 @@ pub enum Op {
     Rebuild,
     /// The same, and the power fails while they are rebuilt; then the volume is mounted.
     RebuildCut,
+    /// Takes the members that have failed back, with what they hold, and catches them up.
+    Readd,
+    /// The same, and the power fails after so many commands of members; then the volume is mounted.
+    ReaddCut(u8),
+    /// Stops the volume, mounts it with all members, and takes those back that had been missing.
+    Back,
     /// Scrubs.
     Scrub,
     /// Stops the volume, and mounts it.
@@ -54,6 +60,7 @@ impl Op {
         }
         if is_full && is_redundant {
             ops.extend([Op::Fail(members as u8 - 1), Op::Away(0), Op::RebuildCut]);
+            ops.extend([Op::Readd, Op::ReaddCut(10), Op::ReaddCut(25), Op::Back]);
         }
         ops
     }
@@ -89,7 +96,8 @@ pub fn histories(alphabet: &[Op], length: usize) -> Vec<Vec<Op>> {
         let longer = |history: &Vec<Op>| {
             let last = history.last().copied();
             let has_failed = history.iter().any(|op| matches!(op, Op::Fail(_) | Op::Away(_)));
-            let needs_failure = |op: Op| matches!(op, Op::Rebuild | Op::RebuildCut);
+            let needs_failure =
+                |op: Op| matches!(op, Op::Rebuild | Op::RebuildCut | Op::Readd | Op::ReaddCut(_) | Op::Back);
             let ops = alphabet.iter().filter(|op| !op.is_idle_after(last) && (has_failed || !needs_failure(**op)));
             ops.map(|&op| history.iter().copied().chain([op]).collect()).collect::<Vec<Vec<Op>>>()
         };
@@ -111,6 +119,9 @@ impl fmt::Display for Op {
             Op::Fail(member) => write!(f, "fail{member}"),
             Op::Rebuild => f.write_str("rebuild"),
             Op::RebuildCut => f.write_str("rebuildcut"),
+            Op::Readd => f.write_str("readd"),
+            Op::ReaddCut(commands) => write!(f, "readdcut{commands}"),
+            Op::Back => f.write_str("back"),
             Op::Scrub => f.write_str("scrub"),
             Op::Remount => f.write_str("remount"),
             Op::WriteCut(commands) => write!(f, "wwcut{commands}"),
@@ -133,11 +144,14 @@ impl FromStr for Op {
             "flushfail" => Op::FlushFailing,
             "rebuild" => Op::Rebuild,
             "rebuildcut" => Op::RebuildCut,
+            "readd" => Op::Readd,
+            "back" => Op::Back,
             "scrub" => Op::Scrub,
             "remount" => Op::Remount,
             _ => {
                 let number = |prefix: &str| text.strip_prefix(prefix).and_then(|number| number.parse().ok());
                 let op = number("fail").map(Op::Fail).or(number("away").map(Op::Away));
+                let op = op.or(number("readdcut").map(Op::ReaddCut));
                 op.or(number("wwcut").map(Op::WriteCut)).ok_or(format!("no operation \"{text}\""))?
             }
         })

@@ -31,6 +31,20 @@ impl Testbed {
                 self.power_cut();
                 self.remount()?;
             }
+            Op::Readd => self.take_back()?,
+            Op::ReaddCut(commands) => {
+                self.take_back()?;
+                for _ in 0..commands {
+                    self.step()?;
+                }
+                self.power_cut();
+                self.remount()?;
+            }
+            Op::Back => {
+                self.stop_and_mount(0)?;
+                self.quiesce()?;
+                self.take_back()?;
+            }
             Op::Scrub => self.volume.start_scrub(self.now),
             Op::Fill => {
                 for start in (0..VOLUME_BLOCKS).step_by(2) {
@@ -103,6 +117,24 @@ impl Testbed {
             Mounted::Ready => Ok(()),
             Mounted::Refused(error) => Err(Stop::Refused(error)),
         }
+    }
+
+    fn take_back(&mut self) -> Result<(), Stop> {
+        let members = self.volume.status().members;
+        let failed: Vec<usize> = (0..members.len()).filter(|&at| members[at].state == MemberState::Failed).collect();
+        if failed.is_empty() {
+            return Err(Stop::Idle);
+        }
+        for at in failed {
+            self.absent &= !(1 << at);
+            // What it was given before it failed has ended.
+            while let Some(command) = self.queues[at].pop_front() {
+                self.media[at].execute(&command);
+            }
+            let member = MemberIndex(at as u8);
+            self.volume.readd_member(self.now, member, self.setup.geometry()).map_err(Stop::Refused)?;
+        }
+        Ok(())
     }
 
     fn replace(&mut self) -> Result<(), Stop> {
