@@ -131,9 +131,9 @@ impl SwarmRun {
                     same.push(lba);
                 }
                 if is_temporary || prng.chance(1, 3) {
-                    drive.lose_block(lba)
+                    drive.lose_block(lba);
                 } else {
-                    drive.rot(lba)
+                    drive.rot(lba);
                 }
                 self.outcome.blows += 1;
                 self.world.journal.tell(self.world.before, || format!("damage: member {at}, block {lba}"));
