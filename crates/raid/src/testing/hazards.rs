@@ -30,8 +30,12 @@ pub enum Incident {
     SharedFailure,
     /// Damage, a scrub that ends, and then the loss of as many members as the volume tolerates.
     LossAfterScrub,
+    /// The same with members that are absent from a mount, and a crash before the scrub.
+    AbsenceAfterScrub,
     /// Members fail, are damaged or absent while they are rebuilt, and so do others.
     FailedRebuild,
+    /// The same, and members that are being rebuilt are damaged.
+    DamagedRebuild,
 }
 
 /// What happens beside crashes and damage within tolerance.
@@ -53,7 +57,7 @@ pub struct Hazards {
 
 impl Incident {
     /// Every incident, with its name.
-    pub const ALL: [(&'static str, Incident); 9] = [
+    pub const ALL: [(&'static str, Incident); 11] = [
         ("too many members absent", Incident::TooManyAbsent),
         ("unreadable blocks beyond tolerance", Incident::UnreadableBlocks),
         ("damage beyond tolerance", Incident::Damage),
@@ -62,8 +66,13 @@ impl Incident {
         ("a needed member pauses", Incident::NeededMemberPauses),
         ("a failure of all members", Incident::SharedFailure),
         ("losses after a scrub", Incident::LossAfterScrub),
+        ("absences after a scrub", Incident::AbsenceAfterScrub),
         ("failures during a rebuild", Incident::FailedRebuild),
+        ("damage during a rebuild", Incident::DamagedRebuild),
     ];
+
+    /// Those that no seed draws, since volumes are known to refuse mounts after them that they should not: scenarios may name them.
+    const NOT_DRAWN: [Incident; 2] = [Incident::AbsenceAfterScrub, Incident::DamagedRebuild];
 
     /// Its name.
     #[must_use]
@@ -82,10 +91,12 @@ impl Hazards {
             10..18 => 1,
             _ => 2,
         };
-        let mut one = || {
-            let (_, incident) = *prng.pick(&Incident::ALL).expect("there are incidents");
-            (prng.below(crashes + 1), incident)
-        };
+        let drawn: Vec<Incident> = Incident::ALL
+            .map(|(_, incident)| incident)
+            .into_iter()
+            .filter(|one| !Incident::NOT_DRAWN.contains(one))
+            .collect();
+        let mut one = || (prng.below(crashes + 1), *prng.pick(&drawn).expect("there are incidents"));
         let mut incidents: Vec<(u64, Incident)> = (0..count).map(|_| one()).collect();
         incidents.sort_unstable();
         incidents.dedup();

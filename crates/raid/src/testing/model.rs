@@ -178,11 +178,12 @@ impl Model {
                     block.olds.retain(|edition| edition.version >= floor);
                 }
             }
-            Pending::Change { version, ranges, .. } => {
+            Pending::Change { version, ranges, is_write } => {
                 for lba in ranges.into_iter().flat_map(|(start, blocks)| start..start + blocks) {
                     let Block { olds, settled, in_flight, refused, may_be_older } = &mut self.blocks[lba as usize];
                     *may_be_older = false;
-                    if !self.is_cache_volatile {
+                    // A trim of a block that holds nothing writes no tombstone: what had failed before it may be there after a crash.
+                    if !self.is_cache_volatile && is_write {
                         refused.retain(|edition| edition.version > version);
                     }
                     if let Some(at) = in_flight.iter().position(|edition| edition.version == version) {

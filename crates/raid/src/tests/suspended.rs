@@ -158,3 +158,59 @@ fn time_in_which_the_program_did_not_run_counts_against_no_member() {
     expect_all(&mut world);
     assert!(!world.events.iter().any(|event| matches!(event, Event::MemberFailed { .. })), "{:?}", world.events);
 }
+
+#[test]
+fn the_first_event_after_the_program_did_not_run_may_be_any_and_counts_against_no_member() {
+    let mut world = world(RAID5, 64, 8);
+    go_on(&mut world, 500);
+    for start in [0, 8, 16] {
+        assert!(world.ask(&Request::Write { start, blocks: 8 }).unwrap());
+    }
+    while world.volume.next_timeout().is_some_and(|due| due.0 - world.now().0 < Duration::from_millis(900).0) {
+        world.step(1_000_000).unwrap();
+        if !world.has_work() {
+            break;
+        }
+    }
+    world.drives[2].set_presence(Presence::Paused);
+    for start in [24, 32] {
+        world.ask(&Request::Write { start, blocks: 8 }).unwrap();
+        go_on(&mut world, 50);
+    }
+    // Hosts ask for more, and members answer, before the volume looks at the time.
+    world.wait_until(world.now() + Duration::from_secs(100));
+    world.ask(&Request::Write { start: 40, blocks: 8 }).unwrap();
+    while world.volume.next_timeout().is_some_and(|due| due <= world.now()) {
+        let now = world.now();
+        world.volume.on_timeout(now);
+    }
+    world.hear().unwrap();
+    world.drives[2].set_presence(Presence::There);
+    expect_all(&mut world);
+    assert!(!world.events.iter().any(|event| matches!(event, Event::MemberFailed { .. })), "{:?}", world.events);
+}
+
+#[test]
+fn a_rebuild_waits_for_a_source_that_fails_everything_for_a_while_and_takes_nothing_for_lost() {
+    for scheme in [RAID1, RAID5] {
+        for steps in [5, 20, 60] {
+            let mut world = needy(scheme);
+            world.replace(0).unwrap();
+            for _ in 0..steps {
+                world.step(1_000_000).unwrap();
+            }
+            world.model.is_lost = true; // reads may fail meanwhile
+            world.drives[NEEDED].set_presence(Presence::Failing);
+            world.wait(Duration::from_secs(40)).unwrap();
+            world.drives[NEEDED].set_presence(Presence::There);
+            world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+            world.model.is_lost = false;
+            expect_all(&mut world);
+            assert!(!world.events.iter().any(|event| matches!(event, Event::Lost { .. })), "{:?}", world.events);
+            assert!(!world.volume.is_degraded(), "{:?}", world.volume.status().members);
+            world.crash();
+            world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
+            expect_all(&mut world);
+        }
+    }
+}

@@ -58,8 +58,8 @@ fn part_of(incident: Incident) -> Part {
         Incident::OldCopies => Part::OldCopies,
         Incident::NeededMemberPauses => Part::LongPauses,
         Incident::SharedFailure => Part::SharedFailures,
-        Incident::LossAfterScrub => Part::ScrubLosses,
-        Incident::FailedRebuild => Part::RebuildFailures,
+        Incident::LossAfterScrub | Incident::AbsenceAfterScrub => Part::ScrubLosses,
+        Incident::FailedRebuild | Incident::DamagedRebuild => Part::RebuildFailures,
     }
 }
 

@@ -15,8 +15,13 @@ impl Volume {
         if !self.spec.has_contents() {
             return;
         }
-        if self.spec.code.parity() > 0 && self.members.present_bits() & !self.readable(index) != 0 {
-            // Of a zone that is lost nothing can be rewritten: what the segment holds is moved.
+        let segment = &self.segments[index];
+        let lacks_zone = self.members.present_bits() & !self.readable(index) != 0;
+        // What was written last in a segment that was not filled may be of no stripe: nothing but the zone knows of it.
+        let is_unfilled =
+            segment.state == SegmentState::Sealed && segment.slots.complete_stripes() < segment.layout.stripes;
+        if self.spec.code.parity() > 0 && (lacks_zone || is_unfilled) {
+            // Damage there could not be rewritten, nor told from what was acknowledged: what the segment holds is moved.
             self.scrub_damaged(index, 0);
         }
         let segment = &self.segments[index];

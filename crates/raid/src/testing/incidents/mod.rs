@@ -49,8 +49,10 @@ impl SwarmRun {
                 Incident::OldCopies => self.old_copies(prng)?,
                 Incident::NeededMemberPauses => self.needed_member_pauses(prng)?,
                 Incident::SharedFailure => self.shared_failure(prng)?,
-                Incident::LossAfterScrub => self.loss_after_scrub(prng)?,
-                Incident::FailedRebuild => self.failed_rebuild(prng)?,
+                Incident::LossAfterScrub => self.loss_after_scrub(prng, false)?,
+                Incident::AbsenceAfterScrub => self.loss_after_scrub(prng, true)?,
+                Incident::FailedRebuild => self.failed_rebuild(prng, false)?,
+                Incident::DamagedRebuild => self.failed_rebuild(prng, true)?,
             }
             self.world.tell(|| format!("the incident is over: {}", incident.name()));
         }

@@ -13,7 +13,7 @@ const LOAD_STEPS: u64 = 250;
 const BLOCKS: u64 = 12;
 
 impl SwarmRun {
-    pub(super) fn failed_rebuild(&mut self, prng: &mut Prng) -> Result<(), Violation> {
+    pub(super) fn failed_rebuild(&mut self, prng: &mut Prng, is_damaged: bool) -> Result<(), Violation> {
         if self.tolerates() == 0 {
             return Ok(());
         }
@@ -24,7 +24,7 @@ impl SwarmRun {
         self.replace_suspects()?;
         self.load(prng.below(LOAD_STEPS))?;
         for _ in 0..=prng.below(3) {
-            self.hurt_rebuilt(prng, &mut rebuilt)?;
+            self.hurt_rebuilt(prng, &mut rebuilt, is_damaged)?;
             self.load(prng.below(LOAD_STEPS))?;
             // Those that have failed are replaced once more.
             for at in places(rebuilt) {
@@ -44,10 +44,11 @@ impl SwarmRun {
     }
 
     /// One thing that goes wrong during a rebuild.
-    fn hurt_rebuilt(&mut self, prng: &mut Prng, rebuilt: &mut u32) -> Result<(), Violation> {
+    fn hurt_rebuilt(&mut self, prng: &mut Prng, rebuilt: &mut u32, is_damaged: bool) -> Result<(), Violation> {
         let at = *prng.pick(&places(*rebuilt)).expect("some are rebuilt");
         let drive = &mut self.world.drives[at];
-        match 1 + prng.below(6) {
+        let kind = if is_damaged && prng.chance(1, 3) { 0 } else { 1 + prng.below(6) };
+        match kind {
             0 => {
                 self.world.journal.tell(self.world.before, || format!("member {at}, which is rebuilt, rots"));
                 for _ in 0..1 + prng.below(BLOCKS) {

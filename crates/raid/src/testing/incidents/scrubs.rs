@@ -12,7 +12,7 @@ const LOAD_STEPS: u64 = 300;
 const BLOCKS: u64 = 20;
 
 impl SwarmRun {
-    pub(super) fn loss_after_scrub(&mut self, prng: &mut Prng) -> Result<(), Violation> {
+    pub(super) fn loss_after_scrub(&mut self, prng: &mut Prng, has_mounts: bool) -> Result<(), Violation> {
         if self.tolerates() == 0 {
             return Ok(());
         }
@@ -38,30 +38,33 @@ impl SwarmRun {
             drive.degrade(zone, to);
             self.world.tell(|| format!("zone {zone} of member {at} becomes {to:?}"));
         }
-        if prng.chance(1, 3) {
+        if has_mounts && prng.chance(1, 3) {
             self.stop(prng);
             self.mount(0)?;
         }
         self.scrub_twice()?;
         self.load(prng.below(LOAD_STEPS))?;
-        self.lose_others(prng)
+        self.lose_others(prng, has_mounts)
     }
 
     /// As many members are lost as the volume tolerates. What is left is all there.
-    fn lose_others(&mut self, prng: &mut Prng) -> Result<(), Violation> {
+    fn lose_others(&mut self, prng: &mut Prng, is_absence: bool) -> Result<(), Violation> {
         let inactive = self.inactive();
         let count = self.tolerates() - (inactive.count_ones() as usize).min(self.tolerates());
         let lost = inactive | self.some_members(prng, self.all_members() & !inactive, count);
         self.world.tell(|| format!("members {:?} are lost", places(lost)));
         self.hurt_are(lost);
-        if prng.chance(1, 2) {
-            for at in places(lost & !inactive) {
-                self.world.fail(at)?;
-            }
-        } else {
+        if is_absence {
             self.stop(prng);
             self.mount(lost)?;
+            return self.world.read_all();
         }
+        for at in places(lost & !inactive) {
+            self.world.fail(at)?;
+        }
+        self.world.read_all()?;
+        self.replace_suspects()?;
+        self.finish_healing()?;
         self.world.read_all()
     }
 }
