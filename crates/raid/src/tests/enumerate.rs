@@ -267,7 +267,7 @@ const SEEDED: &[(SeededBug, &str, Depth)] = &[
     (SeededBug::HalfRebuiltZone, "raid1/oob/g1/plp/fill fail0 rebuild", Depth::SINGLE),
     (SeededBug::UnwrittenMarker, "single/oob/g1/plp/w0", Depth::SINGLE),
     (SeededBug::DroppedMarker, "raid0/oob/g1/plp/w1", Depth::SINGLE),
-    (SeededBug::IgnoredFlushError, "single/oob/g1/volatile/w0 flushfail", Depth::SINGLE),
+    (SeededBug::IgnoredFlushError, "single/oob/g4/volatile/w0 flushfail", Depth::SINGLE),
     (SeededBug::LateMarker, "single/oob/g1/plp/w0", Depth::SCRUBS),
     (SeededBug::UncheckedFooters, "raid1/oob/g1/plp/fill", Depth::SCRUBS),
     (SeededBug::UnscrubbedOpen, "raid1/oob/g1/plp/w0", Depth::SCRUBS),

@@ -104,6 +104,6 @@ fn make_entry(name: &str, bug: Bug) {
     let (seed, failure) = found.unwrap_or_else(|| panic!("{name} is not found within {SEEDS} seeds"));
     let shrunk = shrink(seed, &options, failure.kind).expect("it has just failed");
     let entry = BugbaseEntry::new(seed, &shrunk);
-    fs::write(folder().join(entry.file_name()), entry.to_toml()).unwrap();
+    fs::write(folder().join(entry.file_name()), entry.to_toml()).expect("the bug base can be written");
     println!("{name}: seed {seed}, {}", shrunk.failure.kind.name());
 }

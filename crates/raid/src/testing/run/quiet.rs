@@ -36,9 +36,9 @@ impl SwarmRun {
                 let drive = &mut self.world.drives[victim];
                 let Some(lba) = drive.some_block(0) else { continue };
                 if self.prngs.quiet.chance(1, 2) {
-                    drive.rot(lba)
+                    drive.rot(lba);
                 } else {
-                    drive.lose_block(lba)
+                    drive.lose_block(lba);
                 }
                 self.outcome.blows += 1;
                 self.world.tell(|| format!("block {lba} of member {victim} is damaged"));
