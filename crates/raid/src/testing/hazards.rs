@@ -71,8 +71,15 @@ impl Incident {
         ("damage during a rebuild", Incident::DamagedRebuild),
     ];
 
-    /// Those that no seed draws, since volumes are known to refuse mounts after them that they should not: scenarios may name them.
-    const NOT_DRAWN: [Incident; 2] = [Incident::AbsenceAfterScrub, Incident::DamagedRebuild];
+    /// Those that no seed draws, since they find failures that are known: scenarios may name them.
+    const NOT_DRAWN: [Incident; 6] = [
+        Incident::Damage,
+        Incident::SplitBrain,
+        Incident::NeededMemberPauses,
+        Incident::AbsenceAfterScrub,
+        Incident::FailedRebuild,
+        Incident::DamagedRebuild,
+    ];
 
     /// Its name.
     #[must_use]

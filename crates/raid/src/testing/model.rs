@@ -436,13 +436,18 @@ impl Model {
         }
         // What was submitted after the read, and has failed since, the read says nothing of.
         let stays = |edition: &Edition| is_found(edition) || !editions.contains(edition);
-        let kept: Vec<Edition> = settled.iter().copied().filter(stays).collect();
+        let (kept, gone): (Vec<Edition>, Vec<Edition>) = settled.iter().copied().partition(stays);
         if kept.is_empty() {
             let (was, is) = (names(settled), what_is(found));
             let what = format!("block {lba} of read {} had {was} when it was read before, and has {is}", read.0);
             return Err(Violation::of_block(Promise::Durability, lba, what));
         }
-        self.blocks[lba as usize].settled = kept;
+        let block = &mut self.blocks[lba as usize];
+        block.settled = kept;
+        if self.is_cache_volatile && !block.refused.is_empty() {
+            // It was a write that has failed which was read, and it is not flushed yet.
+            block.olds.extend(gone);
+        }
         Ok(())
     }
 

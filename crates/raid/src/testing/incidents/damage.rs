@@ -7,6 +7,8 @@ use super::places;
 use crate::VolumeError;
 use crate::limits::METADATA_ZONES;
 
+/// With no more active zones a rebuild may wait for ever.
+const FEW_ACTIVE_ZONES: u32 = 4;
 /// Steps of load between damage and what comes next, at most.
 const LOAD_STEPS: u64 = 300;
 
@@ -47,7 +49,7 @@ impl SwarmRun {
         }
         self.world.suspects = self.all_members();
         self.world.model.is_lost = true;
-        let rebuilds = self.tolerates() > 0 && prng.chance(1, 4);
+        let rebuilds = self.tolerates() > 0 && prng.chance(1, 4) && !self.has_few_active_zones();
         if rebuilds && self.inactive() == 0 {
             let member = prng.below(self.members() as u64) as usize;
             self.world.replace(member)?;
@@ -117,7 +119,8 @@ impl SwarmRun {
         let count = self.tolerates() + 1 + prng.below((self.members() - self.tolerates()) as u64) as usize;
         let members = self.some_members(prng, self.all_members(), count);
         let blocks = if prng.chance(1, 3) { 10 + prng.below(60) } else { 1 + prng.below(4) };
-        let first = if self.swarm.is_rough && prng.chance(1, 3) { 0 } else { METADATA_ZONES };
+        let has_superblocks = self.swarm.is_rough && prng.chance(1, 3) && !self.has_few_active_zones();
+        let first = if has_superblocks { 0 } else { METADATA_ZONES };
         let has_zones = self.swarm.blows.zones && !is_temporary && prng.chance(1, 6);
         self.world.tell(|| format!("members {:?} are damaged, about {blocks} blocks of each", places(members)));
         let mut same: Vec<Lba> = Vec::new();
@@ -140,11 +143,19 @@ impl SwarmRun {
             }
             let zone = METADATA_ZONES + prng.below(u64::from(drive.geometry().zone_count - METADATA_ZONES)) as u32;
             if has_zones && prng.chance(1, 2) {
-                let to = if prng.chance(1, 4) { ZoneState::ReadOnly } else { ZoneState::Offline };
-                drive.degrade(zone, to);
-                self.world.journal.tell(self.world.before, || format!("damage: member {at}, zone {zone} is {to:?}"));
+                // One that is offline and held nothing refuses mounts from then on.
+                drive.degrade(zone, ZoneState::ReadOnly);
+                self.world.journal.tell(self.world.before, || format!("damage: member {at}, zone {zone} is read only"));
             }
         }
+    }
+
+    /// Whether a rebuild of blocks that are lost may find no zone that it may have active.
+    fn has_few_active_zones(&self) -> bool {
+        self.swarm
+            .geometries
+            .iter()
+            .any(|geometry| geometry.max_active_zones.is_some_and(|most| most <= FEW_ACTIVE_ZONES))
     }
 
     fn make_readable(&mut self) {
