@@ -275,3 +275,18 @@ fn a_member_that_is_on_no_side_cannot_be_chosen() {
     assert!(world.volume.is_ready(), "{:?}", world.events);
     assert_eq!(failed(&world), 0b101);
 }
+
+#[test]
+fn a_member_that_is_being_replaced_when_the_power_fails_is_no_side_of_its_own() {
+    for steps in (0..240).step_by(3) {
+        let mut world = written(RAID1, 64, 4);
+        world.suspects = 1;
+        world.replace(0).expect("it is taken");
+        for _ in 0..steps {
+            world.step(1_000_000).unwrap_or_else(|violation| panic!("{violation}"));
+        }
+        world.crash();
+        mount(&mut world, 0);
+        world.read_all().unwrap_or_else(|violation| panic!("after {steps} steps: {violation}"));
+    }
+}
