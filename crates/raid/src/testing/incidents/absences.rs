@@ -23,7 +23,9 @@ impl SwarmRun {
             self.world.rest()?;
         }
         self.stop(prng);
-        if is_whole && prng.chance(1, 3) {
+        // Mirrors of stripes may be mounted with half of their members, and with the other half after a mount that was cut short.
+        let may_lose = is_whole && self.swarm.config.scheme.level != Level::Raid01;
+        if may_lose && prng.chance(1, 3) {
             // Not twice: those of a second mount may count others as failed than those of the first.
             self.lose_members_of_mount(prng)?;
         }
