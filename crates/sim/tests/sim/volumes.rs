@@ -63,7 +63,24 @@ fn soak_every_bug_of_a_volume_is_found() {
 }
 
 fn undisturbed_volumes_are_good(seeds: u64) {
-    let parts = [Part::PowerLoss, Part::Deaths, Part::Faults, Part::Degradation, Part::Rot, Part::MemberLosses];
+    let parts = [
+        Part::PowerLoss,
+        Part::Deaths,
+        Part::Faults,
+        Part::Degradation,
+        Part::Rot,
+        Part::MemberLosses,
+        Part::BeyondTolerance,
+        Part::SplitBrain,
+        Part::OldCopies,
+        Part::SharedFailures,
+        Part::ScrubLosses,
+        Part::RebuildFailures,
+        Part::LongPauses,
+        Part::ResetFaults,
+        Part::IgnoredFlushes,
+        Part::MisdirectedWrites,
+    ];
     let options = Options { without: parts.into(), ..Options::of_world(WorldKind::Volumes) };
     for outcome in assert_good(&options, 0..seeds) {
         assert_eq!((outcome.faults, outcome.power_losses), (0, 0));
