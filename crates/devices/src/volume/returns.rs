@@ -41,8 +41,12 @@ pub(super) struct Returning {
 impl VolumeDrive {
     /// Whether a member is looked for when it has failed.
     fn comes_back_alone(&self, member: MemberIndex) -> bool {
-        let place = &self.directory.file.member[usize::from(member.0)];
-        place.failed.is_none() && self.state(member) == MemberState::Failed && self.on.member(member).is_none()
+        self.may_come_back(member) && self.state(member) == MemberState::Failed && self.on.member(member).is_none()
+    }
+
+    /// Whether a member that has failed is taken back without being asked for.
+    pub(super) fn may_come_back(&self, member: MemberIndex) -> bool {
+        self.directory.file.member[usize::from(member.0)].failed.is_none() && !self.on.volume().is_rejected(member)
     }
 
     /// Looks for members that have failed, and in whose place there is nothing.

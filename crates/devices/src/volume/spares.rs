@@ -111,7 +111,7 @@ impl VolumeDrive {
                 Some(Other::Joining(seat)) => (Some(seat), "was to take its place"),
                 Some(Other::Empty) => (seat, "is empty"),
                 None => match seat {
-                    Some(seat) if self.directory.file.member[usize::from(member.0)].failed.is_none() => {
+                    Some(seat) if self.may_come_back(member) => {
                         // What it is, and whether it is up to date, the volume finds out.
                         if let Err(error) = self.take_back(now, member, seat, None) {
                             self.tell(true, error.to_string());

@@ -27,6 +27,7 @@ impl Volume {
                         let is_unseen = self.is_still_to_be_scrubbed(self.segments[victim].sequence);
                         if self.spec.has_contents() && (is_unseen || self.spec.config.tuning.reads_unneeded) {
                             self.collector.read_unneeded();
+                            self.collector.hurry();
                         }
                     }
                     None if self.collector.is_idle() => self.collector.rest(),

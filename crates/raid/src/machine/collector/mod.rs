@@ -126,6 +126,13 @@ impl Collector {
         self.relocated_blocks
     }
 
+    /// The segment that is being emptied for its own sake is emptied at once. Returns which one it is.
+    pub(super) fn hurry(&mut self) -> Option<SegmentIndex> {
+        let current = self.current.as_mut().filter(|current| current.urgency == Urgency::BesideHosts)?;
+        current.urgency = Urgency::AtOnce;
+        Some(current.segment)
+    }
+
     /// Of the segment that is being emptied what is not needed is read, too.
     pub(super) fn read_unneeded(&mut self) {
         if let Some(current) = &mut self.current {

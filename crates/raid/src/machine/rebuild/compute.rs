@@ -101,8 +101,9 @@ impl Volume {
         for (at, slot) in (piece.run.first..end_slot).enumerate() {
             let chunk = &mut data[at * unit * block_bytes..(at + 1) * unit * block_bytes];
             // A stripe that some member was never given its chunk of does not count, and must not look as if it might.
-            let is_complete =
-                |stripe: &u32| self.spec.member_indices().all(|member| segment.slots.slot_of(member, *stripe).is_some());
+            let is_complete = |stripe: &u32| {
+                self.spec.member_indices().all(|member| segment.slots.slot_of(member, *stripe).is_some())
+            };
             let Some(stripe) = segment.slots.stripe_at(target, slot).filter(is_complete) else {
                 // A slot of no stripe is blank.
                 chunk.fill(0);

@@ -197,6 +197,12 @@ impl Volume {
         }
     }
 
+    /// Whether the other side of a split brain was chosen against a member: it cannot come back, only be replaced.
+    #[must_use]
+    pub fn is_rejected(&self, member: MemberIndex) -> bool {
+        self.members[member].is_rejected()
+    }
+
     /// Whether it is this member, and has done nothing since it failed.
     fn check_returning(&mut self, member: MemberIndex) -> Result<(), VolumeError> {
         let is_mirrored = is_mirrored(self.members[member].geometry());

@@ -89,6 +89,10 @@ impl Volume {
             damaged: BTreeMap::new(),
             has_superblocks: false,
         });
+        // What is being emptied is not read again: it is gone when the scrub ends.
+        if let Some(index) = self.collector.hurry() {
+            self.scrub_damaged(index);
+        }
         self.make_progress();
     }
 
