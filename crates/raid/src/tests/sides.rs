@@ -290,3 +290,23 @@ fn a_member_that_is_being_replaced_when_the_power_fails_is_no_side_of_its_own() 
         world.read_all().unwrap_or_else(|violation| panic!("after {steps} steps: {violation}"));
     }
 }
+
+#[test]
+fn a_member_that_is_an_older_copy_of_itself_is_missing_and_beyond_tolerance_the_mount_is_refused() {
+    for (scheme, is_tolerated) in [(Scheme::raid5(3), false), (RAID6, true)] {
+        let mut world = written(scheme, 64, 6);
+        let older = world.drives[2].clone();
+        world.fail(1).unwrap_or_else(|violation| panic!("{violation}"));
+        write_and_crash(&mut world);
+        world.options = MountOptions { newest_epoch: Some(world.volume.epoch()), ..MountOptions::default() };
+        world.drives[2] = older;
+        if is_tolerated {
+            mount(&mut world, 0);
+            assert_eq!(failed(&world), 0b0110);
+            world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+        } else {
+            let error = refusal(&mut world, 0);
+            assert!(matches!(error, VolumeError::TooManyMissing { .. }), "{error}");
+        }
+    }
+}

@@ -230,7 +230,14 @@ impl Volume {
             let is_believed = entry
                 .as_ref()
                 .is_some_and(|own| own.superblock.members.get(member.as_usize()).is_some_and(|own| own.id == known.id));
-            let is_stale = known.state == MemberState::Failed || rejected.contains(&member);
+            // Every active member had the newest epoch before it counted, which the caller knows it did: one that has an older one is an
+            // older copy of itself, and lacks what was written since.
+            let is_older_copy = known.state == MemberState::Active
+                && options.newest_epoch.is_some_and(|epoch| epoch >= best.epoch)
+                && entry
+                    .as_ref()
+                    .is_some_and(|own| own.superblock.epoch < best.epoch && own.sequence_at_least < best.sequence);
+            let is_stale = known.state == MemberState::Failed || rejected.contains(&member) || is_older_copy;
             let is_there = present.contains(&member) && is_believed && (!is_stale || is_careless);
             let state = match known.state {
                 _ if !is_there => MemberState::Failed,
