@@ -28,6 +28,7 @@ impl Volume {
                         if self.spec.has_contents() && (is_unseen || self.spec.config.tuning.reads_unneeded) {
                             self.collector.read_unneeded();
                             self.collector.hurry();
+                            self.scrub_waits_for(victim);
                         }
                     }
                     None if self.collector.is_idle() => self.collector.rest(),

@@ -126,9 +126,9 @@ impl Collector {
         self.relocated_blocks
     }
 
-    /// The segment that is being emptied for its own sake is emptied at once. Returns which one it is.
+    /// The segment that is being emptied is emptied at once. Returns which one it is.
     pub(super) fn hurry(&mut self) -> Option<SegmentIndex> {
-        let current = self.current.as_mut().filter(|current| current.urgency == Urgency::BesideHosts)?;
+        let current = self.current.as_mut()?;
         current.urgency = Urgency::AtOnce;
         Some(current.segment)
     }

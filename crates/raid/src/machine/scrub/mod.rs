@@ -90,8 +90,8 @@ impl Volume {
             has_superblocks: false,
         });
         // What is being emptied is not read again: it is gone when the scrub ends.
-        if let Some(index) = self.collector.hurry() {
-            self.scrub_damaged(index);
+        for index in self.collector.hurry().into_iter().chain(self.collector.emptied()) {
+            self.scrub_waits_for(index);
         }
         self.make_progress();
     }
@@ -246,6 +246,14 @@ impl Volume {
         scrub.repairing.extend(repairing);
         if let Some(current) = &mut scrub.current {
             current.piece = None;
+        }
+    }
+
+    /// A segment that is being emptied is not read once more: it is gone when a scrub ends.
+    pub(super) fn scrub_waits_for(&mut self, index: SegmentIndex) {
+        let sequence = self.segments[index].sequence;
+        if let Some(scrub) = &mut self.scrub {
+            scrub.damaged.insert(sequence, index);
         }
     }
 
