@@ -97,7 +97,8 @@ impl Volume {
 
     fn inspect_described(&self, segment: &Segment, with_footers: bool, look: &mut Looker<'_>, wrong: &mut Vec<Wrong>) {
         let layout = &segment.layout;
-        let has_footers = with_footers && segment.state == SegmentState::Sealed;
+        // A crash has left it without footers, and it is emptied beside hosts.
+        let has_footers = with_footers && segment.state == SegmentState::Sealed && !segment.is_exposed;
         let footer = (layout.footer_offset()..layout.footer_offset() + layout.footer_blocks).filter(|_| has_footers);
         let described: Vec<u32> = (0..layout.header_blocks).chain(footer).collect();
         for (member, zone) in self.holders(segment) {

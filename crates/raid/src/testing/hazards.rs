@@ -72,7 +72,8 @@ impl Incident {
     ];
 
     /// Those that no seed draws, since they find failures that are known: scenarios may name them.
-    const NOT_DRAWN: [Incident; 6] = [
+    const NOT_DRAWN: [Incident; 7] = [
+        Incident::OldCopies,
         Incident::Damage,
         Incident::SplitBrain,
         Incident::NeededMemberPauses,
