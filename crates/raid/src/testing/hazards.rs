@@ -72,7 +72,8 @@ impl Incident {
     ];
 
     /// Those that no seed draws, since they find failures that are known: scenarios may name them.
-    const NOT_DRAWN: [Incident; 7] = [
+    const NOT_DRAWN: [Incident; 8] = [
+        Incident::SharedFailure,
         Incident::OldCopies,
         Incident::Damage,
         Incident::SplitBrain,
