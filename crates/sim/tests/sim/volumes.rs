@@ -100,8 +100,8 @@ fn soak_volumes_without_disturbances_are_good_and_have_none() {
 
 #[test]
 fn a_failure_of_a_volume_is_made_small_and_kept_and_told() {
-    let options = Options::default().with_bug(VolumesBug::EagerRetirement);
-    let (shrunk, told) = made_small_and_kept_and_told(SEEDS, &options, "--bug eager-retirement");
+    let options = Options::default().with_bug(VolumesBug::StaleRelocation);
+    let (shrunk, told) = made_small_and_kept_and_told(SEEDS, &options, "--bug stale-relocation");
     let block = shrunk.failure.block.expect("a block is lost");
     assert!(told.contains(&format!("Block {block}:")), "{told}");
     assert!(told.contains("to member"), "the writes of the block are told: {told}");
