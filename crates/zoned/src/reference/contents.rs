@@ -1,6 +1,9 @@
 //! What the blocks hold, one entry a block. A block without an entry reads as zeros.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
 
 use crate::{BlockBuffer, Blocks, Geometry, Lba, Payload, PayloadKind, ZERO_FINGERPRINT, fingerprint};
 
@@ -16,8 +19,21 @@ pub(super) struct Contents {
 enum Store {
     None,
     Fingerprints(BTreeMap<Lba, u64>),
-    /// Data and metadata.
-    Bytes(BTreeMap<Lba, (Vec<u8>, Vec<u8>)>),
+    /// Copies of the device share their blocks: checkers make a copy for each of very many cases.
+    Bytes(BTreeMap<Lba, Arc<Block>>),
+}
+
+#[derive(Debug)]
+struct Block {
+    data: Bytes,
+    metadata: Bytes,
+    fingerprint: OnceLock<u64>,
+}
+
+impl Block {
+    fn fingerprint(&self) -> u64 {
+        *self.fingerprint.get_or_init(|| fingerprint(&self.data, &self.metadata))
+    }
 }
 
 impl Contents {
@@ -63,7 +79,8 @@ impl Contents {
                 (Store::Bytes(bytes), Payload::Bytes(buffer)) => {
                     let data = nth_block(&buffer.data, i, self.block_size_bytes);
                     let metadata = nth_block(&buffer.metadata, i, u32::from(self.metadata_bytes));
-                    bytes.insert(lba, (data.to_vec(), metadata.to_vec()));
+                    let (data, metadata) = (Bytes::copy_from_slice(data), Bytes::copy_from_slice(metadata));
+                    bytes.insert(lba, Arc::new(Block { data, metadata, fingerprint: OnceLock::new() }));
                 }
                 (Store::Bytes(_), Payload::Fingerprints(_)) | (_, Payload::None) => {
                     unreachable!("a payload that does not fit is refused, and none at all is zeros")
@@ -88,18 +105,15 @@ impl Contents {
             Store::None => Payload::None,
             Store::Fingerprints(_) => Payload::Fingerprints(lbas.map(|lba| self.print(lba)).collect()),
             Store::Bytes(bytes) => {
-                let mut data = Vec::new();
-                let mut metadata = Vec::new();
+                let mut data = Vec::with_capacity(blocks.0 as usize * self.block_size_bytes as usize);
+                let mut metadata = Vec::with_capacity(blocks.0 as usize * usize::from(self.metadata_bytes));
                 for lba in lbas {
-                    match bytes.get(&lba) {
-                        Some((block_data, block_metadata)) => {
-                            data.extend_from_slice(block_data);
-                            metadata.extend_from_slice(block_metadata);
-                        }
-                        None => {
-                            data.extend(vec![0; self.block_size_bytes as usize]);
-                            metadata.extend(vec![0; usize::from(self.metadata_bytes)]);
-                        }
+                    if let Some(block) = bytes.get(&lba) {
+                        data.extend_from_slice(&block.data);
+                        metadata.extend_from_slice(&block.metadata);
+                    } else {
+                        data.resize(data.len() + self.block_size_bytes as usize, 0);
+                        metadata.resize(metadata.len() + usize::from(self.metadata_bytes), 0);
                     }
                 }
                 Payload::Bytes(Box::new(BlockBuffer { data: data.into(), metadata: metadata.into() }))
@@ -112,9 +126,7 @@ impl Contents {
         match &self.store {
             Store::None => ZERO_FINGERPRINT,
             Store::Fingerprints(prints) => prints.get(&lba).copied().unwrap_or(ZERO_FINGERPRINT),
-            Store::Bytes(bytes) => {
-                bytes.get(&lba).map_or(ZERO_FINGERPRINT, |(data, metadata)| fingerprint(data, metadata))
-            }
+            Store::Bytes(bytes) => bytes.get(&lba).map_or(ZERO_FINGERPRINT, |block| block.fingerprint()),
         }
     }
 }
