@@ -4,6 +4,7 @@ mod changed;
 mod edges;
 mod ledger;
 mod levels;
+mod names;
 mod rooms;
 mod soak;
 mod suite;
@@ -13,9 +14,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
-usage: cargo xtask check             levels and sizes
+usage: cargo xtask check             levels, sizes and names
        cargo xtask levels            no crate depends on one of its own level or above, but where the table says so
        cargo xtask rooms             pure crates are pure, front pages fit a screen, files have a size one can read
+       cargo xtask names             tests that documents name exist
        cargo xtask edges             a table: how much of the workspace an edit of each crate rebuilds
        cargo xtask changed [BASE]    format, lints, and the tests of the packages that differ from BASE (HEAD)
        cargo xtask test              everything that must hold before a change is shared, and a table of what ran
@@ -26,9 +28,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        ["check"] => findings("check", &[levels::check(root), rooms::check(root)].concat()),
+        ["check"] => findings("check", &[levels::check(root), rooms::check(root), names::check(root)].concat()),
         ["levels"] => findings("levels", &levels::check(root)),
         ["rooms"] => findings("rooms", &rooms::check(root)),
+        ["names"] => findings("names", &names::check(root)),
         ["edges"] => match edges::table(root) {
             Ok(table) => {
                 print!("{table}");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::ledger::{Ledger, Step, Tests, seconds};
 use crate::suite::{self, Built, How, TestExecutable, cargo, text_of};
-use crate::{levels, rooms};
+use crate::{levels, names, rooms};
 
 /// What each step may take on two quiet cores, in seconds; CONTRIBUTING.md repeats them, and a test compares the two.
 pub(crate) const BUDGETS_S: &[(&str, u64)] = &[
@@ -72,7 +72,7 @@ pub(crate) fn report(ledger: &Ledger, whole: Duration) -> ExitCode {
 /// The checks of this program itself.
 pub(crate) fn levels_and_sizes(root: &Path) -> Step {
     timed("levels and sizes", || {
-        let findings = [levels::check(root), rooms::check(root)].concat();
+        let findings = [levels::check(root), rooms::check(root), names::check(root)].concat();
         findings.iter().for_each(|finding| println!("{finding}"));
         (findings.is_empty(), Tests::default())
     })
