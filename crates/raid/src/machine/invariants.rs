@@ -1,6 +1,6 @@
 //! What always holds between events.
 
-use super::Volume;
+use super::{Phase, Volume};
 use crate::MemberIndex;
 
 impl Volume {
@@ -9,6 +9,10 @@ impl Volume {
     /// # Panics
     /// When an invariant is broken.
     pub fn check_invariants(&self) {
+        if let Phase::Starting(start) = &self.phase {
+            self.members.check_invariants();
+            return start.check_invariants(&self.members);
+        }
         if !self.is_ready() {
             return;
         }
@@ -21,6 +25,11 @@ impl Volume {
         self.segments.check_invariants(&self.spec, &self.members);
         self.lost_places.check_invariants(&self.segments);
         self.damage.check_invariants();
+        self.pieces.check_invariants(&self.members);
+        self.rebuild.check_invariants(&self.members, &self.segments, &self.pieces);
+        if let Some(scrub) = &self.scrub {
+            scrub.check_invariants(&self.members, &self.segments, &self.pieces);
+        }
         self.check_readers();
         for (index, segment) in self.segments.iter() {
             assert_eq!(segment.live_blocks, live[index.as_usize()], "live blocks of segment {}", segment.sequence);
@@ -43,7 +52,7 @@ impl Volume {
     /// reset.
     fn check_readers(&self) {
         let mut readers = vec![0u32; self.segments.iter().map(|(index, _)| index.as_usize() + 1).max().unwrap_or(0)];
-        let pieces = self.pieces.iter().map(|(_, piece)| piece.segment);
+        let pieces = self.pieces.segments();
         let in_flight =
             self.reads.fetched().chain(pieces).chain(self.members.inspected()).chain(self.stripes.repaired());
         for index in in_flight {

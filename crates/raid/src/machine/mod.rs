@@ -31,11 +31,14 @@
 //! status.rs, invariants.rs, inspect.rs
 //! ```
 //!
-//! Still the volume's own, with state of their own but with handlers that reach all of it:
+//! Jobs from one end of the volume to the other: what a job remembers is its own, behind private fields and with checks of its own, and
+//! its handlers ask all owners for what they do.
 //!
 //! ```text
-//! start.rs, mount/             creating and mounting
-//! rebuild/, scrub.rs, pieces/  maintenance, on runs of stripes
+//! start.rs, mount/   creating and mounting
+//! rebuild/           a member is given its part again
+//! scrub/             everything is read and compared
+//! pieces/            runs of stripes on their way in, for these two
 //! ```
 
 mod collecting;
@@ -71,7 +74,7 @@ mod stripes;
 use std::collections::VecDeque;
 
 use zonda_erasure::Engine;
-use zonda_zoned::{Blocks, Completion, Geometry, Instant, Lba, Slab, Status};
+use zonda_zoned::{Blocks, Completion, Geometry, Instant, Lba, Status};
 
 use crate::bug::SeededBug;
 use crate::event::Event;
@@ -88,7 +91,7 @@ use lost_places::LostPlaces;
 pub use map::Extent;
 use map::Map;
 use members::{Members, Work};
-use pieces::Piece;
+use pieces::Pieces;
 use reads::Reads;
 use rebuild::Rebuild;
 use requests::Requests;
@@ -114,8 +117,7 @@ pub struct Volume {
     requests: Requests,
     reads: Reads,
     collector: Collector,
-    /// Runs of stripes on their way in.
-    pieces: Slab<Piece>,
+    pieces: Pieces,
     rebuild: Rebuild,
     scrub: Option<Scrub>,
     losses: Losses,

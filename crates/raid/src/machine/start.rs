@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 
 use zonda_zoned::{
-    Blocks, Geometry, Instant, Operation, Outcome, Slab, Status, ZoneAction, ZoneDescriptor, ZoneState, ZoneTarget,
+    Blocks, Geometry, Instant, Operation, Outcome, Status, ZoneAction, ZoneDescriptor, ZoneState, ZoneTarget,
 };
 
 use super::map::Map;
 use super::members::{Member, Members, Work, is_dead, is_mirrored};
 use super::mount::Mount;
+use super::pieces::Pieces;
 use super::reads::Reads;
 use super::requests::Requests;
 use super::segments::Segments;
@@ -167,7 +168,7 @@ impl Volume {
             requests: Requests::default(),
             reads: Reads::default(),
             collector: super::Collector::default(),
-            pieces: Slab::new(),
+            pieces: Pieces::new(),
             rebuild: super::rebuild::Rebuild::default(),
             scrub: None,
             losses: super::losses::Losses::default(),
@@ -353,6 +354,22 @@ impl Volume {
 impl Start {
     pub(super) fn new(kind: Kind, members: usize) -> Start {
         Start { kind, step: Step::ReportZones, pending: 0, zones: vec![Vec::new(); members] }
+    }
+
+    /// A start goes on when what it waits for has ended: no command of it is forgotten.
+    ///
+    /// # Panics
+    /// When that does not hold.
+    pub(super) fn check_invariants(&self, members: &Members) {
+        let commands = members.in_flight().filter(|work| matches!(work, Work::Start(_))).count() as u32;
+        assert!(self.pending >= commands, "{commands} commands of a start that waits for {}", self.pending);
+        let is_of_start =
+            matches!(self.step, Step::ReportZones | Step::Wipe | Step::ReadSuperblocks | Step::ReadHeaders);
+        // Later steps wait for reads of blocks as well, and for stripes.
+        assert!(!is_of_start || self.pending == commands, "step {:?} waits for {}", self.step, self.pending);
+        if let Kind::Mount(mount) = &self.kind {
+            mount.check_invariants(self.step);
+        }
     }
 }
 

@@ -10,7 +10,6 @@ use zonda_zoned::{Command, CommandId, Completion, Duration, Instant, NamespaceId
 
 use super::Work;
 use crate::limits::MEMBER_COMMANDS_MAX;
-use crate::tables::SegmentIndex;
 
 /// Owns the commands of one member that were sent and have not ended. Ids are never used twice, also by the device that replaces this
 /// one: bits 0..32 are a slot, bits 32..64 count the uses of all slots.
@@ -122,12 +121,9 @@ impl Commands {
         self.is_blocked
     }
 
-    /// The segments of reports in flight on zones in which a command has failed.
-    pub(super) fn inspected(&self) -> impl Iterator<Item = SegmentIndex> + '_ {
-        self.slots.iter().flatten().filter_map(|slot| match slot.work {
-            Work::Inspect { segment } => Some(segment),
-            _ => None,
-        })
+    /// What commands that have not ended are for.
+    pub(super) fn in_flight(&self) -> impl Iterator<Item = &Work> {
+        self.slots.iter().flatten().map(|slot| &slot.work)
     }
 
     /// When the oldest command counts as unanswered.

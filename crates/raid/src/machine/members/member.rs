@@ -13,7 +13,6 @@ use super::{Verdict, Work};
 use crate::event::FailReason;
 use crate::format::{MemberEntry, MemberState};
 use crate::limits::{MEMBER_FAILURES_MAX, METADATA_ZONES, WRITE_ATTEMPTS_MAX};
-use crate::tables::SegmentIndex;
 
 /// Owns what is known of one member device.
 #[derive(Debug)]
@@ -272,9 +271,9 @@ impl Member {
         self.commands.has_waiting()
     }
 
-    /// The segments of reports in flight on zones in which a command has failed.
-    pub(super) fn inspected(&self) -> impl Iterator<Item = SegmentIndex> + '_ {
-        self.commands.inspected()
+    /// What commands that have not ended are for, for checks.
+    pub(in crate::machine) fn in_flight(&self) -> impl Iterator<Item = &Work> {
+        self.commands.in_flight()
     }
 
     /// When the oldest command in flight counts as unanswered.

@@ -308,9 +308,18 @@ impl Members {
         self.members.iter().any(Member::has_waiting)
     }
 
+    /// What commands are for of which no end was told, of all members, for checks.
+    pub(super) fn in_flight(&self) -> impl Iterator<Item = &Work> {
+        let aborted = self.aborted.iter().map(|(_, work)| work);
+        self.members.iter().flat_map(Member::in_flight).chain(aborted)
+    }
+
     /// The segments of reports in flight on zones in which a command has failed, for checks.
     pub(super) fn inspected(&self) -> impl Iterator<Item = SegmentIndex> + '_ {
-        self.members.iter().flat_map(Member::inspected)
+        self.in_flight().filter_map(|work| match work {
+            Work::Inspect { segment } => Some(*segment),
+            _ => None,
+        })
     }
 
     /// Whether a member's queue is full until its next completion.

@@ -23,6 +23,7 @@
 mod assemble;
 mod headers;
 mod identify;
+mod invariants;
 mod losses;
 mod room;
 mod salvage;

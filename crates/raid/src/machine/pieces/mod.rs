@@ -4,6 +4,7 @@
 //! groups some stripes are taken, and their chunks are read where they are.
 
 mod arrive;
+mod running;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,8 @@ use crate::format::RECORD_BYTES;
 use crate::limits::PIECE_BLOCKS_MAX;
 use crate::shape::bits;
 use crate::tables::{Segment, SegmentIndex};
+
+pub(super) use running::Pieces;
 
 /// A run of stripes on its way in.
 #[derive(Debug)]
@@ -197,7 +200,7 @@ impl Volume {
             singly: BTreeMap::new(),
             chunks,
         };
-        let index = self.pieces.insert(piece);
+        let index = self.pieces.begin(piece);
         self.ask(index, members);
         index
     }
@@ -299,14 +302,12 @@ impl Volume {
 
     /// When reads of pieces are tried again.
     pub(super) fn pieces_due(&self) -> Option<Instant> {
-        self.pieces.iter().filter_map(|(_, piece)| piece.retry_at).min()
+        self.pieces.next_retry()
     }
 
     /// Tries reads again whose time has come.
     pub(super) fn retry_pieces(&mut self) {
-        let is_due = |piece: &Piece| piece.retry_at.is_some_and(|at| at <= self.now);
-        let due: Vec<u32> = self.pieces.iter().filter(|(_, piece)| is_due(piece)).map(|(index, _)| index).collect();
-        for index in due {
+        for index in self.pieces.due(self.now) {
             let piece = &mut self.pieces[index];
             (piece.retry_at, piece.retries) = (None, RETRIES_MAX);
             let failed = std::mem::take(&mut piece.failed);
@@ -327,7 +328,7 @@ impl Volume {
 
     /// A piece is done with.
     pub(super) fn end_piece(&mut self, index: u32) -> Piece {
-        let piece = self.pieces.remove(index);
+        let piece = self.pieces.end(index);
         self.segments.reader_left(piece.segment);
         piece
     }

@@ -13,6 +13,7 @@
 
 mod catch_up;
 mod compute;
+mod invariants;
 mod job;
 mod replace;
 mod returning;

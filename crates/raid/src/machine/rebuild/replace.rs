@@ -14,7 +14,7 @@ use crate::{MemberIndex, VolumeError};
 /// A device that is being emptied.
 #[derive(Debug)]
 pub(super) struct Replacement {
-    member: MemberIndex,
+    pub(super) member: MemberIndex,
     zones: Vec<ZoneDescriptor>,
 }
 

@@ -13,6 +13,7 @@
 
 mod compare;
 mod described;
+mod invariants;
 mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
