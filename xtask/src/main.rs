@@ -4,6 +4,7 @@ mod changed;
 mod edges;
 mod ledger;
 mod levels;
+mod long_tests;
 mod names;
 mod rooms;
 mod soak;

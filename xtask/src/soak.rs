@@ -1,8 +1,8 @@
 //! `cargo xtask soak HOURS`: everything long, with fresh seeds, and one report.
 //!
-//! First what has an end (long tests, the guest's scenes among them, and the lab), then campaigns that go on for as long as there is
-//! time: simulations of each kind, fuzzers, kills, mutants. The report is written after each, so that one that is cut off is
-//! there too.
+//! First the lab, then campaigns that go on for as long as there is time: long tests in an order of their own each time, the guest's
+//! scenes among them, simulations of each kind, fuzzers, kills, mutants. The report is written after each, so that one that is
+//! cut off is there too.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::suite::{cargo, text_of};
+use crate::suite::{How, cargo, text_of};
 
 /// Hours that one run may take.
 const HOURS_MAX: f64 = 24.0 * 14.0;
@@ -26,7 +26,8 @@ const FUZZ_SECONDS_MIN: u64 = 10;
 /// Kinds of simulated scenarios.
 const KINDS: [&str; 4] = ["drive", "network", "files", "volumes"];
 /// What part of the time that is left each campaign gets, in percent.
-const SHARES: [(&str, u32); 4] = [("simulations", 45), ("fuzzers", 25), ("kills", 10), ("mutants", 20)];
+const SHARES: [(&str, u32); 5] =
+    [("long tests", 30), ("simulations", 30), ("fuzzers", 15), ("kills", 10), ("mutants", 15)];
 
 /// What one campaign did.
 #[derive(Debug)]
@@ -81,11 +82,6 @@ impl Soak<'_> {
         if !self.once("build", "cargo", &["build", "--release", "--package", "zonda-cli", "--package", "zonda-kill"]) {
             return;
         }
-        self.once(
-            "long tests",
-            "cargo",
-            &["test", "--release", "--workspace", "--no-fail-fast", "--", "--ignored", "soak_"],
-        );
         let lab = self.out.join("lab").display().to_string();
         self.once("lab", &self.program(), &["lab", "run", "--all", "--quiet", "--out", &lab]);
         let end = self.start + Duration::from_secs_f64(self.hours * 3600.0);
@@ -93,6 +89,7 @@ impl Soak<'_> {
         for (name, percent) in SHARES {
             let until = Instant::now() + left * percent / 100;
             match name {
+                "long tests" => self.long_tests(until),
                 "simulations" => self.simulations(until),
                 "fuzzers" => self.fuzzers(until),
                 "kills" => self.kills(until),
@@ -159,6 +156,22 @@ impl Soak<'_> {
             if is_good { vec![] } else { vec![(failed_tests(&text), format!("{program} {}", arguments.join(" ")))] };
         self.end(Entry { name: name.to_owned(), amount, wall: start.elapsed(), failures, skipped: None });
         is_good
+    }
+
+    /// They are built as `make test` builds them, and start the program that was built for release.
+    fn long_tests(&mut self, until: Instant) {
+        let start = self.begin("long tests");
+        let (mut amount, mut failures) = ("none".to_owned(), Vec::new());
+        match crate::suite::build(self.root, &["--workspace".to_owned()]) {
+            Ok(built) => {
+                let how = How { program: Some(PathBuf::from(self.program())), ..How::default() };
+                let seed = self.next_seed;
+                let outcome = crate::long_tests::run(&built.executables, &how, (until, seed), &self.out);
+                (amount, failures) = (outcome.amount(), outcome.failures);
+            }
+            Err(error) => failures.push((error, "cargo test --workspace --no-run".to_owned())),
+        }
+        self.end(Entry { name: "long tests".to_owned(), amount, wall: start.elapsed(), failures, skipped: None });
     }
 
     /// Each kind in turn, until the time is over.

@@ -131,7 +131,19 @@ impl TestExecutable {
         Step { name: self.name.clone(), wall, budget: None, tests, is_good }
     }
 
-    fn command(&self, how: &How) -> Command {
+    /// The command that runs one of its ignored tests again.
+    pub(crate) fn command_again(&self, test: &str) -> String {
+        let target = match self.name.split_once('/') {
+            Some((_, "bin")) => "--bins".to_owned(),
+            Some((_, target)) => format!("--test {target}"),
+            None => "--lib".to_owned(),
+        };
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(""));
+        let folder = self.folder.strip_prefix(root).unwrap_or(&self.folder).display();
+        format!("cargo test --manifest-path {folder}/Cargo.toml {target} -- --ignored --exact {test}")
+    }
+
+    pub(crate) fn command(&self, how: &How) -> Command {
         let mut command = if how.is_nice { Command::new("nice") } else { Command::new(&self.path) };
         if how.is_nice {
             command.arg("-n10").arg(&self.path);
@@ -173,6 +185,19 @@ no message"#;
         assert_eq!(names, ["raid", "ssd/integration"]);
         assert_eq!(built.executables[0].folder, Path::new("/w/crates/raid"));
         assert_eq!(built.program.as_deref(), Some(Path::new("/w/t/zonda")));
+    }
+
+    #[test]
+    fn one_test_of_an_executable_is_run_again_by_the_folder_of_its_package() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace");
+        let again = |name: &str, folder: &str| {
+            let executable = TestExecutable { folder: root.join(folder), ..TestExecutable::named(name) };
+            executable.command_again("a::soak_b")
+        };
+        let expected = "cargo test --manifest-path crates/raid/Cargo.toml --lib -- --ignored --exact a::soak_b";
+        assert_eq!(again("raid", "crates/raid"), expected);
+        let expected = "cargo test --manifest-path crates/sim/Cargo.toml --test sim -- --ignored --exact a::soak_b";
+        assert_eq!(again("sim/sim", "crates/sim"), expected);
     }
 
     #[test]
