@@ -45,7 +45,8 @@ struct Arguments {
     /// Has the server use epoll even where io_uring is to be had
     #[arg(long)]
     epoll: bool,
-    /// Attacks a volume: kills, pauses, members that are moved away, fail or are damaged, a full file system
+    /// Attacks a volume: kills, pauses, members that are moved away, fail, are damaged, or are behind a server and a network with
+    /// faults; a full file system
     #[arg(long)]
     volumes: bool,
     /// The volume's level: single, raid0, raid1, raid1-3 (three copies), raid01, raid4, raid5 or raid6
@@ -213,6 +214,9 @@ fn volume_words(summary: &VolumesSummary, lost: usize) -> String {
     );
     if let Some(why) = &summary.skipped {
         text += &format!("skipped: full file system ({why})\n");
+    }
+    if summary.errors_injected > 0 {
+        text += &format!("{} errors injected\n", summary.errors_injected);
     }
     text += &format!(
         "{} rounds, {} acknowledged writes, {} blocks verified, {} errors allowed, {lost} lost\n",

@@ -53,6 +53,8 @@ fn a_few_rounds_of_attacks_on_a_volume_show_nothing_old_and_no_error_within_tole
     for kind in ["bytes flipped", "kill", "kill in a rebuild", "member failed", "member moved away", "pause"] {
         assert!(summary.attacks.contains_key(kind), "{kind}: {summary:?}");
     }
+    let is_remote = |kind: &&str| kind.contains("remote member");
+    assert!(summary.attacks.keys().any(is_remote), "the last member is attacked behind its server: {summary:?}");
     assert_eq!(summary.refusals.keys().copied().collect::<Vec<_>>(), ["too few active members"]);
     assert_eq!(summary.starts_after_return, 1);
     assert!(summary.repairs > 0 && summary.tally.writes > 0, "{summary:?}");

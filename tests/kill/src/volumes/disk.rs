@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::level::Level;
+use super::remote::Remote;
 use super::space::Space;
 use crate::loss::Trouble;
 use crate::server::Launcher;
@@ -21,7 +22,7 @@ const ZONES: &str = "24";
 #[derive(Debug)]
 pub(super) struct Disk {
     root: PathBuf,
-    /// Images of the members in their order, seen from the root.
+    /// Images of the members in their order, seen from the root; the URL of one that is remote.
     members: Vec<String>,
     away: BTreeSet<usize>,
     made: u32,
@@ -29,23 +30,28 @@ pub(super) struct Disk {
     space: Option<Space>,
     /// Why it has none.
     skipped: Option<String>,
+    /// The last member, where that is behind a server.
+    remote: Option<Remote>,
 }
 
 impl Disk {
-    /// Makes the members and the volume, in place of those that are there.
+    /// Makes the members and the volume, in place of those that are there. With a seed the last of several members is remote.
     ///
     /// # Errors
     /// When that does not succeed.
-    pub(super) fn create(launcher: &Launcher, level: Level) -> Result<Disk, Trouble> {
+    pub(super) fn create(launcher: &Launcher, level: Level, remote: Option<u64>) -> Result<Disk, Trouble> {
         let root = launcher.directory.clone();
         let (space, skipped) = match Space::mount(&root.join(SPACE)) {
             Ok(space) => (Some(space), None),
             Err(error) => (None, Some(format!("no tmpfs can be mounted: {error}"))),
         };
-        let mut disk = Disk { root, members: Vec::new(), away: BTreeSet::new(), made: 0, space, skipped };
+        let remote = remote.filter(|_| level.members() > 1);
+        let remote = remote.map(|seed| Remote::create(launcher, seed)).transpose()?;
+        let mut disk = Disk { root, members: Vec::new(), away: BTreeSet::new(), made: 0, space, skipped, remote };
         for member in 0..level.members() {
-            let image = match &disk.space {
-                Some(_) if member == 0 => create(launcher, format!("{SPACE}/first"))?,
+            let image = match (&disk.space, &disk.remote) {
+                (Some(_), _) if member == 0 => create(launcher, format!("{SPACE}/first"))?,
+                (_, Some(remote)) if member + 1 == level.members() => remote.url(),
                 _ => disk.create_image(launcher)?,
             };
             disk.members.push(image);
@@ -65,13 +71,38 @@ impl Disk {
         create(launcher, format!("m{}", self.made))
     }
 
-    /// The directory of a member.
-    pub(super) fn path(&self, member: usize) -> PathBuf {
-        let name = &self.members[member];
-        self.root.join(if self.away.contains(&member) { away(name) } else { name.clone() })
+    /// The remote member, as long as it is one.
+    pub(super) fn remote(&self) -> Option<usize> {
+        let url = self.remote.as_ref()?.url();
+        self.members.iter().position(|name| *name == url)
     }
 
-    /// Moves a member's directory away; whether it was in its place.
+    /// The same, to do something to it.
+    pub(super) fn remote_mut(&mut self) -> Option<&mut Remote> {
+        self.remote()?;
+        self.remote.as_mut()
+    }
+
+    /// Does something to the files of a member that no program uses then.
+    ///
+    /// # Errors
+    /// When the server of a remote one cannot be killed or started.
+    pub(super) fn with_files<T>(&mut self, member: usize, change: impl FnOnce(&Path) -> T) -> Result<T, Trouble> {
+        if self.remote() != Some(member) {
+            let name = &self.members[member];
+            return Ok(change(&self.root.join(if self.away.contains(&member) { away(name) } else { name.clone() })));
+        }
+        let is_away = self.away.contains(&member);
+        let remote = self.remote.as_mut().expect("it is a member");
+        remote.stop()?;
+        let changed = change(&remote.path());
+        if !is_away {
+            remote.start_if_possible()?;
+        }
+        Ok(changed)
+    }
+
+    /// Moves a member's directory away, or ends its server; whether it was in its place.
     ///
     /// # Errors
     /// When it cannot be moved.
@@ -79,8 +110,12 @@ impl Disk {
         if self.away.contains(&member) {
             return Ok(false);
         }
-        let name = &self.members[member];
-        rename(&self.root.join(name), &self.root.join(away(name)))?;
+        if self.remote() == Some(member) {
+            self.remote.as_mut().map_or(Ok(()), Remote::stop)?;
+        } else {
+            let name = &self.members[member];
+            rename(&self.root.join(name), &self.root.join(away(name)))?;
+        }
         self.away.insert(member);
         Ok(true)
     }
@@ -92,6 +127,10 @@ impl Disk {
     pub(super) fn move_back(&mut self) -> Result<usize, Trouble> {
         let moved = std::mem::take(&mut self.away);
         for &member in &moved {
+            if self.remote() == Some(member) {
+                self.remote.as_mut().map_or(Ok(()), Remote::start_if_possible)?;
+                continue;
+            }
             let name = &self.members[member];
             rename(&self.root.join(away(name)), &self.root.join(name))?;
         }
@@ -131,7 +170,7 @@ impl Disk {
     /// No volume in this directory.
     pub(super) fn empty(root: &Path) -> Disk {
         let (members, away) = (Vec::new(), BTreeSet::new());
-        Disk { root: root.to_owned(), members, away, made: 0, space: None, skipped: None }
+        Disk { root: root.to_owned(), members, away, made: 0, space: None, skipped: None, remote: None }
     }
 
     /// The file system of the first member, as long as that is a member.
@@ -160,6 +199,7 @@ impl Disk {
     /// When a directory cannot be removed.
     pub(super) fn remove(mut self) -> Result<(), Trouble> {
         self.space = None;
+        self.remote = None;
         for entry in fs::read_dir(&self.root).map_err(|error| stuck(&error))?.flatten() {
             if entry.path().is_dir() {
                 fs::remove_dir_all(entry.path()).map_err(|error| stuck(&error))?;
@@ -169,7 +209,11 @@ impl Disk {
     }
 }
 
-fn create(launcher: &Launcher, image: String) -> Result<String, Trouble> {
+/// Makes an image with this name.
+///
+/// # Errors
+/// When the program refuses.
+pub(super) fn create(launcher: &Launcher, image: String) -> Result<String, Trouble> {
     let create = ["drive", "create", &image, "--profile", "zn540-zapraid", "--zones", ZONES, "--zone-capacity", "4MiB"];
     launcher.run(&create)?;
     Ok(image)
@@ -182,7 +226,8 @@ fn members_in(text: &str) -> impl Iterator<Item = &str> {
         if line.starts_with('[') {
             is_member = line == "[[member]]";
         }
-        line.strip_prefix("at = \"../").filter(|_| is_member).map(|at| at.trim_end_matches('"'))
+        let at = line.strip_prefix("at = \"").filter(|_| is_member)?.trim_end_matches('"');
+        Some(at.strip_prefix("../").unwrap_or(at))
     })
 }
 
@@ -204,7 +249,8 @@ mod tests {
 
     #[test]
     fn members_are_those_of_the_volumes_file_and_not_its_spares() {
-        let text = "name = \"vol\"\n[[member]]\nat = \"../m1\"\nstate = \"active\"\n[[spare]]\nat = \"../m3\"\n[[member]]\nat = \"../tmpfs/first\"";
-        assert_eq!(members_in(text).collect::<Vec<_>>(), ["m1", "tmpfs/first"]);
+        let text = "name = \"vol\"\n[[member]]\nat = \"../m1\"\nstate = \"active\"\n[[spare]]\nat = \"../m3\"\n[[member]]\nat = \"../tmpfs/first\"\n[[member]]\nat = \"nvme-tcp://127.0.0.1:4420/nqn.2026-01.io.zonda:last\"";
+        let last = "nvme-tcp://127.0.0.1:4420/nqn.2026-01.io.zonda:last";
+        assert_eq!(members_in(text).collect::<Vec<_>>(), ["m1", "tmpfs/first", last]);
     }
 }

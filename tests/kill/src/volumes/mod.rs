@@ -7,7 +7,9 @@
 mod damage;
 mod disk;
 mod level;
+mod link;
 mod refusal;
+mod remote;
 mod space;
 mod status;
 
@@ -27,6 +29,7 @@ use crate::server::{Launcher, Server, free_port};
 use crate::stamp::Stamper;
 use crate::verify;
 use disk::{Disk, VOLUME};
+use remote::RemoteAttack;
 
 const QUEUE_DEPTH_MAX: u64 = 32;
 /// The latest moment of a kill after the begin of a load.
@@ -57,6 +60,8 @@ pub struct VolumesSummary {
     pub starts_after_return: u32,
     /// Rebuilds and scrubs of all that was attacked.
     pub repairs: u32,
+    /// Completions of a remote member that were turned into errors.
+    pub errors_injected: u32,
     /// What hosts did.
     pub tally: Tally,
 }
@@ -66,6 +71,8 @@ pub struct VolumesRun {
     launcher: Launcher,
     level: Level,
     port: u16,
+    /// The seed of the network to the last member, where that is remote.
+    remote: Option<u64>,
     disk: Disk,
     prng: Prng,
     stamper: Stamper,
@@ -85,13 +92,15 @@ impl VolumesRun {
     /// # Errors
     /// When that does not succeed.
     pub fn new(launcher: Launcher, level: Level, seed: u64) -> Result<VolumesRun, Trouble> {
-        let disk = Disk::create(&launcher, level)?;
+        let remote = Prng::new(seed).fork("remote").chance(1, 2).then_some(seed);
+        let disk = Disk::create(&launcher, level, remote)?;
         let blocks = status::volume_bytes(&launcher)? / crate::stamp::BLOCK_BYTES as u64;
         let skipped = disk.skipped().map(str::to_owned);
         Ok(VolumesRun {
             launcher,
             level,
             port: free_port()?,
+            remote,
             disk,
             prng: Prng::new(seed).fork("volumes"),
             stamper: Stamper::new(seed, "volume"),
@@ -195,28 +204,39 @@ impl VolumesRun {
         let replaced = fails && prng.chance(3, 4);
         let rebuild_ms = prng.below(REBUILD_MS_MAX);
         let image = if replaced { Some(self.disk.create_image(&self.launcher)?) } else { None };
-        let space = self.disk.space().filter(|_| prng.chance(1, 6) && !fails);
+        let wants_space = prng.chance(1, 6) && !fails && self.disk.space().is_some();
+        let remote = self.draw_remote_attack(prng, &lacking, fails.then_some(victim));
+        // A command that fails on a member which the volume cannot do without fails for the host, too.
+        let is_needed = |member: usize| !self.level.tolerates(&lacking.iter().copied().chain([member]).collect());
+        let may_fail = matches!(remote, Some((member, RemoteAttack::Errors(_), _)) if is_needed(member));
+        let attacked = remote.filter(|(member, ..)| !is_needed(*member)).map(|(member, ..)| member);
         let errors = match () {
-            () if self.is_beyond || !self.history.unreadable().is_empty() => Errors::Any,
-            () if space.is_some() => Errors::Space,
+            () if self.is_beyond || may_fail || !self.history.unreadable().is_empty() => Errors::Any,
+            () if wants_space => Errors::Space,
             () => Errors::Never,
         };
         told.push(format!("{load_ms} ms of load"));
-        let mut attacks = Vec::new();
+        let (mut attacks, mut injected) = (Vec::new(), 0);
         let history = std::mem::replace(&mut self.history, PlainHistory::new(0));
         let mut load = PlainLoad::new(history, &self.stamper, prng.fork("host"), (round, 0));
         let hosts = vec![Host { url: &url, queue_depth, stamper: &self.stamper, load: &mut load, errors }];
         let launcher = &self.launcher;
+        let disk = &mut self.disk;
         let sleep = |ms| std::thread::sleep(Duration::from_millis(ms));
         let during = || {
             sleep(load_ms / 2);
-            if let Some(space) = space {
+            if let Some(space) = disk.space().filter(|_| wants_space) {
                 space.fill();
                 attacks.push("full file system");
                 sleep(load_ms / 2);
                 if load_ms.is_multiple_of(2) {
                     space.free();
                 }
+            }
+            if let (Some((_, attack, time)), Some(remote)) = (remote, disk.remote_mut()) {
+                remote.suffer(attack, time)?;
+                injected = remote.take_injected();
+                attacks.push(attack.name());
             }
             if let Some(ms) = pause_ms {
                 server.pause(Duration::from_millis(ms))?;
@@ -244,7 +264,11 @@ impl VolumesRun {
         if fails {
             self.lack(victim);
         }
+        if let Some(member) = attacked {
+            self.lack(member);
+        }
         attacks.push("kill");
+        self.summary.errors_injected += injected;
         for attack in attacks {
             self.count(attack, told);
         }
@@ -253,6 +277,24 @@ impl VolumesRun {
         told.push(format!("{} writes acknowledged", tally.writes));
         self.summary.tally += tally;
         Ok(())
+    }
+
+    /// What is done to the remote member during a load, if anything: one that fails meanwhile may be too many.
+    fn draw_remote_attack(
+        &self,
+        prng: &Prng,
+        lacking: &BTreeSet<usize>,
+        failing: Option<usize>,
+    ) -> Option<(usize, RemoteAttack, Duration)> {
+        let member = self.disk.remote().filter(|member| !self.disk.away().contains(member))?;
+        let mut prng = prng.fork("remote");
+        let with_both: BTreeSet<usize> = lacking.iter().copied().chain(failing).chain([member]).collect();
+        let is_possible = failing.is_none() || (failing != Some(member) && self.level.tolerates(&with_both));
+        if !is_possible || !prng.chance(1, 2) {
+            return None;
+        }
+        let (attack, time) = RemoteAttack::draw(&mut prng);
+        Some((member, attack, time))
     }
 
     /// Moves members away and back, and flips bytes, while no program uses the volume.
@@ -288,9 +330,9 @@ impl VolumesRun {
             if !beyond && !self.is_beyond && !self.level.tolerates(&with) {
                 continue;
             }
-            let path = self.disk.path(member);
-            let flipped = damage::flip(&path, &mut prng.fork(&format!("flip/{number}")));
-            let places = flipped.map_err(|error| Trouble::Stuck(format!("{}: {error}", path.display())))?;
+            let mut flips = prng.fork(&format!("flip/{number}"));
+            let flipped = self.disk.with_files(member, |path| damage::flip(path, &mut flips))?;
+            let places = flipped.map_err(|error| Trouble::Stuck(format!("member {member}: {error}")))?;
             if !places.is_empty() {
                 self.count("bytes flipped", told);
                 told.push(format!("member {member}: {}", places.join(", ")));
@@ -352,7 +394,7 @@ impl VolumesRun {
         // The old file system is unmounted before the new one is mounted in its place.
         let empty = Disk::empty(&launcher.directory);
         std::mem::replace(&mut self.disk, empty).remove()?;
-        self.disk = Disk::create(&launcher, self.level)?;
+        self.disk = Disk::create(&launcher, self.level, self.remote)?;
         self.history = PlainHistory::new(status::volume_bytes(&launcher)? / crate::stamp::BLOCK_BYTES as u64);
         self.lacking.clear();
         (self.is_beyond, self.floor) = (false, Floor::Acknowledged);

@@ -11,6 +11,8 @@ use crate::server::Launcher;
 
 /// How long members may take to be rebuilt, and a scrub to end.
 const TIMEOUT: Duration = Duration::from_secs(90);
+/// How long a member that was taken back may be refused.
+const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(50);
 
 /// Size of a volume in bytes.
@@ -28,6 +30,8 @@ pub(super) fn volume_bytes(launcher: &Launcher) -> Result<u64, Trouble> {
 /// When that does not come about.
 pub(super) fn rebuild(launcher: &Launcher, disk: &mut Disk) -> Result<(), Trouble> {
     let deadline = Instant::now() + TIMEOUT;
+    // The remote member is taken back, and replaced only if that does not succeed.
+    let patience = Instant::now() + PATIENCE;
     let mut said = String::new();
     loop {
         let status = status(launcher)?;
@@ -44,9 +48,15 @@ pub(super) fn rebuild(launcher: &Launcher, disk: &mut Disk) -> Result<(), Troubl
             if member["state"] == "failed"
                 && let Some(index) = member["member"].as_u64()
             {
-                let image = disk.create_image(launcher)?;
                 // The volume may have changed since its status; the next one shows it.
-                if let Err(Trouble::Stuck(error)) = replace(launcher, index as usize, &image) {
+                let index = index as usize;
+                let taken = if disk.remote() == Some(index) && Instant::now() < patience {
+                    take_back(launcher, index)
+                } else {
+                    let image = disk.create_image(launcher)?;
+                    replace(launcher, index, &image)
+                };
+                if let Err(Trouble::Stuck(error)) = taken {
                     said = error;
                 }
             }
@@ -74,6 +84,14 @@ pub(super) fn scrub(launcher: &Launcher) -> Result<bool, Trouble> {
 pub(super) fn replace(launcher: &Launcher, member: usize, image: &str) -> Result<(), Trouble> {
     let arguments = ["member", "replace", super::disk::VOLUME, &member.to_string(), "--with", image, "--detach"];
     launcher.run(&arguments).map(|_| ())
+}
+
+/// Takes a member back with what it holds, without waiting until it is caught up.
+///
+/// # Errors
+/// When the command fails.
+fn take_back(launcher: &Launcher, member: usize) -> Result<(), Trouble> {
+    launcher.run(&["member", "re-add", super::disk::VOLUME, &member.to_string(), "--detach"]).map(|_| ())
 }
 
 fn status(launcher: &Launcher) -> Result<Value, Trouble> {
