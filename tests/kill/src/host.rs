@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde::Serialize;
-use zonda_devices::{Connection, Location, NamespaceOptions};
+use zonda_devices::{Connection, DriveError, Location, NamespaceOptions};
 use zonda_zoned::{
-    Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Lba, NamespaceId, Operation, Outcome, Payload,
-    QueueFull, Status,
+    Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Instant, Lba, NamespaceId, Operation, Outcome,
+    Payload, QueueFull, Status,
 };
 
 use crate::load::{Load, Meaning};
 use crate::loss::{Loss, Trouble};
+use crate::nbd::{NbdHost, SCHEME};
 use crate::oracle::Change;
 use crate::stamp::{BLOCK_BYTES, Contents, Stamper};
 
@@ -138,7 +139,7 @@ pub(crate) fn run_all(
 }
 
 fn run(host: Host<'_>, gate: &Gate) -> Result<Tally, Trouble> {
-    let connection = connect(host.url);
+    let connection = open(host.url);
     // Also without a connection, or the others would wait for ever.
     gate.begin.wait();
     let mut connection = connection?;
@@ -146,6 +147,64 @@ fn run(host: Host<'_>, gate: &Gate) -> Result<Tally, Trouble> {
         Session { gate, host, under_way: BTreeMap::new(), tally: Tally::default(), losses: Vec::new(), is_over: false };
     session.work(&mut connection)?;
     if session.losses.is_empty() { Ok(session.tally) } else { Err(Trouble::Lost(session.losses)) }
+}
+
+/// How a host is connected.
+pub(crate) enum Channel {
+    /// To a namespace, over NVMe/TCP.
+    Nvme(Box<Connection>),
+    /// To an export, over NBD.
+    Nbd(Box<NbdHost>),
+}
+
+impl Channel {
+    fn now(&self) -> Instant {
+        match self {
+            Channel::Nvme(connection) => connection.now(),
+            Channel::Nbd(host) => host.now(),
+        }
+    }
+
+    fn submit(&mut self, command: Command) -> Result<(), QueueFull> {
+        match self {
+            Channel::Nvme(connection) => return connection.submit(command),
+            Channel::Nbd(host) => host.submit(command),
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, until: Option<Instant>) -> Result<(), DriveError> {
+        match self {
+            Channel::Nvme(connection) => return connection.turn(until),
+            Channel::Nbd(host) => host.turn(until),
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, completions: &mut CompletionQueue) {
+        match self {
+            Channel::Nvme(connection) => connection.poll(completions),
+            Channel::Nbd(host) => host.poll(completions),
+        }
+    }
+
+    /// What was read has been read, however the connection ends.
+    pub(crate) fn close(self) {
+        if let Channel::Nvme(connection) = self {
+            let _ = connection.close();
+        }
+    }
+}
+
+/// A connection to what a URL names.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn open(url: &str) -> Result<Channel, Trouble> {
+    if url.starts_with(SCHEME) {
+        return NbdHost::open(url).map(|host| Channel::Nbd(Box::new(host)));
+    }
+    connect(url).map(|connection| Channel::Nvme(Box::new(connection)))
 }
 
 /// A connection to a namespace.
@@ -158,9 +217,9 @@ pub(crate) fn connect(url: &str) -> Result<Connection, Trouble> {
 }
 
 impl Session<'_, '_> {
-    fn work(&mut self, connection: &mut Connection) -> Result<(), Trouble> {
+    fn work(&mut self, connection: &mut Channel) -> Result<(), Trouble> {
         let queue_depth = self.host.queue_depth;
-        let stuck = |error: zonda_devices::DriveError| Trouble::Stuck(error.to_string());
+        let stuck = |error: DriveError| Trouble::Stuck(error.to_string());
         let mut completions = CompletionQueue::new();
         let mut next_id = 0;
         while !self.is_over || !self.under_way.is_empty() {
@@ -278,7 +337,7 @@ pub(crate) fn contents(stamper: &Stamper, start: Lba, blocks: u64, outcome: &Out
 /// # Errors
 /// A block that cannot be read.
 pub(crate) fn read_all(
-    connection: &mut Connection,
+    connection: &mut Channel,
     stamper: &Stamper,
     ranges: &[(Lba, u64)],
 ) -> Result<Vec<Vec<Contents>>, Trouble> {
@@ -317,7 +376,7 @@ pub(crate) fn read_all(
 /// # Errors
 /// When reads do not end.
 pub(crate) fn read_what_can_be(
-    connection: &mut Connection,
+    connection: &mut Channel,
     stamper: &Stamper,
     ranges: &[(Lba, u64)],
 ) -> Result<Vec<Option<Vec<Contents>>>, Trouble> {

@@ -34,6 +34,7 @@ mod host;
 mod images;
 pub mod load;
 mod loss;
+mod nbd;
 pub mod oracle;
 mod rounds;
 mod server;

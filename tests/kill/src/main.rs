@@ -46,7 +46,7 @@ struct Arguments {
     #[arg(long)]
     epoll: bool,
     /// Attacks a volume: kills, pauses, members that are moved away, fail, are damaged, or are behind a server and a network with
-    /// faults; a full file system
+    /// faults; a full file system. Hosts are connected over NVMe/TCP or NBD
     #[arg(long)]
     volumes: bool,
     /// The volume's level: single, raid0, raid1, raid1-3 (three copies), raid01, raid4, raid5 or raid6

@@ -2,7 +2,7 @@
 
 use zonda_zoned::{Blocks, Lba, Operation, Outcome, ReportFilter, ZoneIndex};
 
-use crate::host::{connect, read_all, read_what_can_be};
+use crate::host::{Channel, connect, open, read_all, read_what_can_be};
 use crate::loss::{Loss, Trouble};
 use crate::oracle::{Floor, FoundZone, PlainHistory, ZoneHistory};
 use crate::stamp::{Contents, Stamper};
@@ -33,6 +33,7 @@ pub(crate) fn zones(url: &str, stamper: &Stamper, histories: &mut [ZoneHistory])
     if report.zones.len() != histories.len() {
         return Err(Trouble::lost(Loss::new("report zones", histories.len(), report.zones.len())));
     }
+    let mut connection = Channel::Nvme(Box::new(connection));
     let capacity = geometry.zone_capacity_blocks.0;
     let mut losses = Vec::new();
     for ((index, history), descriptor) in (0..).zip(histories).zip(&report.zones) {
@@ -48,7 +49,7 @@ pub(crate) fn zones(url: &str, stamper: &Stamper, histories: &mut [ZoneHistory])
         }
     }
     losses.truncate(LOSSES_MAX);
-    close(connection);
+    connection.close();
     if losses.is_empty() { Ok(()) } else { Err(Trouble::Lost(losses)) }
 }
 
@@ -57,7 +58,7 @@ pub(crate) fn zones(url: &str, stamper: &Stamper, histories: &mut [ZoneHistory])
 /// # Errors
 /// What was lost, or what stood in the way.
 pub(crate) fn plain(url: &str, stamper: &Stamper, history: &mut PlainHistory) -> Result<(), Trouble> {
-    let mut connection = connect(url)?;
+    let mut connection = open(url)?;
     let contents = read_all(&mut connection, stamper, &ranges(Lba(0), history.blocks()))?.concat();
     let mismatches = (0..).zip(&contents).filter_map(|(block, &found)| history.check(block, found).err());
     let to_loss = |mismatch: crate::oracle::Mismatch| {
@@ -65,7 +66,7 @@ pub(crate) fn plain(url: &str, stamper: &Stamper, history: &mut PlainHistory) ->
         Loss::new(format!("conventional namespace{block}"), mismatch.expected, mismatch.found)
     };
     let losses: Vec<Loss> = mismatches.map(to_loss).take(LOSSES_MAX).collect();
-    close(connection);
+    connection.close();
     if losses.is_empty() {
         history.settle(contents);
         Ok(())
@@ -95,7 +96,7 @@ pub(crate) fn volume(
     floor: Floor,
     may_fail: bool,
 ) -> Result<Looked, Trouble> {
-    let mut connection = connect(url)?;
+    let mut connection = open(url)?;
     let whole = ranges(Lba(0), history.blocks());
     let mut found: Vec<Option<Contents>> = Vec::with_capacity(history.blocks() as usize);
     for (part, &(start, blocks)) in read_what_can_be(&mut connection, stamper, &whole)?.into_iter().zip(&whole) {
@@ -108,7 +109,7 @@ pub(crate) fn volume(
             }
         }
     }
-    close(connection);
+    connection.close();
     let mut looked = Looked::default();
     let mut losses = Vec::new();
     for (block, found) in (0..).zip(&found) {
@@ -144,9 +145,4 @@ pub(crate) fn volume(
 fn ranges(start: Lba, blocks: u64) -> Vec<(Lba, u64)> {
     let firsts = (0..blocks).step_by(READ_BLOCKS as usize);
     firsts.map(|first| (start + Blocks(first), READ_BLOCKS.min(blocks - first))).collect()
-}
-
-/// What was read has been read, however the connection ends.
-fn close(connection: zonda_devices::Connection) {
-    let _ = connection.close();
 }

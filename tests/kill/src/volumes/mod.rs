@@ -71,6 +71,7 @@ pub struct VolumesRun {
     launcher: Launcher,
     level: Level,
     port: u16,
+    nbd_port: u16,
     /// The seed of the network to the last member, where that is remote.
     remote: Option<u64>,
     disk: Disk,
@@ -100,6 +101,7 @@ impl VolumesRun {
             launcher,
             level,
             port: free_port()?,
+            nbd_port: free_port()?,
             remote,
             disk,
             prng: Prng::new(seed).fork("volumes"),
@@ -145,11 +147,11 @@ impl VolumesRun {
             self.count("kill at start", told);
         }
         let Some(server) = self.start(told)? else { return self.renew(told) };
-        self.verify(told)?;
+        self.verify(prng, told)?;
         if self.lacking.is_empty() || prng.chance(1, 2) {
             return server.kill();
         }
-        self.repair(server, told)
+        self.repair(server, prng, told)
     }
 
     /// Starts the volume; `None` if it is refused for good, beyond what the level tolerates.
@@ -191,7 +193,7 @@ impl VolumesRun {
 
     /// Loads the server, attacks it meanwhile, and kills it.
     fn load(&mut self, server: Server, round: u32, prng: &mut Prng, told: &mut Vec<String>) -> Result<(), Trouble> {
-        let url = self.url();
+        let url = self.url(prng);
         let bound = if prng.chance(1, 3) { LOAD_MS_MAX / 10 } else { LOAD_MS_MAX };
         let load_ms = prng.below(bound);
         let pause_ms = prng.chance(1, 4).then(|| prng.below(2_500));
@@ -215,7 +217,7 @@ impl VolumesRun {
             () if wants_space => Errors::Space,
             () => Errors::Never,
         };
-        told.push(format!("{load_ms} ms of load"));
+        told.push(format!("{load_ms} ms of load over {}", url.split("://").next().unwrap_or_default()));
         let (mut attacks, mut injected) = (Vec::new(), 0);
         let history = std::mem::replace(&mut self.history, PlainHistory::new(0));
         let mut load = PlainLoad::new(history, &self.stamper, prng.fork("host"), (round, 0));
@@ -347,12 +349,18 @@ impl VolumesRun {
     }
 
     /// Reads every block.
-    fn verify(&mut self, told: &mut Vec<String>) -> Result<(), Trouble> {
+    fn verify(&mut self, prng: &Prng, told: &mut Vec<String>) -> Result<(), Trouble> {
         // A volume that has started without a member counts it as failed.
         for member in self.disk.away().clone() {
             self.lack(member);
         }
-        let looked = verify::volume(&self.url(), &self.stamper, &mut self.history, self.floor, self.is_beyond)?;
+        let looked = verify::volume(
+            &self.url(&prng.fork("verify")),
+            &self.stamper,
+            &mut self.history,
+            self.floor,
+            self.is_beyond,
+        )?;
         self.floor = Floor::Acknowledged;
         self.summary.blocks_verified += looked.verified;
         self.summary.errors_allowed += looked.errors;
@@ -363,7 +371,7 @@ impl VolumesRun {
     }
 
     /// Brings all members back, replaces those that failed, and scrubs: nothing is lacking from then on but what is lost for good.
-    fn repair(&mut self, server: Server, told: &mut Vec<String>) -> Result<(), Trouble> {
+    fn repair(&mut self, server: Server, prng: &Prng, told: &mut Vec<String>) -> Result<(), Trouble> {
         server.kill()?;
         self.disk.move_back()?;
         let Some(server) = self.start(told)? else { return self.renew(told) };
@@ -380,7 +388,7 @@ impl VolumesRun {
         if !is_whole && !self.is_beyond && self.history.unreadable().is_empty() {
             return Err(Trouble::lost(Loss::new("scrub within tolerance", "no block lost", "lost blocks")));
         }
-        self.verify(told)?;
+        self.verify(&prng.fork("repaired"), told)?;
         told.push(if is_whole { "repaired" } else { "repaired but for lost blocks" }.to_owned());
         self.lacking.clear();
         self.is_beyond = false;
@@ -414,10 +422,16 @@ impl VolumesRun {
     }
 
     fn arguments(&self) -> Vec<String> {
-        vec![VOLUME.to_owned(), "--listen".to_owned(), format!("127.0.0.1:{}", self.port)]
+        let [nvme, nbd] = [self.port, self.nbd_port].map(|port| format!("127.0.0.1:{port}"));
+        vec![VOLUME.to_owned(), "--listen".to_owned(), nvme, "--nbd".to_owned(), nbd]
     }
 
-    fn url(&self) -> String {
-        format!("nvme-tcp://127.0.0.1:{}/nqn.2026-01.io.zonda:{VOLUME}", self.port)
+    /// Where a host finds the volume, over NVMe/TCP or NBD.
+    fn url(&self, prng: &Prng) -> String {
+        if prng.fork("protocol").chance(1, 2) {
+            format!("nbd://127.0.0.1:{}/{VOLUME}", self.nbd_port)
+        } else {
+            format!("nvme-tcp://127.0.0.1:{}/nqn.2026-01.io.zonda:{VOLUME}", self.port)
+        }
     }
 }
