@@ -150,6 +150,10 @@ impl Volume {
             match SegmentHeader::read(block) {
                 // In version 1 the second block is data, which may be anything.
                 Ok(header) if first + at > 0 && !is_second_header(&header, member, zone) => damaged = true,
+                Ok(header) if self.is_misplaced(&header, member, zone) => {
+                    damaged = true;
+                    self.note_damaged_header(member, zone, first + at);
+                }
                 Ok(header) => {
                     let has_second = at + 1 < blocks && header.copies > first + at + 1;
                     let second = block_of(buffer, at as usize + 1, self.spec.shape.block_bytes);
@@ -179,6 +183,12 @@ impl Volume {
             }
         }
         self.read_next_header(member, zone, first + blocks);
+    }
+
+    /// Whether a header of this member is that of another zone: each names its own, and a write of it went to the wrong place.
+    fn is_misplaced(&self, header: &SegmentHeader, member: MemberIndex, zone: u32) -> bool {
+        let is_of_member = (header.array, header.member) == (self.spec.array, member.0);
+        is_of_member && header.zones.get(member.as_usize()) != Some(&Some(zone))
     }
 
     fn note_damaged_header(&mut self, member: MemberIndex, zone: u32, offset: u32) {
