@@ -148,7 +148,7 @@ impl Volume {
                 let (_, source) = self.stripes.take_source(index, at);
                 match source {
                     Source::Host { request } => {
-                        self.map.withdraw(&mut self.stripes, (index, at));
+                        self.map.withdraw(&mut self.stripes, &self.segments, (index, at));
                         self.stripes.unbuffer_one();
                         if request != NO_REQUEST {
                             ended.push((request, NO_SPACE));

@@ -53,6 +53,7 @@ pub(super) enum Step {
     ReadHeaders,
     ReadSegments,
     ReadTombstones,
+    ReadLeaving,
     WriteSuperblocks,
     CloseSegments,
     Reclaim,
@@ -88,6 +89,10 @@ pub(super) enum StartStep {
     /// Blocks of the zone of the segment that is being looked at.
     Blocks {
         offset: u32,
+    },
+    /// A block of tombstones of a segment that is about to go; the members that show that they have no zone of it, as bits.
+    Leaving {
+        shown_without: u32,
     },
     ResetOrphan {
         zone: u32,
@@ -296,7 +301,8 @@ impl Volume {
             }
             let Phase::Starting(start) = &self.phase else { return };
             // Of some segments nothing has to be read, and some reads end at once: then no completion will come.
-            let reads_on = matches!(step, Step::ReadSegments | Step::ReadTombstones) && start.pending == 0;
+            let reads_on =
+                matches!(step, Step::ReadSegments | Step::ReadTombstones | Step::ReadLeaving) && start.pending == 0;
             if start.step == step && !reads_on {
                 return;
             }
@@ -381,6 +387,7 @@ fn step_name(step: Step) -> &'static str {
         Step::ReadHeaders => "headers of segments were read",
         Step::ReadSegments => "segments were read",
         Step::ReadTombstones => "tombstones were read",
+        Step::ReadLeaving => "segments that are about to be reset were read",
         Step::CloseSegments => "open segments were closed",
         Step::WriteSuperblocks => "superblocks were written",
         Step::Reclaim => "free segments were reclaimed",

@@ -37,7 +37,7 @@ pub struct Drive {
     pub(super) failed_resets: u32,
     pub(super) failed_superblocks: u32,
     /// It has not kept what it said that it did, and nobody knows where: a flush has done nothing, or it is as it was a while ago.
-    pub(super) is_unreliable: bool,
+    pub(crate) is_unreliable: bool,
     /// The zone of the last write that took effect, until somebody has looked.
     pub(super) written_zone: Option<u32>,
     flushes: u64,

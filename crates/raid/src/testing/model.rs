@@ -178,12 +178,11 @@ impl Model {
                     block.olds.retain(|edition| edition.version >= floor);
                 }
             }
-            Pending::Change { version, ranges, is_write } => {
+            Pending::Change { version, ranges, .. } => {
                 for lba in ranges.into_iter().flat_map(|(start, blocks)| start..start + blocks) {
                     let Block { olds, settled, in_flight, refused, may_be_older } = &mut self.blocks[lba as usize];
                     *may_be_older = false;
-                    // A trim of a block that holds nothing writes no tombstone: what had failed before it may be there after a crash.
-                    if !self.is_cache_volatile && is_write {
+                    if !self.is_cache_volatile {
                         refused.retain(|edition| edition.version > version);
                     }
                     if let Some(at) = in_flight.iter().position(|edition| edition.version == version) {

@@ -92,6 +92,24 @@ fn without_any_header_of_a_zone_a_drive_alone_is_refused_and_nothing_is_reset() 
 }
 
 #[test]
+fn a_header_that_was_written_over_that_of_another_zone_is_damage() {
+    for (from, to) in [(0, 1), (1, 0), (2, 0)] {
+        for without in [0, 0b10] {
+            let mut world = written(RAID1, 64, 2);
+            world.crash();
+            let zones = zones(&mut world.drives[0]);
+            let ((_, from), (sequence, to)) = (zones[from], zones[to]);
+            let header = world.drives[0].block(from).expect("it can be read");
+            world.drives[0].overwrite(to, &header);
+            mount(&mut world, without);
+            read_all(&mut world);
+            let damaged = world.volume.counters().mended_blocks;
+            assert!(damaged > 0, "segment {sequence}: the block that was overwritten is counted");
+        }
+    }
+}
+
+#[test]
 fn a_mirror_that_is_alone_with_a_damaged_header_waits_for_the_other_member() {
     let count = zones(&mut written(RAID1, 64, 4).drives[0]).len();
     for (scrubs, at) in [0, 2].into_iter().flat_map(|scrubs| (0..count).map(move |at| (scrubs, at))) {

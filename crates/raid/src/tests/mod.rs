@@ -3,6 +3,7 @@ mod basics;
 mod bench;
 mod bounds;
 mod caches;
+mod copies;
 mod counts;
 mod crashes;
 mod damage;

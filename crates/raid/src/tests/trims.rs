@@ -1,13 +1,13 @@
 //! Trims that go in portions, and what happens meanwhile.
 
 use zonda_zoned::{
-    Blocks, Command, CommandId, Geometry, Instant, Lba, LbaRange, NamespaceId, Operation, Outcome, Payload, Prng,
-    Status,
+    Blocks, Command, CommandId, Duration, Geometry, Instant, Lba, LbaRange, NamespaceId, Operation, Outcome, Payload,
+    Prng, Status,
 };
 
 use super::failures::{config, crash_and_mount, expect_all, geometry, go_on};
 use crate::format::tombstones_per_block;
-use crate::testing::{Drive, Mix, Request, World};
+use crate::testing::{Drive, Mix, Presence, Request, World};
 use crate::{Event, MemberIndex, Scheme, Volume};
 
 /// A world whose volume has so many blocks of trims on their way at most.
@@ -185,4 +185,33 @@ fn a_trim_of_blocks_that_hold_nothing_lets_others_in_between() {
     // A thousand blocks a turn, the first when it was taken.
     assert_eq!(turns, blocks.div_ceil(1000) - 1);
     assert_eq!(volume.next_timeout(), None);
+}
+
+#[test]
+fn a_write_that_failed_for_want_of_room_does_not_come_back_after_its_block_was_trimmed() {
+    for was_trimmed_before in [false, true] {
+        let mut world = super::failures::world(Scheme::raid5(2), 64, 3);
+        let ask = |world: &mut World, request: Request| {
+            assert!(world.ask(&request).unwrap_or_else(|violation| panic!("{violation}")), "{request:?} is taken");
+            world.wait(Duration::from_millis(100)).unwrap_or_else(|violation| panic!("{violation}"));
+        };
+        ask(&mut world, Request::Write { start: 40, blocks: 1 });
+        if was_trimmed_before {
+            ask(&mut world, Request::Write { start: 7, blocks: 1 });
+            ask(&mut world, Request::Trim(vec![(7, 1)]));
+        }
+        // Two members of three have their chunk: the stripe can be decoded.
+        world.model.may_be_full = true;
+        world.drives[2].set_presence(Presence::Full);
+        ask(&mut world, Request::Write { start: 7, blocks: 1 });
+        assert_eq!(world.model.refused(), 1, "the write ends with Capacity Exceeded");
+        world.drives[2].set_presence(Presence::There);
+        world.wait(Duration::from_secs(2)).unwrap_or_else(|violation| panic!("{violation}"));
+        ask(&mut world, Request::Trim(vec![(7, 1)]));
+        ask(&mut world, Request::Flush);
+        world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+        world.crash();
+        world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
+        world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+    }
 }

@@ -4,10 +4,12 @@
 //! versions.rs  versions of a block, in stripes and on media: which is the newest, and which is durable
 //! trim/        ranges that read as zeros
 //! lost.rs      blocks that can never be read again
+//! failed.rs    blocks of which a write has failed, and may be there after a crash
 //! extent.rs    which blocks hold something
 //! ```
 
 mod extent;
+mod failed;
 mod lost;
 mod trim;
 mod versions;
@@ -26,6 +28,7 @@ use crate::shape::Stream;
 use crate::tables::{Address, Location};
 
 pub use extent::Extent;
+use failed::FailedWrites;
 use trim::Trims;
 
 /// Owns the address of each logical block, what is left of trims, and the timestamps of versions.
@@ -39,6 +42,7 @@ pub(super) struct Map {
     trims: Trims,
     /// Blocks whose newest durable version is lost.
     lost: BTreeSet<u64>,
+    failed: FailedWrites,
     next_timestamp: u64,
 }
 
@@ -59,6 +63,7 @@ impl Map {
             entries: vec![Address::NOWHERE; spec.volume_blocks() as usize],
             trims: Trims::default(),
             lost: BTreeSet::new(),
+            failed: FailedWrites::default(),
             next_timestamp: 1,
         }
     }

@@ -61,6 +61,7 @@ impl Volume {
         segment.is_broken = true;
         let is_filled = reading.zones.iter().flatten().any(|zone| zone.has_footer(&layout));
         let last = reading.zones.iter().flatten().map(ZoneReading::end).max().unwrap_or(0);
+        self.find_older_copies(&reading);
         let mut stripes = Vec::new();
         let mut unseen = 0;
         let mut first = 0;
@@ -99,12 +100,12 @@ impl Volume {
             let standing = self.standing(index, stripe, is_filled);
             self.take_stripe(index, &reading, stripe, standing);
         }
-        if reading.found.is_leaving {
+        if reading.found.is_leaving() {
             // What they trimmed is trimmed by others.
             let tombstones = self.segments[index].tombstones.clone();
             self.found().losses.cut.extend(tombstones);
         }
-        if !reading.found.is_leaving {
+        if !reading.found.is_leaving() {
             self.lose_unseen(&reading, unseen, first);
         }
         let mut without_footer = reading.zones.iter().flatten().filter(|zone| !zone.has_footer(&layout)).peekable();
@@ -260,7 +261,7 @@ impl Volume {
                 let Some(record) = self.record_of(reading, index, stripe, chunk, row as usize) else {
                     let (segment, stripe, block) = (reading.sequence, stripe.number, row as u16);
                     let place = LostPlace { segment, stripe, member: member.0, block };
-                    if !reading.found.is_leaving {
+                    if !reading.found.is_leaving() {
                         self.lose_unidentified_at(reading.damaged_member(), place);
                     }
                     continue;

@@ -28,11 +28,18 @@ pub(super) struct FoundSegment {
     pub(super) copied: u32,
     /// Zones that are offline, of members that took part.
     pub(super) offline: u32,
-    /// An active member that took part shows that it has no zone of it: it was never opened, or was being emptied, and nothing in it is
-    /// needed.
-    pub(super) is_leaving: bool,
+    /// Active members that took part and show that they have no zone of it, as bits. Any of them says that it was never opened, or was
+    /// being emptied, and that nothing in it is needed; unless the member is an older copy of itself, which `leaving.rs` finds out.
+    pub(super) shown_without: u32,
     /// A header of one of its zones is damaged: the segment is to be moved to where it has all of them.
     pub(super) has_damaged_header: bool,
+}
+
+impl FoundSegment {
+    /// Whether nothing in it is needed, as far as a member shows.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.shown_without != 0
+    }
 }
 
 /// Whose a zone is that is not empty.
@@ -143,6 +150,10 @@ impl Volume {
             match SegmentHeader::read(block) {
                 // In version 1 the second block is data, which may be anything.
                 Ok(header) if first + at > 0 && !is_second_header(&header, member, zone) => damaged = true,
+                Ok(header) if self.is_misplaced(&header, member, zone) => {
+                    damaged = true;
+                    self.note_damaged_header(member, zone, first + at);
+                }
                 Ok(header) => {
                     let has_second = at + 1 < blocks && header.copies > first + at + 1;
                     let second = block_of(buffer, at as usize + 1, self.spec.shape.block_bytes);
@@ -172,6 +183,12 @@ impl Volume {
             }
         }
         self.read_next_header(member, zone, first + blocks);
+    }
+
+    /// Whether a header of this member is that of another zone: each names its own, and a write of it went to the wrong place.
+    fn is_misplaced(&self, header: &SegmentHeader, member: MemberIndex, zone: u32) -> bool {
+        let is_of_member = (header.array, header.member) == (self.spec.array, member.0);
+        is_of_member && header.zones.get(member.as_usize()) != Some(&Some(zone))
     }
 
     fn note_damaged_header(&mut self, member: MemberIndex, zone: u32, offset: u32) {
@@ -235,7 +252,7 @@ impl Volume {
             rebuilt: 0,
             copied: 0,
             offline: 0,
-            is_leaving: false,
+            shown_without: 0,
             header,
             has_damaged_header,
         };
@@ -283,13 +300,15 @@ impl Volume {
         let mut segments = std::mem::take(&mut self.found().segments);
         let descriptors = self.start_mut().zones.clone();
         let claims = self.claim_zones(&owners, &descriptors, &mut segments);
-        let mut kept = BTreeMap::new();
+        let (mut kept, mut leaving) = (BTreeMap::new(), BTreeMap::new());
         for (sequence, mut segment) in segments {
             self.segments.saw_sequence(sequence);
             self.map.saw_header(segment.header.timestamp);
-            segment.is_leaving = self.is_leaving(&owners, &claims, &descriptors, &segment);
-            if self.has_enough(&segment) || !segment.is_leaving && !self.spec.has(SeededBug::DroppedSegment) {
+            segment.shown_without = self.shown_without(&owners, &claims, &descriptors, &segment);
+            if self.has_enough(&segment) || !segment.is_leaving() && !self.spec.has(SeededBug::DroppedSegment) {
                 kept.insert(sequence, segment);
+            } else {
+                leaving.insert(sequence, segment);
             }
         }
         let accepts = self.found().options.accepts_losses;
@@ -303,14 +322,23 @@ impl Volume {
             // What is accepted is written to the superblocks.
             self.found().is_behind = true;
         }
-        for member in self.members.present() {
-            for &zone in owners[member.as_usize()].keys() {
-                if !kept.values().any(|segment| segment.zones[member.as_usize()] == Some(zone)) {
-                    self.reset_orphan(member, zone);
-                }
+        let is_orphan = |at: usize, zone: u32| !kept.values().any(|segment| segment.zones[at] == Some(zone));
+        let of_member = |member: MemberIndex| owners[member.as_usize()].keys().map(move |&zone| (member, zone));
+        let orphans = self.members.present().flat_map(of_member);
+        let orphans = orphans.filter(|&(member, zone)| is_orphan(member.as_usize(), zone)).collect();
+        let found = self.found();
+        (found.orphans, found.leaving) = (orphans, leaving);
+        (found.segments, found.owners) = (kept, owners);
+    }
+
+    /// Resets the zones that belong to no segment that is needed. Until all is read nothing is reset: what seems to be needed by nobody
+    /// may show that a member is an older copy of itself.
+    pub(super) fn reset_orphans(&mut self) {
+        for (member, zone) in std::mem::take(&mut self.found().orphans) {
+            if self.members[member].is_present() {
+                self.reset_orphan(member, zone);
             }
         }
-        self.found().segments = kept;
     }
 
     /// Gives each segment its zones. Returns those of each member that no segment has for certain.
@@ -359,14 +387,14 @@ impl Volume {
         unclaimed
     }
 
-    /// Whether an active member that took part in a segment shows that this was never opened, or that it was being emptied.
-    fn is_leaving(
+    /// Active members that took part in a segment and show that this was never opened, or that it was being emptied, as bits.
+    fn shown_without(
         &self,
         owners: &[BTreeMap<u32, Owner>],
         unknown: &[BTreeSet<u32>],
         descriptors: &[Vec<ZoneDescriptor>],
         segment: &FoundSegment,
-    ) -> bool {
+    ) -> u32 {
         let shows_none = |at: usize| {
             let member = &self.members[MemberIndex(at as u8)];
             if segment.zones[at].is_some() || member.state() != MemberState::Active || !unknown[at].is_empty() {
@@ -383,7 +411,7 @@ impl Volume {
                 _ => false,
             }
         };
-        (0..self.spec.members()).any(shows_none)
+        bits((0..self.spec.members()).filter(|&at| shows_none(at)))
     }
 
     /// Whether all of a segment can be computed from the zones that were found.

@@ -13,12 +13,20 @@ impl Mount {
         assert!(self.attempts < MOUNT_ATTEMPTS_MAX, "attempt {} is one too many", self.attempts);
         let headers = self.segments.len() + self.owners.iter().map(|owners| owners.len()).sum::<usize>();
         assert!(headers == 0 || step >= Step::ReadHeaders, "headers are known before who the members are");
-        assert!(self.current.is_none() || step == Step::ReadSegments, "a segment is read in {step:?}");
+        let reads_segments = matches!(step, Step::ReadSegments | Step::ReadLeaving);
+        assert!(self.current.is_none() || reads_segments, "a segment is read in {step:?}");
         let read = self.tombstones.len() + self.unsound.len() + self.lost.len();
         assert!(read == 0 || step >= Step::ReadSegments, "blocks are known before the segments that they are in");
         if step > Step::ReadTombstones {
-            let left = self.tombstones.len() + self.doubted.len() + self.doubting.len() + self.stamps.len();
+            let left = self.tombstones.len() + self.doubted.len() + self.doubting.len();
             assert_eq!(left, 0, "versions that are still compared in {step:?}");
+        }
+        if step > Step::ReadLeaving {
+            assert_eq!(
+                self.stamps.len() + self.leaving.len() + self.orphans.len(),
+                0,
+                "what may go is chosen in {step:?}"
+            );
         }
         assert!(self.moving == 0 || step == Step::MoveTorn, "{} blocks are moved in {step:?}", self.moving);
         // From then on only what is to be written anew matters.

@@ -10,6 +10,7 @@
 //! assemble.rs      stripes
 //! versions.rs      the newest version of each block, and which of its copies counts
 //! losses.rs        acknowledged blocks that are lost
+//! leaving.rs       segments that are about to go; members that are older copies of themselves
 //! torn.rs          blocks of stripes that were not complete are rewritten
 //! room.rs          free segments are reclaimed before hosts come
 //! ```
@@ -24,6 +25,7 @@ mod assemble;
 mod headers;
 mod identify;
 mod invariants;
+mod leaving;
 mod losses;
 mod room;
 mod salvage;
@@ -75,6 +77,12 @@ pub(super) struct Mount {
     /// Whose a zone is by its own headers, for each member.
     owners: Vec<BTreeMap<u32, Owner>>,
     segments: BTreeMap<u64, FoundSegment>,
+    /// Segments of which a member shows that they are not needed, and of which too few zones are left to read them.
+    leaving: BTreeMap<u64, FoundSegment>,
+    /// Zones that belong to no segment that is needed.
+    orphans: Vec<(MemberIndex, u32)>,
+    /// Members that are older copies of themselves, as bits.
+    older_copies: u32,
     current: Option<Reading>,
     /// The newest timestamp of each logical block.
     stamps: Vec<u64>,
@@ -226,7 +234,24 @@ impl Volume {
                     if self.read_doubted() {
                         return;
                     }
+                    self.enter(Step::ReadLeaving);
+                    return;
+                };
+                for place in places {
+                    self.start_mut().pending += 1;
+                    self.fetch(place, 1, super::reads::Purpose::Mount);
+                }
+            }
+            Step::ReadLeaving => {
+                if self.found().current.is_some() {
+                    self.verify_leaving();
+                    return;
+                }
+                if !self.read_next_leaving() {
                     self.found().stamps = Vec::new();
+                    if let Some(error) = self.too_many_older() {
+                        return self.fail(error);
+                    }
                     let accepts = match self.accept_losses() {
                         Ok(accepts) => accepts,
                         Err(error) => return self.fail(error),
@@ -235,11 +260,8 @@ impl Volume {
                     if is_behind || accepts || self.members.iter().any(Member::has_unrecorded_state) {
                         self.members.begin_epoch(&self.spec);
                     }
-                    return self.enter(Step::WriteSuperblocks);
-                };
-                for place in places {
-                    self.start_mut().pending += 1;
-                    self.fetch(place, 1, super::reads::Purpose::Mount);
+                    self.reset_orphans();
+                    self.enter(Step::WriteSuperblocks);
                 }
             }
             Step::WriteSuperblocks => {
@@ -284,6 +306,7 @@ impl Volume {
             StartStep::SecondHeader { zone } => self.on_second_header_read(member, zone, buffer.as_ref()),
             StartStep::Identify { zone, offset } => self.on_identify_read(member, (zone, offset), buffer.as_ref()),
             StartStep::Blocks { offset } => self.on_blocks_read(member, offset, buffer),
+            StartStep::Leaving { shown_without } => self.on_leaving_read(shown_without, buffer.as_ref()),
             StartStep::Report | StartStep::Flush | StartStep::Wipe | StartStep::ResetOrphan { .. } => {
                 unreachable!("handled before")
             }

@@ -37,7 +37,7 @@ pub(super) struct Reading {
 pub(super) struct ZoneReading {
     pub(super) zone: u32,
     pub(super) state: ZoneState,
-    written: u32,
+    pub(super) written: u32,
     /// What is known of each slot.
     pub(super) slots: Vec<Option<SlotRead>>,
     phase: ReadPhase,
@@ -156,6 +156,12 @@ impl Volume {
     /// Begins with the next segment; says whether there is one.
     pub(super) fn read_next_segment(&mut self) -> bool {
         let Some((sequence, found)) = self.found().segments.pop_first() else { return false };
+        self.read_segment(sequence, found);
+        true
+    }
+
+    /// Begins to read a segment.
+    pub(super) fn read_segment(&mut self, sequence: u64, found: FoundSegment) {
         let header = &found.header;
         let stream = Stream::ALL.into_iter().find(|&stream| stream as u8 == header.stream).unwrap_or(Stream::Small);
         let meta_blocks = u32::from(self.spec.shape.is_in_band);
@@ -184,8 +190,7 @@ impl Volume {
             let member = MemberIndex(found.header.member);
             let what =
                 format!("segment {sequence} is laid out otherwise than the volume: use the program that wrote it");
-            self.fail(VolumeError::Member { member, what });
-            return true;
+            return self.fail(VolumeError::Member { member, what });
         }
         let mut zones = Vec::new();
         for (at, zone) in found.zones.iter().enumerate() {
@@ -210,7 +215,6 @@ impl Volume {
         for member in self.members.present() {
             self.read_on(member);
         }
-        true
     }
 
     /// Reads the next blocks of a member's zone.

@@ -176,9 +176,15 @@ impl Map {
         self.trims.ended(olds.len());
     }
 
-    /// A block that was written is not: what it would have replaced stays.
-    pub(in crate::machine) fn withdraw(&mut self, stripes: &mut Stripes, (stripe, block): (u32, u32)) {
+    /// A block that was written is not: what it would have replaced stays. Chunks of its stripe may be on members all the same.
+    pub(in crate::machine) fn withdraw(
+        &mut self,
+        stripes: &mut Stripes,
+        segments: &Segments,
+        (stripe, block): (u32, u32),
+    ) {
         let lba = stripes[stripe].blocks[block as usize].lba;
+        self.failed.note(segments, lba);
         if let Some(old) = stripes.take_old(stripe, block) {
             self.take_over(stripes, lba, Address::buffered(stripe, block), old);
         }
@@ -242,7 +248,7 @@ impl Map {
 
     /// Sees to one block of a trim.
     fn trim_block(&mut self, reach: &mut Reach<'_>, gathered: &mut Option<Gathered>, trim: u64, lba: u64) {
-        if !self.holds_contents(lba) {
+        if !self.holds_contents(lba) && !self.failed.may_return(reach.segments, lba) {
             return;
         }
         if !reach.spec.has_contents() {
