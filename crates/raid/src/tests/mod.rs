@@ -14,6 +14,7 @@ mod losses;
 mod missing;
 mod moves;
 mod rebuild;
+mod rebuilt_zones;
 mod refusals;
 mod returns;
 mod script;

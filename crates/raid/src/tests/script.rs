@@ -150,6 +150,13 @@ impl Script {
         self.run();
     }
 
+    /// The first command that is held back takes effect and ends.
+    pub(super) fn release_first(&mut self) {
+        let (sent, command) = self.held.remove(0);
+        self.execute(&sent, &command);
+        self.run();
+    }
+
     /// How many commands are held back.
     pub(super) fn held(&self) -> usize {
         self.held.len()

@@ -100,7 +100,7 @@ impl Volume {
         let mut zones = segment.zones.clone();
         zones[member.as_usize()] = Some(zone);
         // Its epoch is later than that of the headers that opened the segment, which name the zones that it began with.
-        let data = header(&self.spec, (self.members.epoch(), self.map.next_timestamp()), segment, member, zones);
+        let data = header(&self.spec, (self.members.epoch(), self.map.next_timestamp()), segment, member, zones, true);
         let blocks = segment.layout.header_blocks;
         let metadata = self.spec.no_metadata(self.members[member].geometry(), blocks);
         let header = Ready { blocks, data, metadata };
