@@ -19,6 +19,7 @@ mod refusals;
 mod returns;
 mod script;
 mod scrub;
+mod scrubbed_zones;
 mod sides;
 mod superblocks;
 mod suspended;

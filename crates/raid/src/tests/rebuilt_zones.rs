@@ -18,7 +18,7 @@ fn a_slot_that_a_rebuild_left_blank_refuses_no_mount_without_the_member_that_it_
     script.write(1, 1, 1);
     script.hold(|sent| sent.kind == Kind::Chunk && sent.member == 1 || sent.kind == Kind::Report);
     script.write(2, 1, 1);
-    script.release_first();
+    assert!(script.release_first(|_| true));
     script.fail(|_| false);
     script.release();
     for lba in 0..3 {
