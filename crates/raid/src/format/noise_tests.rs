@@ -20,6 +20,7 @@ fn blocks() -> Vec<[u8; 512]> {
         member: PLACE.member,
         stream: 0,
         is_in_band: false,
+        is_rebuilt: false,
         unit_blocks: 1,
         group_stripes: 4,
         stripes: 8,

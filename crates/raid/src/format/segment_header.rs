@@ -6,7 +6,7 @@
 //!      8..10   version, 2                           32..40  segment: its sequence, from 1, never used twice
 //!      10      member: whose zone this is           40..48  epoch
 //!      11      stream                               48..56  timestamp
-//!      12      bit 0: metadata are in band          56..60  blocks of a stripe unit, the one for metadata included
+//!      12      bits: 0 in band, 1 a rebuild's zone  56..60  blocks of a stripe unit, the one for metadata included
 //!      13      data chunks of a stripe              60..64  stripes of a group
 //!      14      parity chunks of a stripe            64..68  stripes
 //!                                                   68..72  0
@@ -36,6 +36,7 @@ const STRIPES_AT: usize = 64;
 const ZONES_AT: usize = 72;
 
 const IN_BAND: u8 = 1;
+const REBUILT: u8 = 2;
 const NO_ZONE: u32 = u32::MAX;
 
 const _: () = assert!(HEADER_COPIES == VERSION as u32, "the version says how many copies there are");
@@ -61,6 +62,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) unit_blocks: u32,
     pub(crate) group_stripes: u32,
     pub(crate) stripes: u32,
+    /// Whether a rebuild wrote the zone: what it lacks need not have been missing before, and it counts once it is full.
+    pub(crate) is_rebuilt: bool,
     /// Data chunks of a stripe.
     pub(crate) data: u8,
     /// Parity chunks of a stripe.
@@ -76,7 +79,8 @@ impl SegmentHeader {
         block::begin_version(out, MAGIC, self.copies as u16);
         out[MEMBER_AT] = self.member;
         out[STREAM_AT] = self.stream;
-        out[FLAGS_AT] = if self.is_in_band { IN_BAND } else { 0 };
+        let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
+        out[FLAGS_AT] = flag(self.is_in_band, IN_BAND) | flag(self.is_rebuilt, REBUILT);
         out[DATA_AT] = self.data;
         out[PARITY_AT] = self.parity;
         out[MEMBERS_AT] = self.zones.len() as u8;
@@ -116,6 +120,7 @@ impl SegmentHeader {
             member: block[MEMBER_AT],
             stream: block[STREAM_AT],
             is_in_band: block[FLAGS_AT] & IN_BAND != 0,
+            is_rebuilt: block[FLAGS_AT] & REBUILT != 0,
             unit_blocks: u32_at(block, UNIT_BLOCKS_AT),
             group_stripes: u32_at(block, GROUP_STRIPES_AT),
             stripes: u32_at(block, STRIPES_AT),
@@ -152,6 +157,7 @@ mod tests {
             member: 2,
             stream: 1,
             is_in_band: true,
+            is_rebuilt: false,
             unit_blocks: 0x3132_3334,
             group_stripes: 0x4142_4344,
             stripes: 0x5152_5354,
@@ -166,7 +172,7 @@ mod tests {
         for members in [3, 4, MEMBERS_MAX] {
             for (is_in_band, block_bytes) in [(false, 512), (true, 4096)] {
                 let copies = if is_in_band { 1 } else { 2 };
-                let mut header = SegmentHeader { copies, is_in_band, ..header() };
+                let mut header = SegmentHeader { copies, is_in_band, is_rebuilt: !is_in_band, ..header() };
                 header.zones.resize(members, Some(9));
                 let mut block = vec![0xFF; block_bytes];
                 header.write(&mut block);

@@ -250,6 +250,7 @@ impl Volume {
                 | Work::SlotBlock { .. }
                 | Work::Described { .. }
                 | Work::Inspect { .. }
+                | Work::ScrubReport(_)
         );
         if completion.status == Status::CapacityExceeded && self.members[member].is_present() {
             self.suspend_for_room(member);
@@ -348,6 +349,7 @@ impl Volume {
                 self.on_described(member, sequence, (offset, blocks), status, &outcome);
             }
             Work::Rebuild(step) => self.on_rebuild(member, step, status, outcome),
+            Work::ScrubReport(next) => self.on_scrub_report(member, next, status, outcome),
         }
     }
 

@@ -3,7 +3,7 @@
 use zonda_zoned::{Completion, Duration, Instant};
 
 use super::{Drive, Presence, Promise, Violation, World};
-use crate::{MemberIndex, MemberReport, MemberState, Volume, VolumeError};
+use crate::{Event, MemberIndex, MemberReport, MemberState, Volume, VolumeError};
 
 /// Steps of a mount that is to be cut short, at most.
 const STEPS_OF_MOUNT_MAX: u64 = 20_000;
@@ -107,7 +107,12 @@ impl World {
             0 => "the volume is mounted".to_owned(),
             _ => format!("the volume is mounted without members {:?}", places(failed)),
         });
-        let believed = self.absent.known & !failed;
+        // What was rebuilt since the mount began was not believed.
+        let rebuilt = self.events.iter().fold(0, |bits, event| match event {
+            Event::Rebuilt { member } => bits | 1 << member.0,
+            _ => bits,
+        });
+        let believed = self.absent.known & !failed & !rebuilt;
         if believed != 0 {
             let what =
                 format!("members {:?} have missed what was written without them, and are believed", places(believed));
@@ -264,6 +269,11 @@ impl World {
         let taken = self.volume.readd_member(self.now, member, geometry);
         self.hear()?;
         taken.map_err(|error| Violation::new(Promise::Members, format!("member {at} is not taken back: {error}")))
+    }
+
+    /// Members that have failed, and of which it is certain that a mount knows it: something was acknowledged since.
+    pub(super) fn known_absent(&self) -> u32 {
+        self.absent.known
     }
 
     /// Whoever was given up before a request was submitted that has changed something, has missed that.

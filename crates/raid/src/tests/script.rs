@@ -150,6 +150,15 @@ impl Script {
         self.run();
     }
 
+    /// The first of these commands that is held back takes effect and ends. Says whether there is one.
+    pub(super) fn release_first(&mut self, meant: impl Fn(&Sent) -> bool) -> bool {
+        let Some(at) = self.held.iter().position(|(sent, _)| meant(sent)) else { return false };
+        let (sent, command) = self.held.remove(at);
+        self.execute(&sent, &command);
+        self.run();
+        true
+    }
+
     /// How many commands are held back.
     pub(super) fn held(&self) -> usize {
         self.held.len()
@@ -357,6 +366,17 @@ impl Script {
     pub(super) fn erase(&mut self, member: usize, zone: u32) {
         let empty = ReferenceDevice::new(self.geometry.clone(), PayloadKind::Bytes).image(ZoneIndex(zone));
         self.devices[member].set_zone(ZoneIndex(zone), empty);
+    }
+
+    /// A zone of a member fails.
+    pub(super) fn degrade(&mut self, member: usize, zone: u32, to: ZoneState) {
+        let image = self.devices[member].image(ZoneIndex(zone));
+        self.devices[member].set_zone(ZoneIndex(zone), ZoneImage { state: to, ..image });
+    }
+
+    /// The last zone that a member has.
+    pub(super) fn last_zone(&self) -> u32 {
+        self.geometry.zone_count - 1
     }
 
     /// Blocks of a member's zone that were written.

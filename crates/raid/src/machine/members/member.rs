@@ -301,6 +301,13 @@ impl Member {
         self.zones.retire(zone);
     }
 
+    /// A zone is in this state: one that is free and cannot be written is not free any more.
+    pub(in crate::machine) fn found_dead_zone(&mut self, zone: u32, state: ZoneState) {
+        if is_dead(state) {
+            self.zones.retire_free(zone);
+        }
+    }
+
     /// Zones are offline that hold nothing that is needed.
     pub(in crate::machine) fn lost_offline(&mut self, zones: u32) {
         self.zones.lost_offline(zones);

@@ -29,6 +29,7 @@ use zonda_zoned::{
 };
 
 use super::rebuild::RebuildStep;
+use super::scrub::ScrubReport;
 use super::spec::Spec;
 use super::start::StartStep;
 use crate::MemberIndex;
@@ -131,6 +132,7 @@ pub(super) enum Work {
         at: u32,
     },
     Rebuild(RebuildStep),
+    ScrubReport(ScrubReport),
     /// Blocks of the header or the footer of a zone of the segment with this sequence, for a scrub.
     Described {
         sequence: u64,

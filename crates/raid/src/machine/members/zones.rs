@@ -59,6 +59,15 @@ impl Zones {
         self.retired.insert(zone);
     }
 
+    /// A zone cannot be written any more, if it is free.
+    pub(super) fn retire_free(&mut self, zone: u32) {
+        let free = self.free.len();
+        self.free.retain(|&other| other != zone);
+        if self.free.len() < free {
+            self.retired.insert(zone);
+        }
+    }
+
     /// A free zone, which becomes active.
     pub(super) fn take(&mut self) -> Option<u32> {
         let zone = self.free.pop_front()?;

@@ -45,8 +45,8 @@ impl FoundSegment {
 /// Whose a zone is that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// That of a segment; and the epoch in which it was taken for it.
-    Segment { sequence: u64, epoch: u64 },
+    /// That of a segment; the epoch in which it was taken for it; and whether a rebuild wrote it.
+    Segment { sequence: u64, epoch: u64, is_rebuilt: bool },
     /// Nothing of this volume was written to it.
     Nobody,
     /// Its headers cannot be read.
@@ -245,8 +245,8 @@ impl Volume {
             return;
         }
         let found = self.found();
-        let (sequence, epoch) = (header.segment, header.epoch);
-        found.owners[member.as_usize()].insert(zone, Owner::Segment { sequence, epoch });
+        let (sequence, epoch, is_rebuilt) = (header.segment, header.epoch, header.is_rebuilt);
+        found.owners[member.as_usize()].insert(zone, Owner::Segment { sequence, epoch, is_rebuilt });
         let mut segment = FoundSegment {
             zones: vec![None; members],
             rebuilt: 0,
@@ -352,16 +352,17 @@ impl Volume {
         for at in 0..self.spec.members() {
             let member = &self.members[MemberIndex(at as u8)];
             let is_rebuilding = member.state() == MemberState::Rebuilding;
-            let mut claimed: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
+            let mut claimed: BTreeMap<u64, (u32, bool)> = BTreeMap::new();
             for (&zone, &owner) in &owners[at] {
-                let Owner::Segment { sequence, epoch } = owner else { continue };
+                let Owner::Segment { sequence, epoch, is_rebuilt } = owner else { continue };
                 let Some(segment) = segments.get(&sequence) else { continue };
-                // A rebuild may have come to the very zone that was named.
-                let is_original = segment.header.zones[at] == Some(zone) && segment.header.epoch == epoch;
+                // A rebuild may have come to the very zone that was named; or its headers are all that is left.
+                let is_original =
+                    segment.header.zones[at] == Some(zone) && segment.header.epoch == epoch && !is_rebuilt;
                 // A rebuild that began twice left two: the one that was finished counts.
                 let is_full = descriptors[at][zone as usize].state == ZoneState::Full;
                 if is_original || is_full || !claimed.contains_key(&sequence) {
-                    claimed.insert(sequence, (zone, epoch));
+                    claimed.insert(sequence, (zone, is_rebuilt || epoch > segment.header.epoch));
                 }
             }
             // A zone whose headers cannot be read is that of the last segment that was opened with it.
@@ -377,7 +378,7 @@ impl Volume {
                 let is_offline =
                     |zone: u32| descriptors[at].get(zone as usize).is_some_and(|zone| zone.state == ZoneState::Offline);
                 segment.offline |= u32::from(is_same_device && zone.is_none() && named.is_some_and(is_offline)) << at;
-                let is_later = claimed.is_some_and(|(_, epoch)| epoch > segment.header.epoch);
+                let is_later = claimed.is_some_and(|(_, is_later)| is_later);
                 let is_copy = zone.is_some() && (zone != named || is_later);
                 segment.copied |= u32::from(is_copy || by_name.is_some()) << at;
                 segment.rebuilt |= u32::from(is_copy && is_rebuilding) << at;

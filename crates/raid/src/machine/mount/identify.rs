@@ -76,6 +76,6 @@ impl Volume {
         }
         segment.has_damaged_header = true;
         let epoch = if is_named { opened } else { opened + 1 };
-        found.owners[at].insert(zone, Owner::Segment { sequence, epoch });
+        found.owners[at].insert(zone, Owner::Segment { sequence, epoch, is_rebuilt: !is_named });
     }
 }

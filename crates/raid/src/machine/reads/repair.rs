@@ -31,7 +31,10 @@ pub(super) struct Repair {
     readable: u32,
     /// Bad ones that failed for another reason than their medium: they may be good.
     unknown: u32,
+    /// None while the block itself is read.
     recovery: Option<Recovery>,
+    /// The block itself was read: its member may hold it by now.
+    has_read_own: bool,
     /// Where each source is, and what it holds.
     sources: Vec<(Physical, Option<SourceBlock>)>,
     /// Those of which metadata and contents are read by themselves.
@@ -60,6 +63,7 @@ impl Reads {
             readable: 0,
             unknown: 0,
             recovery: None,
+            has_read_own: false,
             sources: Vec::new(),
             singly: BTreeMap::new(),
             pending: 0,
@@ -210,7 +214,9 @@ impl Reads {
         match found {
             Some(found) => repair.sources[usize::from(source)].1 = Some(found),
             None => {
-                let recovery = repair.recovery.as_ref().expect("sources are read for a recovery");
+                let Some(recovery) = &repair.recovery else {
+                    return self.read_sources(spec, members, segments, index);
+                };
                 let chunk = 1 << recovery.sources[usize::from(source)];
                 repair.bad |= chunk;
                 let is_medium = status.is_success() || status == Status::UnrecoveredReadError;
@@ -226,7 +232,7 @@ impl Reads {
             // Others may do.
             return self.read_sources(spec, members, segments, index);
         }
-        self.reconstructed_blocks += 1;
+        self.reconstructed_blocks += u64::from(repair.recovery.is_some());
         let block = compute(spec, segments, &self.repairs[index]);
         // Where more chunks can be read than are needed, others of them may do.
         let repair = &self.repairs[index];
@@ -271,6 +277,9 @@ impl Reads {
         }
         self.repairs[index].readable = present;
         let Some(recovery) = spec.code.recover(present, &[wanted]) else {
+            if self.read_own(spec, members, segments, index) {
+                return None;
+            }
             let is_hopeless = self.is_hopeless(spec, members, segments, index);
             return Some(self.end_repair(index, Err(Status::UnrecoveredReadError), is_hopeless));
         };
@@ -289,6 +298,26 @@ impl Reads {
             members.send(place.member, Work::Source { repair: index, source: number }, read);
         }
         None
+    }
+
+    /// The member of a block did not hold it when the block was wanted. If it has been rebuilt since it does, and may be needed: those that
+    /// were asked instead may have failed. Says whether the block is being read there.
+    fn read_own(&mut self, spec: &Spec, members: &mut Members, segments: &Segments, index: u32) -> bool {
+        let repair = &mut self.repairs[index];
+        let (target, was_read) = (repair.target, self.fetches[repair.fetch].is_damaged);
+        let segment = &segments[target.segment];
+        let holds = segment.has(target.member) && members[target.member].is_present();
+        let (Some(zone), true) = (segment.zones[target.member.as_usize()], holds && !was_read && !repair.has_read_own)
+        else {
+            return false;
+        };
+        (repair.has_read_own, repair.recovery) = (true, None);
+        (repair.sources, repair.pending) = (vec![(target, None)], 1);
+        let skip = if spec.shape.is_in_band { segment.layout.place_of(target.offset).1 + 1 } else { 0 };
+        let start = members[target.member].lba(zone, target.offset - skip);
+        let read = Operation::Read { start, blocks: Blocks(u64::from(skip + 1)) };
+        members.send(target.member, Work::Source { repair: index, source: 0 }, read);
+        true
     }
 
     /// Whether a block can never be computed: not even if every chunk were good of which nothing is known, on members that are away, or
@@ -322,8 +351,12 @@ fn compute(spec: &Spec, segments: &Segments, repair: &Repair) -> BlockRead {
     if !spec.has_contents() {
         return Ok((Bytes::new(), record_in_memory(segments, repair.target)));
     }
-    let recovery = repair.recovery.as_ref().expect("sources are read for a recovery");
     let sources: Vec<&SourceBlock> = repair.sources.iter().filter_map(|(_, found)| found.as_ref()).collect();
+    let Some(recovery) = &repair.recovery else {
+        // It was read where it belongs.
+        let own = sources.first().map(|(data, record)| (data.clone(), Record::from_bytes(record)));
+        return own.ok_or(Status::UnrecoveredReadError);
+    };
     let contents: Vec<&[u8]> = sources.iter().map(|(data, _)| &data[..]).collect();
     let records: Vec<&[u8]> = sources.iter().map(|(_, record)| &record[..]).collect();
     let mut data = BytesMut::zeroed(spec.shape.block_bytes);

@@ -100,7 +100,7 @@ impl Volume {
         let mut zones = segment.zones.clone();
         zones[member.as_usize()] = Some(zone);
         // Its epoch is later than that of the headers that opened the segment, which name the zones that it began with.
-        let data = header(&self.spec, (self.members.epoch(), self.map.next_timestamp()), segment, member, zones);
+        let data = header(&self.spec, (self.members.epoch(), self.map.next_timestamp()), segment, member, zones, true);
         let blocks = segment.layout.header_blocks;
         let metadata = self.spec.no_metadata(self.members[member].geometry(), blocks);
         let header = Ready { blocks, data, metadata };
@@ -126,12 +126,9 @@ impl Volume {
     /// Whether a zone of a member may be filled now.
     fn may_take_zone(&self, member: MemberIndex) -> bool {
         let entry = &self.members[member];
-        let waiting = Stream::ALL
-            .iter()
-            .filter(|&&stream| self.stripes.has_ready(stream) && self.segments.open(stream).is_empty())
-            .count() as u32;
-        // A stream that waits comes first, but not for ever.
-        let waiting = if self.segments.next_sequence() == self.rebuild.yielded_at { waiting } else { 0 };
+        // A stream that waits comes first, but not for ever, nor if it cannot open a segment all the same.
+        let may_open = |stream: &&Stream| self.segments.may_open(self.space(), **stream);
+        let waiting = self.waiting_streams().filter(may_open).count() as u32;
         // Collection must always have a zone to write to, as far as the other members have any.
         let others = self.members.present().filter(|&other| other != member);
         let spare = others.map(|other| self.members[other].free_zones()).min().unwrap_or(0);
@@ -139,10 +136,17 @@ impl Volume {
             && entry.free_zones() > spare.min(RELOCATION_SEGMENTS + self.space().mount_segments())
     }
 
+    /// Streams that wait for a segment, and come before the next zone of a rebuild.
+    fn waiting_streams(&self) -> impl Iterator<Item = &Stream> {
+        let comes_first = self.segments.next_sequence() == self.rebuild.yielded_at;
+        let waits = |stream: &Stream| self.stripes.has_ready(*stream) && self.segments.open(*stream).is_empty();
+        Stream::ALL.iter().filter(move |stream| comes_first && waits(stream))
+    }
+
     /// Where all zones that may be active are those of segments that nobody writes to, one of these takes no more.
     fn make_room(&mut self, member: MemberIndex) {
         let entry = &self.members[member];
-        let is_tight = !entry.may_activate(0);
+        let is_tight = !entry.may_activate(self.waiting_streams().count() as u32);
         let is_active = |segment: &Segment| segment.active >> member.0 & 1 == 1;
         let is_closing =
             self.segments.iter().any(|(_, segment)| segment.state == SegmentState::Closing && is_active(segment));

@@ -4,6 +4,7 @@
 //! compare.rs    the blocks of a run of stripes
 //! described.rs  headers and footers
 //! settle.rs     the end
+//! zones.rs      zones without contents that have failed
 //! ```
 //!
 //! A live block that is wrong is rewritten at once, and one that cannot be computed is looked at by [`losses`](super::losses). What else
@@ -15,6 +16,7 @@ mod compare;
 mod described;
 mod invariants;
 mod settle;
+mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +32,7 @@ use crate::shape::Stream;
 use crate::tables::{Physical, Segment, SegmentIndex, SegmentState};
 
 use compare::Found;
+pub(super) use zones::ScrubReport;
 
 /// A scrub in progress.
 #[derive(Debug)]
@@ -49,6 +52,9 @@ pub(super) struct Scrub {
     repairing: BTreeSet<Physical>,
     /// Segments that are to be emptied, by their sequences.
     damaged: BTreeMap<u64, SegmentIndex>,
+    /// Whether members were asked for their zones, and reports in flight.
+    has_reports: bool,
+    reports: u32,
     /// Whether the superblocks were written once more.
     has_superblocks: bool,
 }
@@ -88,6 +94,8 @@ impl Volume {
             before: self.damage(),
             repairing: BTreeSet::new(),
             damaged: BTreeMap::new(),
+            has_reports: false,
+            reports: 0,
             has_superblocks: false,
         });
         // What is being emptied is not read again: it is gone when the scrub ends.
@@ -143,9 +151,13 @@ impl Volume {
         }
     }
 
-    /// Blocks that are repaired are written before more are found.
+    /// Blocks that are repaired are written before more are found; where none can be written any more the rest is only read.
     fn may_scrub(&self) -> bool {
-        self.stripes.ready(Stream::Relocation).len() < SCRUBBED_STRIPES_MAX && self.losses.has_room()
+        (self.may_repair() || self.is_collection_stopped()) && self.losses.has_room()
+    }
+
+    fn may_repair(&self) -> bool {
+        self.stripes.ready(Stream::Relocation).len() < SCRUBBED_STRIPES_MAX
     }
 
     /// When the next run may begin, if that is what a scrub waits for.
@@ -234,8 +246,9 @@ impl Volume {
             self.scrub_damaged(piece.segment);
         }
         let mut repairing = Vec::new();
+        let may_repair = self.may_repair() || !self.is_collection_stopped();
         for (place, record, data) in found.repairs {
-            if self.move_block(place, record, data, Mover::Repair) {
+            if may_repair && self.move_block(place, record, data, Mover::Repair) {
                 repairing.push(place);
             }
         }

@@ -16,12 +16,17 @@ impl Volume {
             && self.losses.is_idle()
             && !scrub.damaged.iter().any(|(&sequence, &index)| self.will_be_emptied(index, sequence));
         if !is_done && !self.is_collection_stopped() {
-            if !scrub.repairing.is_empty() || !self.losses.is_idle() {
-                // Nobody else may come to fill the stripe.
+            let does_wait = !scrub.repairing.is_empty() || !self.losses.is_idle();
+            if does_wait && !self.collector.is_fetching() {
+                // Nothing else comes to fill the stripe: what is being collected pads its own last one.
                 self.stripes.pad(&self.spec, Stream::Relocation);
             }
             return;
         }
+        if !self.are_zones_scrubbed() {
+            return;
+        }
+        let Some(scrub) = &self.scrub else { return };
         if !scrub.has_superblocks {
             if !self.spec.has(SeededBug::UnscrubbedSuperblocks) {
                 self.members.renew_superblocks();

@@ -16,6 +16,7 @@ pub(in crate::machine) fn header(
     segment: &Segment,
     member: MemberIndex,
     zones: Vec<Option<u32>>,
+    is_rebuilt: bool,
 ) -> Bytes {
     if !spec.has_contents() {
         return Bytes::new();
@@ -30,6 +31,7 @@ pub(in crate::machine) fn header(
         member: member.0,
         stream: segment.stream as u8,
         is_in_band: spec.shape.is_in_band,
+        is_rebuilt,
         unit_blocks: segment.layout.unit_blocks,
         group_stripes: segment.layout.group_stripes,
         stripes: segment.layout.stripes,

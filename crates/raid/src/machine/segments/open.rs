@@ -68,7 +68,7 @@ impl Segments {
         for member in members.present() {
             let zone = zones[member.as_usize()].expect("every member that is present gave a zone");
             let newest = (members.epoch(), timestamp);
-            let header = describe::header(spec, newest, &self[index], member, zones.clone());
+            let header = describe::header(spec, newest, &self[index], member, zones.clone(), false);
             let metadata = spec.no_metadata(members[member].geometry(), blocks);
             members.write(spec, member, Work::Header { segment: index }, (zone, 0), blocks, (header, metadata));
             members.count_written(u64::from(blocks));

@@ -106,6 +106,9 @@ impl Segments {
             let was_active = segment.active >> member.0 & 1 == 1;
             segment.active &= !(1 << member.0);
             entry.zone_reset_ended(zone, was_active, status);
+            if status == Status::ZoneIsOffline {
+                members.count_offline(1 << member.0);
+            }
             let is_excused = is_dead_zone(status) && !members.can_spare(spec, member);
             if !status.is_success() && !is_excused {
                 verdict = members[member].count_failure();

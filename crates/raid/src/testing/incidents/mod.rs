@@ -183,7 +183,9 @@ impl SwarmRun {
             Event::Scrubbed { mended, lost, .. } => Some((*mended, *lost)),
             _ => None,
         });
-        ended.ok_or_else(|| Violation::new(Promise::Ends, "a scrub does not end".to_owned()))
+        ended.ok_or_else(|| {
+            Violation::new(Promise::Ends, format!("a scrub does not end: {:?}", self.world.volume.status()))
+        })
     }
 
     /// Scrubs the volume, and once more: the second time nothing may be found.

@@ -103,7 +103,12 @@ impl SwarmRun {
     /// One more member is absent from a mount, which is refused. Then all are back.
     fn lack_needed(&mut self, prng: &mut Prng, rebuilt: u32) -> Result<(), Violation> {
         let is_mirror_of_stripes = self.swarm.config.scheme.level == crate::Level::Raid01;
-        let is_needed = !is_mirror_of_stripes && self.inactive().count_ones() as usize == self.tolerates();
+        // One that has failed a moment ago, and missed nothing that counts, may be believed after a crash.
+        let members = self.world.volume.status().members;
+        let failed = |at: &usize| members[*at].state == MemberState::Failed;
+        let is_certain = (0..members.len()).filter(failed).all(|at| self.world.known_absent() >> at & 1 == 1);
+        let is_needed =
+            is_certain && !is_mirror_of_stripes && self.inactive().count_ones() as usize == self.tolerates();
         self.make_present();
         self.stop(prng);
         if is_needed {
