@@ -24,6 +24,8 @@ pub(crate) struct Probed {
     pub(crate) identity: Option<Identity>,
     /// Blocks that were read for it.
     pub(crate) read_blocks: u64,
+    /// The zones that were looked at.
+    pub(crate) zones: Vec<ZoneDescriptor>,
 }
 
 impl Probed {
@@ -103,7 +105,12 @@ impl Probe {
             }
             let Some(operation) = self.next_operation(device.geometry(NamespaceId::FIRST)) else {
                 let is_empty = self.descriptors.iter().all(|zone| is_free(zone.state));
-                return Some(Ok(Probed { is_empty, identity: self.identity.take(), read_blocks: self.read_blocks }));
+                return Some(Ok(Probed {
+                    is_empty,
+                    identity: self.identity.take(),
+                    read_blocks: self.read_blocks,
+                    zones: std::mem::take(&mut self.descriptors),
+                }));
             };
             self.commands += 1;
             let command = Command { id: CommandId(self.commands), namespace: NamespaceId::FIRST, operation };

@@ -95,7 +95,7 @@ impl VolumeDrive {
         spares: Vec<Spare>,
         ids: Vec<Option<[u8; 16]>>,
     ) -> VolumeDrive {
-        VolumeDrive {
+        let mut drive = VolumeDrive {
             on,
             directory,
             spares,
@@ -117,7 +117,17 @@ impl VolumeDrive {
             last_scrub: None,
             close_errors: Vec::new(),
             phase: Phase::New,
+        };
+        for member in drive.members() {
+            drive.on.member_mut(member).into_iter().for_each(Seat::hold_when_lost);
         }
+        drive
+    }
+
+    /// A device comes to a member's place.
+    pub(super) fn take_in(&mut self, member: MemberIndex, mut seat: Seat) {
+        seat.hold_when_lost();
+        self.on.replace(member, Some(seat));
     }
 
     /// What tells this volume from all others: a UUID.
@@ -401,7 +411,7 @@ impl ZonedDevice for VolumeDrive {
         }
         loop {
             self.on.poll(now, &mut self.held);
-            if !self.on_events(now) {
+            if !(self.look_for_lost_connections(now) | self.on_events(now)) {
                 break;
             }
         }

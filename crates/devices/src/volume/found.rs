@@ -158,7 +158,7 @@ impl Found {
             self.told.push(format!("the spare {} has taken the place of member {member} ({other}) before", place.at));
             self.directory.file.spare.retain(|listed| listed.at != place.at);
             self.directory.file.member[member] = super::directory::Place { state: Some(LastState::Active), ..place };
-            let probed = Probed { is_empty: false, identity: None, read_blocks: 0 };
+            let probed = Probed { is_empty: false, identity: None, read_blocks: 0, zones: Vec::new() };
             let before = self.devices[member].replace(Device { seat, probed });
             self.leaving.extend(before.map(|device| device.seat));
         }

@@ -6,6 +6,7 @@
 //!   drive.rs      VolumeDrive: the machine of zonda_raid on its members, what a failure sets off
 //!   spares.rs     devices that take the place of members that have failed
 //!   returns.rs    members that have failed and come back
+//!   reconnect.rs  members whose connection is lost, and made again
 //!   manage.rs     what an operator asks for                             report.rs  what he is told
 //!   found.rs      the devices before a mount, and what their superblocks say
 //!   check.rs      a volume that is read and compared without being written
@@ -13,6 +14,7 @@
 //!   look.rs       what superblocks say of a volume that is not mounted
 //!   adopt.rs      a device on its way to become a member or a spare: opened and looked at without stopping the loop
 //!   seat.rs       a member's device, and the commands in flight on it
+//!   link.rs       what of these goes on over another connection
 //! ```
 //!
 //! What is redundant, and since when, the members say themselves (`docs/internals/volume-format.md`); `volume.toml` says where they
@@ -25,9 +27,11 @@ mod drive;
 mod found;
 mod held;
 mod import;
+mod link;
 mod look;
 mod manage;
 mod open;
+mod reconnect;
 mod report;
 mod returns;
 #[cfg(test)]

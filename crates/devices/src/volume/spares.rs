@@ -87,7 +87,7 @@ impl VolumeDrive {
         }
         let geometry = seat.own_geometry().clone();
         self.take_out(now, member);
-        self.on.replace(member, Some(seat));
+        self.take_in(member, seat);
         if let Err(error) = self.on.volume_mut().replace_member(now, member, geometry, id) {
             self.take_out(now, member);
             let spare = std::mem::take(&mut self.directory.file.spare);
