@@ -37,6 +37,8 @@ mod returns;
 #[cfg(test)]
 mod scenarios;
 mod seat;
+#[cfg(test)]
+mod sides_tests;
 mod spares;
 
 pub use adopt::RequestId;
