@@ -167,12 +167,17 @@ impl Probe {
     }
 }
 
-/// Where superblocks are in a zone: at its end; in one that was finished, at its start.
-fn superblock_places(zone: &ZoneDescriptor) -> VecDeque<Lba> {
-    let written = match zone.state {
+/// Blocks of a zone that may hold something.
+pub(crate) fn written_blocks(zone: &ZoneDescriptor) -> u64 {
+    match zone.state {
         ZoneState::Empty | ZoneState::Offline | ZoneState::NotWritePointer => 0,
         _ => zone.write_pointer.map_or(zone.capacity_blocks.0, |pointer| pointer.0 - zone.start.0),
-    };
+    }
+}
+
+/// Where superblocks are in a zone: at its end; in one that was finished, at its start.
+fn superblock_places(zone: &ZoneDescriptor) -> VecDeque<Lba> {
+    let written = written_blocks(zone);
     let last = (0..written).rev().take(SUPERBLOCKS_BACK_MAX as usize);
     let first = (written > u64::from(SUPERBLOCKS_BACK_MAX)).then_some(0);
     last.chain(first).map(|offset| Lba(zone.start.0 + offset)).collect()

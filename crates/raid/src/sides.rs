@@ -33,6 +33,17 @@ impl<'a> Agreement<'a> {
         }
     }
 
+    /// Whether a member whose superblock has this epoch and sequence is an older copy of itself, which lacks what was written since: every
+    /// active member had the newest epoch before that counted, and the caller knows that it did if it has `reached` that epoch.
+    #[must_use]
+    pub fn is_older_copy(&self, member: MemberIndex, (epoch, sequence): (u64, u64), reached: Option<u64>) -> bool {
+        let is_active = |known: &KnownMember| known.state == MemberState::Active;
+        self.newest.members.get(member.as_usize()).is_some_and(is_active)
+            && reached.is_some_and(|reached| reached >= self.newest.epoch)
+            && epoch < self.newest.epoch
+            && sequence < self.newest.sequence
+    }
+
     /// What a seeded bug takes them to say: that there is one side.
     pub(crate) fn unseen(own: &[&'a Membership]) -> Option<Agreement<'a>> {
         Some(Agreement { newest: newest(&counting(own))?, rejected: Vec::new() })

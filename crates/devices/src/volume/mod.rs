@@ -9,6 +9,7 @@
 //!   reconnect.rs  members whose connection is lost, and made again
 //!   manage.rs     what an operator asks for                             report.rs  what he is told
 //!   found.rs      the devices before a mount, and what their superblocks say
+//!   outdated.rs   members that are older than volume.toml knows the volume to be
 //!   check.rs      a volume that is read and compared without being written
 //!   import.rs     a volume.toml written from what superblocks say
 //!   look.rs       what superblocks say of a volume that is not mounted
@@ -31,6 +32,7 @@ mod link;
 mod look;
 mod manage;
 mod open;
+mod outdated;
 mod reconnect;
 mod report;
 mod returns;

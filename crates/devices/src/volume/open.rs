@@ -128,12 +128,13 @@ impl VolumeDrive {
         let side =
             accepted.accepts_side.as_deref().map(|name| member_named(&directory.file.member, name)).transpose()?;
         let mut found = Found::open(directory, side, ring)?;
-        found.put_spares_in_their_places();
-        if accepted.accepts_older {
-            found.accept_older();
+        let newest_epoch = if accepted.accepts_older {
+            found.accept_older()
         } else {
             found.must_be_newest()?;
-        }
+            found.directory.file.epoch
+        };
+        found.put_spares_in_their_places();
         let Found { directory, array, devices, spares, newest, told, leaving, .. } = found;
         let names = Names(&directory.file.member);
         let (mut seats, mut others) = (Vec::new(), Vec::new());
@@ -161,7 +162,7 @@ impl VolumeDrive {
         let tuning = tuning(directory.file.reserve_percent, directory.file.rates, block_bytes);
         let geometries = seats.iter().map(|seat| seat.as_ref().map(|seat| seat.own_geometry().clone())).collect();
         let options = MountOptions {
-            newest_epoch: directory.file.epoch,
+            newest_epoch,
             accepts_losses: accepted.accepts_losses,
             accepts_older: accepted.accepts_older,
             accepts_side: side,

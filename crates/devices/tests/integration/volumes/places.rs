@@ -133,3 +133,51 @@ fn a_drive_that_takes_another_place_of_its_volume_leaves_its_own() {
     assert_eq!(states, ["active", "active", "failed"]);
     bench.check(&mut volume, 20, 1);
 }
+
+#[test]
+fn status_says_what_a_mount_says_of_a_foreign_drive_in_a_members_place() {
+    let bench = Bench::with(&["a", "b", "c", "x", "y"]);
+    bench.close(bench.create_at("other", &["x", "y"], &[]));
+    bench.close(bench.create(&["a", "b", "c"], &[]));
+    let refused = |shown: &str| {
+        let mounted = VolumeDrive::open(&bench.at("vol"), &bench.ring).map(|_| ()).expect_err("it is refused");
+        let looked = zonda_devices::VolumeReport::look(&bench.at("vol")).expect("its members can be read");
+        assert_eq!((looked.state, looked.refusal), (VolumeState::Incomplete, Some(mounted.message.clone())));
+        assert!(mounted.message.contains(shown), "{mounted}");
+    };
+    let rename = |from: &str, to: &str| std::fs::rename(bench.at(from), bench.at(to)).expect("it exists");
+    rename("b", "away");
+    rename("x", "b");
+    refused("../b belongs to another volume");
+    rename("b", "x");
+    rename("a", "b");
+    rename("away", "a");
+    refused("it is member ");
+    rename("a", "away");
+    rename("b", "a");
+    rename("away", "b");
+    // A mount takes an empty drive in the place of a member for a new one.
+    remove(&bench.at("b"));
+    bench.make_drive("b");
+    let looked = zonda_devices::VolumeReport::look(&bench.at("vol")).expect("its members can be read");
+    assert_eq!((looked.state, looked.refusal), (VolumeState::Degraded, None));
+    bench.rest(&mut bench.open());
+}
+
+#[test]
+fn a_check_reads_open_segments_and_does_without_a_member_of_which_it_is_not_known_where_it_is() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    bench.write(&mut volume, 20, 1);
+    bench.close(volume);
+    let check = || zonda_devices::CheckReport::of(&bench.at("vol"), &mut |_| {}).expect("it can be read");
+    let report = check();
+    // 20 pieces of 16 blocks, and half as much parity.
+    assert!(report.is_well() && report.blocks >= 480, "{report:?}");
+    let file = bench.at("vol/volume.toml");
+    let text = std::fs::read_to_string(&file).expect("it exists");
+    std::fs::write(&file, text.replace("\"../b\"", "\"missing\"")).expect("there is room");
+    let report = check();
+    assert_eq!((report.refusal.as_ref(), report.members[1].state.as_str()), (None, "missing"));
+    assert!(report.blocks >= 320, "{report:?}");
+}
