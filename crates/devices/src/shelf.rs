@@ -40,6 +40,8 @@ struct Kept {
     geometry: Geometry,
     is_open: bool,
     is_failing: bool,
+    /// It has no space for anything.
+    is_out_of_space: bool,
     /// It is behind a connection. Counts those that were lost.
     lost_connections: Option<u32>,
     /// What it held when a copy of it was made.
@@ -72,6 +74,7 @@ pub(crate) fn add(path: &Path, geometry: &Geometry) {
         geometry: geometry.clone(),
         is_open: false,
         is_failing: false,
+        is_out_of_space: false,
         lost_connections: None,
         copy: None,
     };
@@ -104,6 +107,11 @@ pub(crate) fn set_away(path: &Path, is_away: bool) {
 /// Commands of a drive fail, or not.
 pub(crate) fn set_failing(path: &Path, is_failing: bool) {
     with(|shelf| shelf.drives.get_mut(path).expect("it is on the shelf").is_failing = is_failing);
+}
+
+/// The file system of a drive is full, or is not.
+pub(crate) fn set_out_of_space(path: &Path, is_out_of_space: bool) {
+    with(|shelf| shelf.drives.get_mut(path).expect("it is on the shelf").is_out_of_space = is_out_of_space);
 }
 
 /// A drive is one of a server: it may be opened more than once, and its connections may be lost.
@@ -210,14 +218,17 @@ impl ZonedDevice for ShelfDrive {
             self.completions.push(Completion::of(command.id, Status::NamespaceNotReady));
             return Ok(());
         }
+        let writes = matches!(command.operation, Operation::Write { .. } | Operation::Append { .. });
         let changes = !matches!(command.operation, Operation::Read { .. } | Operation::ReportZones { .. });
-        let (has_effect, is_failing) = with(|shelf| {
-            let is_failing = shelf.drives[&self.path].is_failing;
-            (if changes { shelf.step() } else { !shelf.is_dead }, is_failing)
+        let (has_effect, is_failing, is_out_of_space) = with(|shelf| {
+            let Kept { is_failing, is_out_of_space, .. } = shelf.drives[&self.path];
+            (if changes { shelf.step() } else { !shelf.is_dead }, is_failing, is_out_of_space && writes)
         });
         if has_effect {
             let completion = if is_failing {
                 Completion::of(command.id, Status::InternalError)
+            } else if is_out_of_space {
+                Completion::of(command.id, Status::CapacityExceeded)
             } else {
                 self.device.borrow_mut().execute(&command)
             };

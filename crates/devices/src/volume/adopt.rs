@@ -157,6 +157,8 @@ impl VolumeDrive {
                     format!("{} does not answer: it was not ready within {ADOPTION_MAX}", adoption.text),
                     "see whether its server runs and can be reached, and try again",
                 )),
+                // The drive is looked for in its place.
+                Some(answer) if matches!(role, Role::Return(_)) => answer.map_err(DriveError::of_member),
                 Some(answer) => answer,
             };
             let is_handed_over = matches!(adoption.step, Step::Ended);

@@ -152,7 +152,7 @@ fn devices(directory: &VolumeDirectory) -> Result<Devices, DriveError> {
         let (state, reason) = match &opened {
             Ok(_) => ("active", None),
             Err(error) if error.is_in_use && !place.is_free() => return Err(error.clone()),
-            Err(error) => ("missing", Some(error.to_string())),
+            Err(error) => ("missing", Some(error.clone().of_member().to_string())),
         };
         members.push(CheckedMember { member: at, at: place.at.clone(), state: state.to_owned(), reason });
         found.push(opened.ok());

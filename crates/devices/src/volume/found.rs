@@ -94,6 +94,7 @@ impl Found {
                 // It may be well: that is for whoever uses it to say.
                 Err(error) if error.is_in_use && !place.is_free() => return Err(error),
                 Err(error) => {
+                    let error = error.of_member();
                     told.push(format!("member {at} ({}) is not there: {error}", place.at));
                     devices.push(None);
                 }

@@ -47,6 +47,7 @@ impl VolumeReport {
                 }
                 Err(error) if error.is_in_use && !place.is_free() => return Err(error),
                 Err(error) => {
+                    let error = error.of_member();
                     missing.get_or_insert_with(|| format!("member {at} ({}) is not there: {error}", place.at));
                     found.push(None);
                 }
@@ -130,6 +131,7 @@ impl VolumeReport {
             volume_bytes: newest.volume_blocks * u64::from(newest.block_size_bytes),
             members,
             lost_blocks,
+            rates: directory.file.rates,
             spares: directory.file.spare.iter().map(|spare| spare.at.clone()).collect(),
             ..VolumeReport::default()
         })

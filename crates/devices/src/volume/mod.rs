@@ -31,6 +31,8 @@ mod import;
 mod link;
 mod look;
 mod manage;
+#[cfg(test)]
+mod mount_tests;
 mod open;
 mod outdated;
 mod reconnect;
@@ -48,6 +50,6 @@ pub use check::{CheckReport, CheckedMember};
 pub use directory::{CONTROL_SOCKET, VOLUME_FILE, VolumeRates, is_volume};
 pub use drive::{Notice, VolumeDrive};
 pub use import::{IgnoredDrive, ImportOptions, ImportReport, ImportedMember};
-pub use manage::{Asked, VolumeRequest};
+pub use manage::{Asked, RateLimit, VolumeRequest};
 pub use open::{NewVolume, VolumeOpenOptions};
 pub use report::{LostRange, MemberSummary, Progress, ScrubSummary, VolumeReport, VolumeState};

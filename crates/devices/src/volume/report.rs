@@ -7,7 +7,7 @@ use zonda_raid::{FailReason, MemberIndex, MemberReport, MemberState};
 use zonda_zoned::{Blocks, Lba, LbaRange, NamespaceId, ZonedDevice};
 
 use super::VolumeDrive;
-use super::directory::{Place, WhyFailed};
+use super::directory::{Place, VolumeRates, WhyFailed};
 
 /// Ranges of lost blocks in one answer.
 pub(super) const LOST_RANGES_MAX: usize = 4096;
@@ -113,6 +113,8 @@ pub struct VolumeReport {
     /// Some of them, where they were asked for ([`VolumeRequest::Lost`](super::VolumeRequest::Lost)).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<Vec<LostRange>>,
+    /// How fast it may work for itself.
+    pub rates: VolumeRates,
     /// Memory of the tables: the map, stripes, segments.
     pub table_bytes: u64,
 }
@@ -280,6 +282,7 @@ impl VolumeDrive {
             unreadable_blocks: volume.damage().unreadable,
             lost_blocks: status.lost_blocks,
             lost: None,
+            rates: self.directory.file.rates,
             table_bytes: status.map_bytes + status.stripe_table_bytes + status.segment_table_bytes,
         }
     }

@@ -41,7 +41,10 @@ pub(super) struct Returning {
 impl VolumeDrive {
     /// Whether a member is looked for when it has failed.
     fn comes_back_alone(&self, member: MemberIndex) -> bool {
-        self.may_come_back(member) && self.state(member) == MemberState::Failed && self.on.member(member).is_none()
+        !self.keeps_members
+            && self.may_come_back(member)
+            && self.state(member) == MemberState::Failed
+            && self.on.member(member).is_none()
     }
 
     /// Whether a member that has failed is taken back without being asked for.
@@ -106,15 +109,16 @@ impl VolumeDrive {
     }
 
     /// A member that has failed does not come back by itself any more. Says whether it would have.
-    pub(super) fn keep_away(&mut self, now: Instant, member: MemberIndex) -> bool {
+    pub(super) fn keep_away(&mut self, now: Instant, member: MemberIndex) -> Result<bool, DriveError> {
+        let before = self.directory.file.clone();
         let place = &mut self.directory.file.member[usize::from(member.0)];
         let is_news = place.failed.is_none() && self.on.member(member).is_none();
         if is_news {
             place.failed = Some(WhyFailed::Command);
+            self.save_or_go_back(before)?;
             self.stop_looking(now, |adoption| adoption.role == Role::Return(member));
-            self.save(now);
         }
-        is_news
+        Ok(is_news)
     }
 
     /// Nobody looks for a member any more, or for one that is at this place: somebody else has the device, or says what is to be done.

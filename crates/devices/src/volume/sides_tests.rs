@@ -16,13 +16,13 @@ use crate::{Drive, DriveError, Location, shelf};
 
 const MEMBERS: usize = 3;
 
-struct Bench {
+pub(super) struct Bench {
     above: TempDir,
-    ring: Ring,
+    pub(super) ring: Ring,
 }
 
 impl Bench {
-    fn new() -> Bench {
+    pub(super) fn new() -> Bench {
         shelf::begin();
         let bench = Bench {
             above: TempDir::new_in("/dev/shm").expect("there is room"),
@@ -56,11 +56,11 @@ impl Bench {
         bench
     }
 
-    fn drive(&self, at: usize) -> PathBuf {
+    pub(super) fn drive(&self, at: usize) -> PathBuf {
         self.above.path().join(format!("d{at}"))
     }
 
-    fn vol(&self) -> PathBuf {
+    pub(super) fn vol(&self) -> PathBuf {
         self.above.path().join("vol")
     }
 
@@ -69,7 +69,7 @@ impl Bench {
         (0..MEMBERS).for_each(|at| shelf::set_away(&self.drive(at), present >> at & 1 == 0));
     }
 
-    fn wait(&self, volume: &mut VolumeDrive, time: Duration) {
+    pub(super) fn wait(&self, volume: &mut VolumeDrive, time: Duration) {
         let until = self.ring.now() + time;
         let mut completions = CompletionQueue::new();
         loop {
@@ -83,13 +83,17 @@ impl Bench {
         }
     }
 
-    fn write_and_close(&self, mut volume: VolumeDrive) {
+    pub(super) fn write(&self, volume: &mut VolumeDrive) {
         let payload =
             Payload::Bytes(Box::new(BlockBuffer { data: vec![1; 8 * 512].into(), metadata: Vec::new().into() }));
         let operation = Operation::Write { start: Lba(0), blocks: Blocks(8), payload };
         let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation };
         volume.submit(self.ring.now(), command).expect("there is a queue slot");
-        self.wait(&mut volume, Duration::from_secs(30));
+        self.wait(volume, Duration::from_secs(30));
+    }
+
+    pub(super) fn write_and_close(&self, mut volume: VolumeDrive) {
+        self.write(&mut volume);
         volume.close(self.ring.now());
         self.wait(&mut volume, Duration::from_secs(2));
         assert!(volume.is_closed());

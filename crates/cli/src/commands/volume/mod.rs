@@ -52,7 +52,8 @@ pub(crate) enum VolumeCommand {
     /// Verify a volume that is not in use, without writing anything
     #[command(long_about = check::LONG_ABOUT)]
     Check(check::CheckArgs),
-    /// Says how fast a volume may rebuild and scrub
+    /// Show or limit how fast a volume rebuilds and scrubs
+    #[command(long_about = manage::RATES_LONG_ABOUT)]
     Rates(manage::RatesArgs),
     /// Adds a spare, or takes one away
     #[command(subcommand)]

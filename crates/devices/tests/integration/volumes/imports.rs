@@ -1,6 +1,6 @@
 //! Volumes whose directory is lost: `volume.toml` is written again by what the drives say.
 
-use zonda_devices::{ImportOptions, ImportReport, VolumeReport};
+use zonda_devices::{ImportOptions, ImportReport, RateLimit, VolumeReport};
 
 use super::*;
 
@@ -117,7 +117,8 @@ fn members_that_are_older_are_imported_by_force_and_served_only_when_that_is_acc
     bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it can do without");
     bench.write(&mut volume, 30, 4);
     bench.ask(&mut volume, &VolumeRequest::Fail { member: "c".to_owned() }).expect("it can do without");
-    let slow = VolumeRequest::Rates { rebuild: Some("64 KiB/s".parse().expect("a rate")), scrub: None };
+    let slow = RateLimit::AtMost("64 KiB/s".parse().expect("a rate"));
+    let slow = VolumeRequest::Rates { rebuild: Some(slow), scrub: None };
     bench.ask(&mut volume, &slow).expect("it is slow");
     let with = bench.at("d").display().to_string();
     let replace = VolumeRequest::Replace { member: "2".to_owned(), with, may_wipe: false };
