@@ -12,7 +12,7 @@ use zonda_zoned::{
 use super::adopt::{Adoption, RequestId};
 use super::directory::{LastState, VolumeDirectory, VolumeFile};
 use super::open::cannot_save;
-use super::report::{ScrubSummary, VolumeReport, suspended_in_words};
+use super::report::{ScrubSummary, VolumeReport, scrubbed_in_words, suspended_in_words};
 use super::returns::{Absence, Returning};
 use super::seat::Seat;
 use super::spares::Spare;
@@ -350,11 +350,9 @@ impl VolumeDrive {
                 }
                 Event::Lost { lba, blocks } => add_range(&mut lost, lba.0, lba.0 + blocks.0),
                 Event::Scrubbed { blocks, mended, unreadable, lost } => {
-                    self.last_scrub = Some(ScrubSummary { blocks, mended, unreadable, lost });
-                    let mut text = format!("scrubbed: {blocks} blocks were read, {mended} mended, {lost} are lost");
-                    if unreadable > 0 {
-                        text += &format!(", {unreadable} cannot be repaired while a member is missing");
-                    }
+                    let summary = ScrubSummary { blocks, mended, unreadable, lost };
+                    self.last_scrub = Some(summary);
+                    let text = scrubbed_in_words(&summary, self.on.volume().status().lost_blocks);
                     self.tell(mended + unreadable + lost > 0, text);
                 }
             }

@@ -182,7 +182,7 @@ pub struct ScrubSummary {
     /// Blocks of members that cannot be repaired while a member is missing.
     #[serde(default)]
     pub unreadable: u64,
-    /// Blocks that are lost.
+    /// Blocks of members that were found damaged, and are lost.
     pub lost: u64,
 }
 
@@ -207,6 +207,21 @@ pub(super) fn suspended_in_words(reason: FailReason) -> &'static str {
         FailReason::Silence => "does not answer",
         _ => "fails its commands",
     }
+}
+
+/// What a scrub has found: each damaged block of a member is repaired, lost, or unreadable. `lost_blocks` of the volume are lost in all,
+/// also those that were lost before.
+pub(super) fn scrubbed_in_words(scrub: &ScrubSummary, lost_blocks: u64) -> String {
+    let ScrubSummary { blocks, mended, unreadable, lost } = scrub;
+    let damaged = mended + unreadable + lost;
+    let mut text = format!("scrubbed: {blocks} blocks were read, {damaged} were damaged");
+    if damaged > 0 {
+        text += &format!(": {mended} repaired, {lost} lost, {unreadable} unreadable while a member is missing");
+    }
+    if lost_blocks > 0 {
+        text += &format!("; {lost_blocks} blocks of the volume are lost in all");
+    }
+    text
 }
 
 impl VolumeDrive {
@@ -307,5 +322,20 @@ impl VolumeDrive {
                 || (report.state == MemberState::Failed && self.on.member(MemberIndex(member)).is_some())
         });
         !is_joining && status.rebuild.is_none() && status.scrub.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_scrub_has_found_adds_up() {
+        let scrub = ScrubSummary { blocks: 900, mended: 5, unreadable: 2, lost: 1 };
+        let expected = "scrubbed: 900 blocks were read, 8 were damaged: 5 repaired, 1 lost, 2 unreadable while a member is missing; 4 \
+                        blocks of the volume are lost in all";
+        assert_eq!(scrubbed_in_words(&scrub, 4), expected);
+        let well = ScrubSummary { blocks: 900, ..ScrubSummary::default() };
+        assert_eq!(scrubbed_in_words(&well, 0), "scrubbed: 900 blocks were read, 0 were damaged");
     }
 }
