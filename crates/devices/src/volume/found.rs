@@ -118,6 +118,13 @@ impl Found {
         let newest = match Agreement::of(&own, side) {
             Ok(Some(agreement)) => {
                 told.extend(rejected_in_words(&directory, &agreement, &own));
+                if let (Some(side), true) = (side, agreement.rejected.is_empty()) {
+                    told.push(format!(
+                        "--accept-side {} has no effect: the members that are present are of one side. Those of another side that are \
+                         missing are not rejected, and may be refused when they are back",
+                        side.0
+                    ));
+                }
                 Some(agreement.newest)
             }
             // The mount says what is wrong.

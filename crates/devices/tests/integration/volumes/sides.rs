@@ -134,3 +134,21 @@ fn a_member_that_volume_toml_has_as_failed_does_not_vouch_for_the_epoch_that_it_
     bench.check(&mut volume, 10, 2);
     assert!(volume.report().epoch > fork, "it is newer than what is left behind");
 }
+
+#[test]
+fn a_side_that_is_accepted_while_the_other_one_is_missing_changes_nothing_and_says_so() {
+    let bench = parted();
+    away(&bench, "b");
+    let accepted = VolumeOpenOptions { accepts_side: Some("a".to_owned()), ..VolumeOpenOptions::default() };
+    let open = || {
+        let mut volume = VolumeDrive::open_with(&bench.at("vol"), &accepted, &bench.ring).expect("one copy is enough");
+        let told = notices(&mut volume);
+        bench.close(volume);
+        told
+    };
+    assert!(open().contains("--accept-side 0 has no effect"));
+    back(&bench, "b");
+    assert!(refusal(&bench, None).message.starts_with("split brain: "), "nothing was chosen");
+    assert!(!open().contains("has no effect"), "now there are two sides");
+    bench.close(bench.open());
+}
