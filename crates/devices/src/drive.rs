@@ -35,6 +35,16 @@ pub trait Drive: ZonedDevice {
         None
     }
 
+    /// Whether the drive is reached over a connection, which may be lost while the drive itself stays as it is.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// Whether that connection is lost: every command fails from now on, and another connection has to be made.
+    fn is_disconnected(&self) -> bool {
+        false
+    }
+
     /// Whether [`close`](Drive::close) has come to its end.
     fn is_closed(&self) -> bool;
 

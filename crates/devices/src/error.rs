@@ -20,6 +20,16 @@ impl DriveError {
         DriveError { message: message.into(), help: help.into(), is_in_use: false }
     }
 
+    /// The same of a drive in the place of a member of a volume: a new drive does not help there.
+    pub(crate) fn of_member(self) -> DriveError {
+        if !self.help.contains("zonda drive create") {
+            return self;
+        }
+        let help = "bring the drive back; if it was moved, zonda volume import finds it; if it is lost, zonda member replace puts another one \
+                    in its place";
+        DriveError { help: help.to_owned(), ..self }
+    }
+
     /// Another program has it.
     #[must_use]
     pub fn in_use(message: impl Into<String>, help: impl Into<String>) -> DriveError {

@@ -50,7 +50,7 @@ pub use remote::Remote;
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
 pub use volume::{
     Asked, CONTROL_SOCKET, CheckReport, CheckedMember, IgnoredDrive, ImportOptions, ImportReport, ImportedMember,
-    LostRange, MemberSummary, NewVolume, Notice, Progress, RequestId, ScrubSummary, VOLUME_FILE, VolumeDrive,
-    VolumeOpenOptions, VolumeRates, VolumeReport, VolumeRequest, VolumeState, is_volume,
+    LostRange, MemberSummary, NewVolume, Notice, Progress, RateLimit, RequestId, ScrubSummary, VOLUME_FILE,
+    VolumeDrive, VolumeOpenOptions, VolumeRates, VolumeReport, VolumeRequest, VolumeState, is_volume,
 };
 pub use zonda_raid::Extent;

@@ -1,14 +1,17 @@
 //! [`LookedAt`]: an image as its next opening would find it, for programs that must not change it. Nothing is written.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use zonda_image::{FileCommand, FileError, FileOperation, Files, Image, ImageFile};
 use zonda_ring::Bytes;
-use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull, ZonedDevice};
+use zonda_zoned::{
+    Command, CompletionQueue, Geometry, Instant, NamespaceId, Operation, QueueFull, ZoneDescriptor, ZonedDevice,
+};
 
 use crate::file_backed::unusable_image;
 use crate::patches::Patches;
-use crate::probe::{Probe, in_words};
+use crate::probe::{Probe, in_words, written_blocks};
 use crate::{DriveError, ImageDirectory};
 use zonda_raid::Identity;
 
@@ -27,6 +30,8 @@ struct CopyOnWrite {
 pub(crate) struct LookedAt {
     image: Image,
     files: CopyOnWrite,
+    /// Blocks that were read: the end of each run, by its start.
+    read: BTreeMap<u64, u64>,
 }
 
 impl LookedAt {
@@ -35,7 +40,42 @@ impl LookedAt {
         let below = ImageDirectory::look_alone(path)?;
         let mut files = CopyOnWrite { below, patches: Default::default(), lengths: Default::default() };
         let (image, _) = zonda_image::open(&mut files).map_err(|error| unusable_image(path, &error))?;
-        Ok(LookedAt { image, files })
+        Ok(LookedAt { image, files, read: BTreeMap::new() })
+    }
+
+    /// Whose superblock an image has that another program uses, as far as that can be read meanwhile.
+    pub(crate) fn identity_in_use(path: &Path) -> Option<Identity> {
+        let below = ImageDirectory::look(path).ok()?;
+        let mut files = CopyOnWrite { below, patches: Default::default(), lengths: Default::default() };
+        let (image, _) = zonda_image::open(&mut files).ok()?;
+        LookedAt { image, files, read: BTreeMap::new() }.identity()
+    }
+
+    /// The zones as they are now.
+    pub(crate) fn zones(&mut self) -> Vec<ZoneDescriptor> {
+        let probed = Probe::of_all(self.image.geometry()).poll(self, Instant::ZERO).and_then(Result::ok);
+        probed.map_or_else(Vec::new, |probed| probed.zones)
+    }
+
+    /// How many blocks were read that were written when the zones were like this.
+    pub(crate) fn read_blocks(&self, zones: &[ZoneDescriptor]) -> u64 {
+        let of_zone = |zone: &ZoneDescriptor| {
+            let (start, end) = (zone.start.0, zone.start.0 + written_blocks(zone));
+            let before = self.read.range(..start).next_back();
+            let runs = before.into_iter().chain(self.read.range(start..end));
+            runs.map(|(from, to)| (*to).min(end).saturating_sub((*from).max(start))).sum::<u64>()
+        };
+        zones.iter().map(of_zone).sum()
+    }
+
+    /// A run of blocks is read. Runs that touch are one.
+    fn note_read(&mut self, start: u64, end: u64) {
+        let (mut start, mut end) = (start, end);
+        while let Some((&from, &to)) = self.read.range(..=end).next_back().filter(|(_, to)| **to >= start) {
+            self.read.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.read.insert(start, end);
     }
 
     /// What the image asks of its files is done at once.
@@ -60,6 +100,9 @@ impl ZonedDevice for LookedAt {
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        if let Operation::Read { start, blocks } = &command.operation {
+            self.note_read(start.0, start.0 + blocks.0);
+        }
         self.image.submit(now, command)?;
         self.carry_out();
         Ok(())

@@ -24,6 +24,8 @@ pub(crate) struct Probed {
     pub(crate) identity: Option<Identity>,
     /// Blocks that were read for it.
     pub(crate) read_blocks: u64,
+    /// The zones that were looked at.
+    pub(crate) zones: Vec<ZoneDescriptor>,
 }
 
 impl Probed {
@@ -103,7 +105,12 @@ impl Probe {
             }
             let Some(operation) = self.next_operation(device.geometry(NamespaceId::FIRST)) else {
                 let is_empty = self.descriptors.iter().all(|zone| is_free(zone.state));
-                return Some(Ok(Probed { is_empty, identity: self.identity.take(), read_blocks: self.read_blocks }));
+                return Some(Ok(Probed {
+                    is_empty,
+                    identity: self.identity.take(),
+                    read_blocks: self.read_blocks,
+                    zones: std::mem::take(&mut self.descriptors),
+                }));
             };
             self.commands += 1;
             let command = Command { id: CommandId(self.commands), namespace: NamespaceId::FIRST, operation };
@@ -160,12 +167,17 @@ impl Probe {
     }
 }
 
-/// Where superblocks are in a zone: at its end; in one that was finished, at its start.
-fn superblock_places(zone: &ZoneDescriptor) -> VecDeque<Lba> {
-    let written = match zone.state {
+/// Blocks of a zone that may hold something.
+pub(crate) fn written_blocks(zone: &ZoneDescriptor) -> u64 {
+    match zone.state {
         ZoneState::Empty | ZoneState::Offline | ZoneState::NotWritePointer => 0,
         _ => zone.write_pointer.map_or(zone.capacity_blocks.0, |pointer| pointer.0 - zone.start.0),
-    };
+    }
+}
+
+/// Where superblocks are in a zone: at its end; in one that was finished, at its start.
+fn superblock_places(zone: &ZoneDescriptor) -> VecDeque<Lba> {
+    let written = written_blocks(zone);
     let last = (0..written).rev().take(SUPERBLOCKS_BACK_MAX as usize);
     let first = (written > u64::from(SUPERBLOCKS_BACK_MAX)).then_some(0);
     last.chain(first).map(|offset| Lba(zone.start.0 + offset)).collect()

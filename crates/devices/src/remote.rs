@@ -259,6 +259,14 @@ impl Drive for Remote {
         0
     }
 
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn is_disconnected(&self) -> bool {
+        matches!(self.initiator.state(), State::Failed(_))
+    }
+
     fn close(&mut self, now: Instant) {
         if !self.is_closing {
             self.is_closing = true;

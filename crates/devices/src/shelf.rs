@@ -40,6 +40,12 @@ struct Kept {
     geometry: Geometry,
     is_open: bool,
     is_failing: bool,
+    /// It has no space for anything.
+    is_out_of_space: bool,
+    /// It is behind a connection. Counts those that were lost.
+    lost_connections: Option<u32>,
+    /// What it held when a copy of it was made.
+    copy: Option<ReferenceDevice>,
 }
 
 impl Shelf {
@@ -63,7 +69,15 @@ pub(crate) fn begin() {
 /// Puts an empty drive on the shelf.
 pub(crate) fn add(path: &Path, geometry: &Geometry) {
     let device = Rc::new(RefCell::new(ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes)));
-    let kept = Kept { device, geometry: geometry.clone(), is_open: false, is_failing: false };
+    let kept = Kept {
+        device,
+        geometry: geometry.clone(),
+        is_open: false,
+        is_failing: false,
+        is_out_of_space: false,
+        lost_connections: None,
+        copy: None,
+    };
     with(|shelf| shelf.drives.insert(path.to_owned(), kept));
 }
 
@@ -93,6 +107,41 @@ pub(crate) fn set_away(path: &Path, is_away: bool) {
 /// Commands of a drive fail, or not.
 pub(crate) fn set_failing(path: &Path, is_failing: bool) {
     with(|shelf| shelf.drives.get_mut(path).expect("it is on the shelf").is_failing = is_failing);
+}
+
+/// The file system of a drive is full, or is not.
+pub(crate) fn set_out_of_space(path: &Path, is_out_of_space: bool) {
+    with(|shelf| shelf.drives.get_mut(path).expect("it is on the shelf").is_out_of_space = is_out_of_space);
+}
+
+/// A drive is one of a server: it may be opened more than once, and its connections may be lost.
+pub(crate) fn set_remote(path: &Path) {
+    with(|shelf| shelf.drives.get_mut(path).expect("it is on the shelf").lost_connections = Some(0));
+}
+
+/// All connections to a drive are lost.
+pub(crate) fn disconnect(path: &Path) {
+    with(|shelf| {
+        let kept = shelf.drives.get_mut(path).expect("it is on the shelf");
+        kept.lost_connections = kept.lost_connections.map(|lost| lost + 1);
+    });
+}
+
+/// A copy of what a drive holds is made.
+pub(crate) fn copy(path: &Path) {
+    with(|shelf| {
+        let kept = shelf.drives.get_mut(path).expect("it is on the shelf");
+        kept.copy = Some(kept.device.borrow().clone());
+    });
+}
+
+/// A drive holds what its copy holds, and the copy what it held.
+pub(crate) fn swap_with_copy(path: &Path) {
+    with(|shelf| {
+        let kept = shelf.drives.get_mut(path).expect("it is on the shelf");
+        let copy = kept.copy.as_mut().expect("it was copied");
+        std::mem::swap(copy, &mut kept.device.borrow_mut());
+    });
 }
 
 /// Files cannot be written in a directory, or can.
@@ -129,7 +178,7 @@ pub(crate) fn open(location: &Location) -> Option<Result<Box<dyn Drive>, DriveEr
         let Some(kept) = shelf.drives.get_mut(path).filter(|_| !is_away) else {
             return Some(Err(DriveError::new(format!("there is no image in {}", path.display()), "see where it is")));
         };
-        if kept.is_open {
+        if kept.is_open && kept.lost_connections.is_none() {
             let what = format!("the image in {} is in use by another program", path.display());
             return Some(Err(DriveError::in_use(what, "stop it")));
         }
@@ -140,6 +189,7 @@ pub(crate) fn open(location: &Location) -> Option<Result<Box<dyn Drive>, DriveEr
             device: Rc::clone(&kept.device),
             geometry: kept.geometry.clone(),
             completions: Vec::new(),
+            lost_connections: kept.lost_connections,
             is_closed: false,
         };
         Some(Ok(Box::new(drive) as Box<dyn Drive>))
@@ -152,6 +202,8 @@ struct ShelfDrive {
     device: Rc<RefCell<ReferenceDevice>>,
     geometry: Geometry,
     completions: Vec<Completion>,
+    /// When it was opened.
+    lost_connections: Option<u32>,
     is_closed: bool,
 }
 
@@ -162,14 +214,21 @@ impl ZonedDevice for ShelfDrive {
 
     fn submit(&mut self, _now: Instant, command: Command) -> Result<(), QueueFull> {
         assert!(!self.is_closed, "a drive that is closed takes no commands");
+        if self.is_disconnected() {
+            self.completions.push(Completion::of(command.id, Status::NamespaceNotReady));
+            return Ok(());
+        }
+        let writes = matches!(command.operation, Operation::Write { .. } | Operation::Append { .. });
         let changes = !matches!(command.operation, Operation::Read { .. } | Operation::ReportZones { .. });
-        let (has_effect, is_failing) = with(|shelf| {
-            let is_failing = shelf.drives[&self.path].is_failing;
-            (if changes { shelf.step() } else { !shelf.is_dead }, is_failing)
+        let (has_effect, is_failing, is_out_of_space) = with(|shelf| {
+            let Kept { is_failing, is_out_of_space, .. } = shelf.drives[&self.path];
+            (if changes { shelf.step() } else { !shelf.is_dead }, is_failing, is_out_of_space && writes)
         });
         if has_effect {
             let completion = if is_failing {
                 Completion::of(command.id, Status::InternalError)
+            } else if is_out_of_space {
+                Completion::of(command.id, Status::CapacityExceeded)
             } else {
                 self.device.borrow_mut().execute(&command)
             };
@@ -179,7 +238,12 @@ impl ZonedDevice for ShelfDrive {
     }
 
     fn poll(&mut self, _now: Instant, completions: &mut CompletionQueue) {
-        self.completions.drain(..).for_each(|completion| completions.push(completion));
+        let is_lost = self.is_disconnected();
+        let ended = |completion: Completion| match completion.status {
+            Status::Success if is_lost => Completion::of(completion.id, Status::AbortedPowerLoss),
+            _ => completion,
+        };
+        self.completions.drain(..).for_each(|completion| completions.push(ended(completion)));
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
@@ -194,6 +258,14 @@ impl Drive for ShelfDrive {
 
     fn media_errors(&self) -> u64 {
         0
+    }
+
+    fn is_remote(&self) -> bool {
+        self.lost_connections.is_some()
+    }
+
+    fn is_disconnected(&self) -> bool {
+        with(|shelf| shelf.drives.get(&self.path).is_some_and(|kept| kept.lost_connections != self.lost_connections))
     }
 
     fn close(&mut self, _now: Instant) {

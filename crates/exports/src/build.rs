@@ -18,6 +18,7 @@ use zonda_zoned::{NamespaceId, Prng};
 
 use crate::config::{DigestsSpec, HostPlan, NamespacePlan, ServerPlan, Source, SubsystemPlan, TimingSpec};
 use crate::drives::{Drives, Served};
+use crate::events;
 use crate::nbd::Candidate;
 use crate::report::{NamespaceLayout, SubsystemLayout};
 use crate::start::{NamespaceInfo, ServeError, SubsystemInfo, retry_lock_in_use};
@@ -155,7 +156,9 @@ fn open(
             })
         }
         Source::Volume(path) => {
-            let volume = unused(|| VolumeDrive::open_with(path, &plan.accepted, ring))?;
+            let volume = unused(|| {
+                VolumeDrive::open_watched(path, &plan.accepted, ring, &mut |notice| events::notice(path, &notice))
+            })?;
             let report = volume.report();
             let state = format!("a volume of {} drives, {}, {}", report.members.len(), report.scheme, report.state);
             let uuid = volume.array();

@@ -56,7 +56,7 @@ pub(crate) fn nbd_closed(peer: &str, had_export: bool, end: &End) {
 /// Something was asked of a volume.
 pub(crate) fn asked(volume: &Path, request: &VolumeRequest) {
     if !matches!(request, VolumeRequest::Report | VolumeRequest::Lost { .. }) {
-        tracing::info!("{}: asked for {request:?}", volume.display());
+        tracing::info!("{}: asked to {request}", volume.display());
     }
 }
 

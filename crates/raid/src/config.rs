@@ -198,7 +198,7 @@ impl Scheme {
         };
         if !fits {
             return Err(VolumeError::Config(format!(
-                "{level:?} has no form of {data} data and {parity} parity members: RAID 0 has no parity, RAID 1 one data member, \
+                "{level} has no form of {data} data and {parity} parity members: RAID 0 has no parity, RAID 1 one data member, \
                  RAID 01 as many copies as data members, RAID 4 and 5 one parity, RAID 6 two"
             )));
         }

@@ -33,6 +33,17 @@ impl<'a> Agreement<'a> {
         }
     }
 
+    /// Whether a member whose superblock has this epoch and sequence is an older copy of itself, which lacks what was written since: every
+    /// active member had the newest epoch before that counted, and the caller knows that it did if it has `reached` that epoch.
+    #[must_use]
+    pub fn is_older_copy(&self, member: MemberIndex, (epoch, sequence): (u64, u64), reached: Option<u64>) -> bool {
+        let is_active = |known: &KnownMember| known.state == MemberState::Active;
+        self.newest.members.get(member.as_usize()).is_some_and(is_active)
+            && reached.is_some_and(|reached| reached >= self.newest.epoch)
+            && epoch < self.newest.epoch
+            && sequence < self.newest.sequence
+    }
+
     /// What a seeded bug takes them to say: that there is one side.
     pub(crate) fn unseen(own: &[&'a Membership]) -> Option<Agreement<'a>> {
         Some(Agreement { newest: newest(&counting(own))?, rejected: Vec::new() })
@@ -58,9 +69,12 @@ impl<'a> Agreement<'a> {
         let is_found = |at: usize| own.iter().any(|one| usize::from(one.member) == at && is_same(best, one));
         let is_of_left = |at: usize, entry: &KnownMember| {
             let of_left = |one: &&Membership| {
-                one.members.get(at).is_some_and(|of| of.id == entry.id && of.state != MemberState::Failed)
+                // One that both sides name as present went on with the side of the newer epoch.
+                let went_on = entry.state == MemberState::Failed || one.epoch > best.epoch;
+                let is_named = |of: &KnownMember| of.id == entry.id && of.state != MemberState::Failed;
+                went_on && one.members.get(at).is_some_and(is_named)
             };
-            entry.state == MemberState::Failed && !is_found(at) && left.iter().any(of_left)
+            !is_found(at) && left.iter().any(of_left)
         };
         let missing = best.members.iter().enumerate().filter(|(at, entry)| is_of_left(*at, entry));
         let missing: Vec<u8> = missing.map(|(at, _)| at as u8).collect();
@@ -228,6 +242,19 @@ mod tests {
         }
         // One that only missed what came is on no side of its own.
         assert_eq!(newest_epoch(&[said(0, 3, &[(Active, 2), (Failed, 3)]), said(1, 2, &[(Active, 2); 2])]), Ok(3));
+    }
+
+    #[test]
+    fn a_member_that_is_missing_when_a_side_is_chosen_is_of_the_side_with_the_newer_epoch_that_names_it() {
+        let kept = said(1, 4, &[ACTIVE, ACTIVE, failed(4)]);
+        for (epoch, rejected) in [(7, &[0, 2][..]), (4, &[2])] {
+            let other = said(2, epoch, &[ACTIVE, failed(4), ACTIVE]);
+            let own = [&kept, &other];
+            assert!(is_split(&own));
+            let agreement = Agreement::of(&own, Some(MemberIndex(1))).expect("a side is chosen").expect("one counts");
+            let members: Vec<u8> = agreement.rejected.iter().map(|member| member.0).collect();
+            assert_eq!((agreement.newest.member, &members[..]), (1, rejected), "epoch {epoch}");
+        }
     }
 
     const ACTIVE: (MemberState, u64) = (Active, 1);

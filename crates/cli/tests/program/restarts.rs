@@ -13,7 +13,7 @@ use zonda_nbd::testing::Client;
 
 use super::server::Server;
 use super::volume::{create, make_volume};
-use super::{output_in, refused_in, scratch};
+use super::{output_in, refused_in, scratch, zonda_in};
 
 const KILLS: usize = 20;
 /// Writes that a server acknowledges before it is killed.
@@ -161,4 +161,41 @@ fn a_volume_that_is_renamed_while_it_is_served_leaves_the_next_in_its_place_alon
     second.stop();
     assert_eq!((array("renamed"), array("vol")), (first_array, second_array));
     Server::start(&directory, &["renamed", "vol"]).stop();
+}
+
+#[test]
+fn a_volume_waits_for_the_server_of_a_member_that_it_needs_and_goes_on_when_that_is_started_again() {
+    let (directory, host) = (make_volume("needed-remote"), own_address());
+    let (listen, http) = (format!("{host}:4430"), format!("{host}:9430"));
+    let start = || Server::start(&directory, &["drives/a", "--force", "--listen", &listen, "--http", &http]);
+    let mut remote = start();
+    output_in(&directory, &["volume", "create", "vol", "--members", remote.url(0), "--level", "0"]);
+    let volume = Server::start(&directory, &["vol", "--nbd", "unix:nbd.sock", "--http", "off"]);
+    let acknowledged: Arc<AtomicU64> = Arc::default();
+    let (count, stream) = (Arc::clone(&acknowledged), UnixStream::connect(directory.join("nbd.sock")));
+    let stream = stream.expect("it listens");
+    let writer = thread::spawn(move || write_until_lost(stream, "vol", &count));
+    for _ in 0..2 {
+        let before = acknowledged.load(Ordering::SeqCst);
+        while acknowledged.load(Ordering::SeqCst) < before + WRITES {
+            assert!(!writer.is_finished(), "a write has failed");
+            thread::sleep(Duration::from_millis(1));
+        }
+        remote.kill();
+        while zonda_in(&directory, &["volume", "status", "vol"]).code != Some(1) {
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert!(!writer.is_finished(), "a write has failed");
+        remote = start();
+    }
+    let before = acknowledged.load(Ordering::SeqCst);
+    while acknowledged.load(Ordering::SeqCst) < before + WRITES {
+        assert!(!writer.is_finished(), "a write has failed");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(zonda_in(&directory, &["volume", "status", "vol"]).code, Some(0), "it is suspended no longer");
+    let log = volume.stop();
+    assert_eq!(log.matches("is connected to again").count(), 2, "{log}");
+    writer.join().expect("no write failed");
+    remote.stop();
 }

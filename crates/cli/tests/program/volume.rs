@@ -305,7 +305,12 @@ fn a_check_tells_well_from_refused_by_its_exit_code_and_changes_no_file() {
 fn a_lost_directory_is_written_again_from_the_drives_and_only_then() {
     let directory = make_volume("volume-import");
     create(&directory);
-    output_in(&directory, &["member", "fail", "vol", "3"]);
+    let text = output_in(&directory, &["member", "fail", "vol", "3"]);
+    assert!(
+        text.contains("degraded") && text.contains("spare"),
+        "no rebuild is started that nobody has asked for: {text}"
+    );
+    output_in(&directory, &["volume", "status", "vol", "--wait", "--mount"]);
     fs::remove_dir_all(directory.join("vol")).expect("it was there");
     let dry = ["volume", "import", "vol", "--scan", "drives", "--dry-run"];
     let before = contents(&directory);
@@ -390,6 +395,30 @@ fn waiting_for_a_volume_that_no_server_has_changes_nothing_unless_it_is_to_be_mo
     let refused = refused_in(&directory, &["volume", "status", "vol", "--wait"]);
     assert!(refused.contains("no server has the volume") && refused.contains("--wait --mount"), "{refused}");
     assert!(contents(&directory) == before, "nothing is written");
+}
+
+#[test]
+fn rates_are_shown_and_changed_one_by_one_and_a_log_says_what_was_asked_for_in_words() {
+    let directory = make_volume("volume-rates");
+    create(&directory);
+    let rates = |arguments: &[&str]| output_in(&directory, &[&["volume", "rates", "vol"], arguments].concat());
+    assert_eq!(rates(&[]), "vol\n  rebuild    as fast as members are\n  scrub      64 MiB/s (default)\n");
+    assert_eq!(rates(&["--rebuild", "10MiB/s"]), "vol\n  rebuild    10 MiB/s\n  scrub      64 MiB/s (default)\n");
+    let server = Server::start(&directory, &["vol"]);
+    let both = "vol\n  rebuild    10 MiB/s\n  scrub      20 MiB/s\n";
+    assert_eq!((rates(&["--scrub", "20MiB/s"]).as_str(), rates(&[]).as_str()), (both, both));
+    let report = json_in(&directory, &["volume", "rates", "vol", "--rebuild", "default", "--json"]);
+    assert_eq!((report.get("rebuild"), &report["scrub"]), (None, &"20 MiB/s".into()));
+    let refused = refused_in(&directory, &["volume", "create", "other", "--members", MEMBERS]);
+    assert!(refused.contains("in use"), "{refused}");
+    let log = server.stop();
+    assert!(log.contains("vol: asked to set rates: rebuild as before, scrub 20 MiB/s"), "{log}");
+    assert!(!log.contains("Some("), "{log}");
+    let refused = refused_in(&directory, &["volume", "create", "other", "--members", MEMBERS]);
+    assert!(refused.contains("zonda volume import"), "{refused}");
+    fs::remove_dir_all(directory.join("drives/b")).expect("it exists");
+    let log = Server::start(&directory, &["vol"]).stop();
+    assert!(log.contains("member 1 (../drives/b) is not there") && !log.contains("drive create"), "{log}");
 }
 
 /// Waits until the report of a served volume is like this, at most for some seconds.

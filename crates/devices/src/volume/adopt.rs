@@ -34,6 +34,8 @@ pub(super) enum Role {
     Member(MemberIndex),
     /// The member that it was.
     Return(MemberIndex),
+    /// The member that it still is: its connection is lost.
+    Reconnect(MemberIndex),
     Spare,
 }
 
@@ -155,6 +157,8 @@ impl VolumeDrive {
                     format!("{} does not answer: it was not ready within {ADOPTION_MAX}", adoption.text),
                     "see whether its server runs and can be reached, and try again",
                 )),
+                // The drive is looked for in its place.
+                Some(answer) if matches!(role, Role::Return(_)) => answer.map_err(DriveError::of_member),
                 Some(answer) => answer,
             };
             let is_handed_over = matches!(adoption.step, Step::Ended);
@@ -163,8 +167,9 @@ impl VolumeDrive {
             seat.into_iter().for_each(|seat| self.let_go(seat, now));
             match (role, request, answer) {
                 // The volume looks at it, and answers.
-                (Role::Return(_), _, Ok(())) => {}
+                (Role::Return(_) | Role::Reconnect(_), _, Ok(())) => {}
                 (Role::Return(member), None, Err(error)) => self.look_ended(member, is_open, &error),
+                (Role::Reconnect(member), _, Err(error)) => self.look_for_needed_ended(member, is_open, &error),
                 (_, Some(request), answer) => {
                     let answer = answer.map(|()| self.report());
                     self.answers.push_back((request, answer));
@@ -189,7 +194,10 @@ impl VolumeDrive {
     fn adopt_on(&mut self, adoption: &mut Adoption, now: Instant) -> Option<Result<(), DriveError>> {
         loop {
             let next = match &mut adoption.step {
-                Step::Waiting(_) if !self.leaving.is_empty() => return None,
+                // The device of one that is connected to again is none of them.
+                Step::Waiting(_) if !self.leaving.is_empty() && !matches!(adoption.role, Role::Reconnect(_)) => {
+                    return None;
+                }
                 Step::Waiting(on_ring) => {
                     let on_ring = on_ring.take()?;
                     Opening::begin(&adoption.location, on_ring).map(Step::Opening)
@@ -219,6 +227,10 @@ impl VolumeDrive {
     fn on_probed(&mut self, adoption: &mut Adoption, probed: &Probed, now: Instant) -> Option<Result<(), DriveError>> {
         let checked = match adoption.role {
             Role::Return(member) => self.must_be_itself(member, probed),
+            Role::Reconnect(member) => match &adoption.step {
+                Step::Probing(seat, _) => self.must_be_as_left(member, seat, probed),
+                _ => Ok(()),
+            },
             Role::Member(_) | Role::Spare => {
                 let checked = self.must_not_be_member(&adoption.text, probed);
                 checked.and_then(|()| if adoption.may_wipe { Ok(()) } else { must_be_free(&adoption.text, probed) })
@@ -300,6 +312,10 @@ impl VolumeDrive {
                     return Err(error);
                 }
                 self.take_back(now, member, seat, adoption.request)
+            }
+            Role::Reconnect(member) => {
+                self.reconnect(now, member, seat);
+                Ok(())
             }
             Role::Spare => {
                 let before = self.directory.file.clone();

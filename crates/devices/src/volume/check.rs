@@ -6,13 +6,15 @@ use std::time;
 
 use serde::{Deserialize, Serialize};
 use zonda_isal::Isal;
-use zonda_raid::{Event, Identity, MemberState, Membership, MountOptions, Tuning, Volume, VolumeOn};
-use zonda_zoned::{Blocks, CompletionQueue, Instant, Lba, NamespaceId, ZonedDevice};
+use zonda_raid::{Event, Identity, MemberIndex, MemberState, Membership, MountOptions, Tuning, Volume, VolumeOn};
+use zonda_zoned::{Blocks, CompletionQueue, Instant, Lba, NamespaceId, ZoneDescriptor, ZonedDevice};
 
 use super::directory::{LastState, Place, VolumeDirectory};
 use super::open::{Names, tuning};
+use super::outdated::must_be_newest;
 use super::report::{LostRange, Progress};
 use crate::look::LookedAt;
+use crate::probe::in_words;
 use crate::{DriveError, Location};
 
 /// Time between two reports of progress.
@@ -29,7 +31,7 @@ pub struct CheckReport {
     pub refusal: Option<(String, String)>,
     /// Its members.
     pub members: Vec<CheckedMember>,
-    /// Blocks that were read, of all members.
+    /// Blocks of members that were read, each once.
     pub blocks: u64,
     /// Blocks of members that are damaged, those of headers and footers too, each once: a scrub repairs them. Lost ones do not count.
     pub wrong_blocks: u64,
@@ -69,16 +71,21 @@ impl CheckReport {
     /// When there is no volume, it or one of its members is in use, or is no image; and what to do.
     pub fn of(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<CheckReport, DriveError> {
         let directory = VolumeDirectory::look(path)?;
-        let (devices, members) = devices(&directory)?;
+        let (mut devices, members, refusal) = devices(&directory)?;
         let mut report = CheckReport { name: directory.file.name.clone(), members, ..CheckReport::default() };
         let Some(geometry) = devices.iter().flatten().map(|device| device.geometry(NamespaceId::FIRST)).next() else {
             return Ok(report.refused(&DriveError::new("no member can be read", "bring back its members")));
         };
+        if let Some(error) = refusal {
+            return Ok(report.refused(&error));
+        }
         let tuning = tuning(directory.file.reserve_percent, directory.file.rates, geometry.block_size_bytes);
         let tuning = Tuning { reads_unneeded: true, ..tuning };
         let geometries = |device: &Option<LookedAt>| Some(device.as_ref()?.geometry(NamespaceId::FIRST).clone());
         let options = MountOptions { newest_epoch: directory.file.epoch, ..MountOptions::of(directory.array()?) };
         let names = Names(&directory.file.member);
+        let written: Vec<Vec<ZoneDescriptor>> =
+            devices.iter_mut().map(|device| device.as_mut().map_or_else(Vec::new, LookedAt::zones)).collect();
         let mut volume = match Volume::mount(devices.iter().map(geometries).collect(), tuning, options) {
             Ok(volume) => volume,
             Err(error) => return Ok(report.refused(&names.in_words(&error))),
@@ -91,7 +98,9 @@ impl CheckReport {
         if let Err(error) = checked.mount(&names)? {
             return Ok(report.refused(&error));
         }
-        report.blocks = checked.scrub(progress)?;
+        checked.scrub(progress)?;
+        let members = (0..).map(MemberIndex).zip(&written);
+        report.blocks = members.filter_map(|(at, zones)| Some(checked.on.member(at)?.read_blocks(zones))).sum();
         let volume = checked.on.volume();
         let block_bytes = checked.on.geometry(NamespaceId::FIRST).block_size_bytes;
         for (member, found) in report.members.iter_mut().zip(volume.status().members) {
@@ -122,16 +131,28 @@ impl CheckReport {
     }
 }
 
+/// Devices by their places, what is said of them, and why they are refused together.
+type Devices = (Vec<Option<LookedAt>>, Vec<CheckedMember>, Option<DriveError>);
+
 /// The images of the members that are active, opened for reading.
-fn devices(directory: &VolumeDirectory) -> Result<(Vec<Option<LookedAt>>, Vec<CheckedMember>), DriveError> {
+fn devices(directory: &VolumeDirectory) -> Result<Devices, DriveError> {
     let array = directory.array()?;
     let (mut found, mut members) = (Vec::new(), Vec::new());
     for (at, place) in (0..).zip(&directory.file.member) {
-        let opened = LookedAt::open(&image(directory, place)?);
+        let opened = match directory.location(place) {
+            Ok(location) => LookedAt::open(&image(place, location)?),
+            Err(error) => Err(error),
+        };
+        let opened = opened.and_then(|mut device| match device.identity().filter(|_| place.is_free()) {
+            Some(Identity::Member(own)) if own.array == array => Ok(device),
+            // Its drive has been put to another use.
+            Some(other) => Err(DriveError::new(format!("the drive is {}", in_words(&other)), "name another drive")),
+            None => Ok(device),
+        });
         let (state, reason) = match &opened {
             Ok(_) => ("active", None),
-            Err(error) if error.is_in_use => return Err(error.clone()),
-            Err(error) => ("missing", Some(error.to_string())),
+            Err(error) if error.is_in_use && !place.is_free() => return Err(error.clone()),
+            Err(error) => ("missing", Some(error.clone().of_member().to_string())),
         };
         members.push(CheckedMember { member: at, at: place.at.clone(), state: state.to_owned(), reason });
         found.push(opened.ok());
@@ -144,6 +165,9 @@ fn devices(directory: &VolumeDirectory) -> Result<(Vec<Option<LookedAt>>, Vec<Ch
         })
         .collect();
     let newest = own.iter().flatten().reduce(|best, next| if next.is_newer_than(best) { next } else { best });
+    let by_place: Vec<Option<&Membership>> = own.iter().map(Option::as_ref).collect();
+    let refusal =
+        newest.and_then(|newest| must_be_newest(&directory.file, &by_place, newest, newest.epoch, false).err());
     for (at, (device, member)) in found.iter_mut().zip(&mut members).enumerate() {
         let known = newest.and_then(|newest| newest.members.get(at));
         let is_own = own[at].as_ref().zip(known).is_some_and(|(own, known)| own.id() == known.id);
@@ -158,12 +182,12 @@ fn devices(directory: &VolumeDirectory) -> Result<(Vec<Option<LookedAt>>, Vec<Ch
             member.state = state.to_owned();
         }
     }
-    Ok((found, members))
+    Ok((found, members, refusal))
 }
 
 /// The directory of a member's image.
-fn image(directory: &VolumeDirectory, place: &Place) -> Result<PathBuf, DriveError> {
-    match directory.location(place)? {
+fn image(place: &Place, location: Location) -> Result<PathBuf, DriveError> {
+    match location {
         Location::Image(path) => Ok(path),
         Location::NvmeTcp(_) => Err(DriveError::new(
             format!("{} is a namespace of a server: only images can be checked without being written", place.at),
@@ -194,13 +218,13 @@ impl Checked {
         }
     }
 
-    /// Reads everything. Returns how many blocks that was.
-    fn scrub(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<u64, DriveError> {
+    /// Reads everything.
+    fn scrub(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), DriveError> {
         self.on.volume_mut().start_scrub(self.now);
         let mut shown = time::Instant::now();
         loop {
-            if let Some(blocks) = self.poll()? {
-                return Ok(blocks);
+            if self.poll()? {
+                return Ok(());
             }
             if shown.elapsed() >= PROGRESS_INTERVAL {
                 shown = time::Instant::now();
@@ -212,18 +236,18 @@ impl Checked {
         }
     }
 
-    /// Does what can be done now. Returns how many blocks a scrub has read, once it has ended.
-    fn poll(&mut self) -> Result<Option<u64>, DriveError> {
+    /// Does what can be done now. Says whether a scrub has ended.
+    fn poll(&mut self) -> Result<bool, DriveError> {
         self.on.poll(self.now, &mut self.completions);
         while let Some(event) = self.on.volume_mut().poll_event() {
             match event {
-                Event::Scrubbed { blocks, .. } => return Ok(Some(blocks)),
+                Event::Scrubbed { .. } => return Ok(true),
                 // Nothing will change that.
                 Event::OutOfRoom { .. } | Event::Suspended { .. } => return Err(endless()),
                 _ => {}
             }
         }
-        Ok(None)
+        Ok(false)
     }
 
     /// Devices do all at once: what is left to do waits for a time, which comes at once too.

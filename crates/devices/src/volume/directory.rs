@@ -343,7 +343,10 @@ pub(super) fn refuse_occupied(path: &Path) -> Result<(), DriveError> {
 fn must_be_volume(path: &Path) -> Result<(), DriveError> {
     match fs::metadata(path.join(VOLUME_FILE)) {
         Err(error) if error.kind() == ErrorKind::NotFound || error.kind() == ErrorKind::NotADirectory => {
-            Err(DriveError::new(format!("there is no volume in {}", path.display()), "zonda volume create makes one"))
+            Err(DriveError::new(
+                format!("there is no volume in {}", path.display()),
+                "zonda volume create makes one; if its directory is lost, zonda volume import writes it again from its drives",
+            ))
         }
         // Reading it says what else is wrong.
         _ => Ok(()),

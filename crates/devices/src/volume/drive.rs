@@ -10,9 +10,9 @@ use zonda_zoned::{
 };
 
 use super::adopt::{Adoption, RequestId};
-use super::directory::{LastState, VolumeDirectory};
+use super::directory::{LastState, VolumeDirectory, VolumeFile};
 use super::open::cannot_save;
-use super::report::{ScrubSummary, VolumeReport, suspended_in_words};
+use super::report::{ScrubSummary, VolumeReport, scrubbed_in_words, suspended_in_words};
 use super::returns::{Absence, Returning};
 use super::seat::Seat;
 use super::spares::Spare;
@@ -83,6 +83,10 @@ pub struct VolumeDrive {
     /// Whether hosts wait until `volume.toml` can be written.
     is_held: bool,
     pub(super) last_scrub: Option<ScrubSummary>,
+    /// What happened before the mount had ended.
+    pub(super) early_events: VecDeque<Event>,
+    /// No spare takes a member's place, and no member is taken back, unless that is asked for.
+    pub(super) keeps_members: bool,
     /// Devices that could not be made durable at the end.
     close_errors: Vec<String>,
     pub(super) phase: Phase,
@@ -95,7 +99,7 @@ impl VolumeDrive {
         spares: Vec<Spare>,
         ids: Vec<Option<[u8; 16]>>,
     ) -> VolumeDrive {
-        VolumeDrive {
+        let mut drive = VolumeDrive {
             on,
             directory,
             spares,
@@ -115,9 +119,21 @@ impl VolumeDrive {
             held: CompletionQueue::new(),
             is_held: false,
             last_scrub: None,
+            early_events: VecDeque::new(),
+            keeps_members: false,
             close_errors: Vec::new(),
             phase: Phase::New,
+        };
+        for member in drive.members() {
+            drive.on.member_mut(member).into_iter().for_each(Seat::hold_when_lost);
         }
+        drive
+    }
+
+    /// A device comes to a member's place.
+    pub(super) fn take_in(&mut self, member: MemberIndex, mut seat: Seat) {
+        seat.hold_when_lost();
+        self.on.replace(member, Some(seat));
     }
 
     /// What tells this volume from all others: a UUID.
@@ -214,18 +230,34 @@ impl VolumeDrive {
         }
     }
 
+    /// Writes down what an operator has asked for, before he is told that it is done. Where that fails the file is as `before`.
+    pub(super) fn save_or_go_back(&mut self, before: VolumeFile) -> Result<(), DriveError> {
+        match self.directory.save() {
+            Ok(()) => {
+                if self.save_again_at.take().is_some() {
+                    self.tell(false, format!("{} is written again", super::VOLUME_FILE));
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.directory.file = before;
+                Err(cannot_save(&self.directory, &error))
+            }
+        }
+    }
+
     /// The file is brought up to what is known of the members.
     pub(super) fn note_states(&mut self, now: Instant) {
         let before = self.directory.file.clone();
         let status = self.on.volume().status();
         for (member, report) in self.members().zip(status.members) {
-            let has_device = self.on.member(member).is_some();
+            let may_be_joining = self.keeps_members || self.on.member(member).is_some();
             let place = &mut self.directory.file.member[usize::from(member.0)];
             place.state = Some(match report.state {
                 MemberState::Active => LastState::Active,
                 MemberState::Rebuilding => LastState::Rebuilding,
                 // Only a device that was accepted may be wiped by the next start.
-                MemberState::Failed if has_device && place.state == Some(LastState::Joining) => LastState::Joining,
+                MemberState::Failed if may_be_joining && place.state == Some(LastState::Joining) => LastState::Joining,
                 MemberState::Failed => LastState::Failed,
             });
             if report.state != MemberState::Failed {
@@ -284,7 +316,9 @@ impl VolumeDrive {
     pub(super) fn on_events(&mut self, now: Instant) -> bool {
         let mut moved = false;
         let phase = self.phase;
-        while let Some(event) = self.on.volume_mut().poll_event() {
+        // Ranges that follow each other are one.
+        let mut lost: Vec<(u64, u64)> = Vec::new();
+        while let Some(event) = self.early_events.pop_front().or_else(|| self.on.volume_mut().poll_event()) {
             moved = true;
             match event {
                 Event::Ready => {}
@@ -314,32 +348,31 @@ impl VolumeDrive {
                     let text = format!("{} is rebuilt", self.shown(member));
                     self.tell(false, text);
                 }
-                Event::Lost { lba, blocks } => {
-                    let block_bytes = self.on.geometry(NamespaceId::FIRST).block_size_bytes;
-                    let (start, end) = (lba.0, lba.0 + blocks.0);
-                    let bytes = |lba| Blocks(lba).bytes(block_bytes);
-                    let text = format!(
-                        "data lost: blocks {start}..{end}, bytes {}..{} of the export; reads of them fail until they are written or \
-                         trimmed",
-                        bytes(start),
-                        bytes(end),
-                    );
-                    self.tell(true, text);
-                }
+                Event::Lost { lba, blocks } => add_range(&mut lost, lba.0, lba.0 + blocks.0),
                 Event::Scrubbed { blocks, mended, unreadable, lost } => {
-                    self.last_scrub = Some(ScrubSummary { blocks, mended, unreadable, lost });
-                    let mut text = format!("scrubbed: {blocks} blocks were read, {mended} mended, {lost} are lost");
-                    if unreadable > 0 {
-                        text += &format!(", {unreadable} cannot be repaired while a member is missing");
-                    }
+                    let summary = ScrubSummary { blocks, mended, unreadable, lost };
+                    self.last_scrub = Some(summary);
+                    let text = scrubbed_in_words(&summary, self.on.volume().status().lost_blocks);
                     self.tell(mended + unreadable + lost > 0, text);
                 }
             }
         }
+        lost.into_iter().for_each(|range| self.tell_lost(range));
         if moved && phase != Phase::New {
             self.note_states(now);
         }
         moved
+    }
+
+    fn tell_lost(&mut self, (start, end): (u64, u64)) {
+        let block_bytes = self.on.geometry(NamespaceId::FIRST).block_size_bytes;
+        let bytes = |lba| Blocks(lba).bytes(block_bytes);
+        let text = format!(
+            "data lost: blocks {start}..{end}, bytes {}..{} of the export; reads of them fail until they are written or trimmed",
+            bytes(start),
+            bytes(end),
+        );
+        self.tell(true, text);
     }
 
     fn seats(&self) -> impl Iterator<Item = &Seat> {
@@ -367,6 +400,14 @@ impl VolumeDrive {
             }
             self.leaving.extend(self.spares.drain(..).map(|spare| spare.seat));
         }
+    }
+}
+
+/// Adds a range of blocks; one that follows the last one is joined with it.
+fn add_range(ranges: &mut Vec<(u64, u64)>, start: u64, end: u64) {
+    match ranges.last_mut() {
+        Some(last) if last.1 == start => last.1 = end,
+        _ => ranges.push((start, end)),
     }
 }
 
@@ -401,7 +442,7 @@ impl ZonedDevice for VolumeDrive {
         }
         loop {
             self.on.poll(now, &mut self.held);
-            if !self.on_events(now) {
+            if !(self.look_for_lost_connections(now) | self.on_events(now)) {
                 break;
             }
         }
@@ -486,5 +527,19 @@ impl Drive for VolumeDrive {
 
     fn as_volume_mut(&mut self) -> Option<&mut VolumeDrive> {
         Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::add_range;
+
+    #[test]
+    fn ranges_that_follow_each_other_are_one() {
+        let mut ranges = Vec::new();
+        for (start, end) in [(5, 6), (6, 8), (8, 9), (11, 12), (3, 4)] {
+            add_range(&mut ranges, start, end);
+        }
+        assert_eq!(ranges, [(5, 9), (11, 12), (3, 4)]);
     }
 }

@@ -4,6 +4,7 @@ use zonda_raid::{Agreement, MemberIndex, MemberState, Membership};
 use zonda_ring::Ring;
 
 use super::directory::{LastState, MISSING, VolumeDirectory};
+use super::outdated::must_be_newest;
 use super::seat::Seat;
 use super::spares::Spare;
 use crate::probe::{Probe, Probed, in_words};
@@ -32,6 +33,8 @@ pub(super) struct Found {
     pub(super) leaving: Vec<Seat>,
     /// Spares that the volume knows as members.
     misplaced: Vec<(usize, usize)>,
+    /// The operator has chosen a side.
+    is_chosen: bool,
 }
 
 impl Device {
@@ -91,6 +94,7 @@ impl Found {
                 // It may be well: that is for whoever uses it to say.
                 Err(error) if error.is_in_use && !place.is_free() => return Err(error),
                 Err(error) => {
+                    let error = error.of_member();
                     told.push(format!("member {at} ({}) is not there: {error}", place.at));
                     devices.push(None);
                 }
@@ -114,6 +118,13 @@ impl Found {
         let newest = match Agreement::of(&own, side) {
             Ok(Some(agreement)) => {
                 told.extend(rejected_in_words(&directory, &agreement, &own));
+                if let (Some(side), true) = (side, agreement.rejected.is_empty()) {
+                    told.push(format!(
+                        "--accept-side {} has no effect: the members that are present are of one side. Those of another side that are \
+                         missing are not rejected, and may be refused when they are back",
+                        side.0
+                    ));
+                }
                 Some(agreement.newest)
             }
             // The mount says what is wrong.
@@ -130,6 +141,7 @@ impl Found {
             told,
             leaving: Vec::new(),
             misplaced: Vec::new(),
+            is_chosen: side.is_some(),
         };
         for (place, Device { seat, probed }) in spares {
             let is_own = probed.membership().is_some_and(|own| own.array == array);
@@ -158,54 +170,42 @@ impl Found {
             self.told.push(format!("the spare {} has taken the place of member {member} ({other}) before", place.at));
             self.directory.file.spare.retain(|listed| listed.at != place.at);
             self.directory.file.member[member] = super::directory::Place { state: Some(LastState::Active), ..place };
-            let probed = Probed { is_empty: false, identity: None, read_blocks: 0 };
+            let probed = Probed { is_empty: false, identity: None, read_blocks: 0, zones: Vec::new() };
             let before = self.devices[member].replace(Device { seat, probed });
             self.leaving.extend(before.map(|device| device.seat));
         }
     }
 
-    /// The operator goes on with members that are older than the volume.
-    pub(super) fn accept_older(&mut self) {
-        let (Some(reached), Some(newest)) = (self.directory.file.epoch, self.newest.as_deref()) else { return };
-        if self.seen_epoch < reached {
-            self.told.push(format!(
-                "older members are accepted: the volume had reached epoch {reached}, these know epoch {}; what was written since is \
-                 not in the volume",
-                newest.epoch
-            ));
+    /// The operator goes on with members that are older than the volume. Returns the epoch that the volume goes on from.
+    pub(super) fn accept_older(&mut self) -> Option<u64> {
+        let (Some(reached), Some(newest)) = (self.directory.file.epoch, self.newest.as_deref()) else {
+            return self.directory.file.epoch;
+        };
+        if self.must_be_newest().is_ok() {
+            return Some(reached);
         }
+        self.told.push(format!(
+            "older members are accepted: the volume had reached epoch {reached}, these know epoch {}; what was written since is not in the \
+             volume",
+            newest.epoch
+        ));
+        // Others may have gone on in the same epoch.
+        Some(reached.max(newest.epoch + 1))
     }
 
     /// Members that are older than the volume are not all of it: what was written since is on others.
     pub(super) fn must_be_newest(&self) -> Result<(), DriveError> {
-        let (Some(reached), Some(newest)) = (self.directory.file.epoch, self.newest.as_deref()) else { return Ok(()) };
-        if self.seen_epoch >= reached {
-            return Ok(());
-        }
-        let lacking =
-            self.directory.file.member.iter().zip(&self.devices).enumerate().filter(|(_, (place, device))| {
-                place.state != Some(LastState::Failed) && !device.as_ref().is_some_and(|device| device.is_at(reached))
-            });
-        let lacking: Vec<String> = lacking.map(|(at, (place, _))| format!("{at} ({})", place.at)).collect();
-        Err(DriveError::new(
-            format!(
-                "the members that are present are out of date: the newest has epoch {}, the volume has reached {reached}",
-                newest.epoch
-            ),
-            format!(
-                "bring back the member that was active last, one of {}; if it is lost for good, zonda serve DIR --accept-older goes on \
-                 with epoch {}, without what was written in the {} epochs since",
-                lacking.join(", "),
-                newest.epoch,
-                reached - newest.epoch
-            ),
-        ))
+        let Some(newest) = self.newest.as_deref() else { return Ok(()) };
+        let own: Vec<Option<&Membership>> =
+            self.devices.iter().map(|device| device.as_ref()?.own(self.array)).collect();
+        let is_new = !self.misplaced.is_empty() || self.is_chosen;
+        must_be_newest(&self.directory.file, &own, newest, self.seen_epoch, is_new)
     }
 }
 
 impl Device {
-    fn is_at(&self, epoch: u64) -> bool {
-        self.probed.membership().is_some_and(|own| own.epoch >= epoch)
+    fn own(&self, array: [u8; 16]) -> Option<&Membership> {
+        self.probed.membership().filter(|own| own.array == array)
     }
 }
 

@@ -15,6 +15,7 @@ use super::directory::{
 use super::look::identity;
 use super::open::cannot_save;
 use super::seat::refuse_volume;
+use crate::look::LookedAt;
 use crate::probe::in_words;
 use crate::random::uuid_text;
 use crate::{DriveError, Location};
@@ -98,7 +99,23 @@ struct Candidate {
 struct Candidates {
     found: Vec<Candidate>,
     /// Images that were found, and that another program has.
-    in_use: Vec<String>,
+    in_use: Vec<InUse>,
+}
+
+/// An image that another program has.
+struct InUse {
+    location: Location,
+    /// Of which volume it is a member, if that can be read.
+    own: Option<Membership>,
+}
+
+impl InUse {
+    fn shown(&self) -> String {
+        match &self.own {
+            Some(own) => format!("{} (member {}, epoch {})", self.location, own.member, own.epoch),
+            None => self.location.to_string(),
+        }
+    }
 }
 
 impl Candidate {
@@ -121,9 +138,10 @@ impl ImportReport {
         }
         let mut report = ImportReport::default();
         let candidates = candidates(options, &mut report.ignored)?;
-        let in_use: Vec<String> = candidates.in_use;
+        let in_use = candidates.in_use;
         let candidates = report.of_one_volume(candidates.found, options).map_err(|error| and_in_use(error, &in_use))?;
         let view = report.choose(&candidates, options.force).map_err(|error| and_in_use(error, &in_use))?;
+        must_not_be_in_use(view, &in_use, options.force)?;
         let file = report.fill(path, view, &candidates, options.force)?;
         if !options.dry_run {
             let mut directory = VolumeDirectory::make(path, &view.array)?;
@@ -230,6 +248,13 @@ impl ImportReport {
             of_place.retain(|one| !is_newer(one));
             let (same, replaced): (Vec<&Candidate>, Vec<&Candidate>) =
                 of_place.into_iter().partition(|one| one.own.id() == known.id);
+            if same.len() == 1 && is_older_copy(view, &same[0].own) {
+                self.warnings.push(format!(
+                    "{} is an older copy of member {at}: its epoch is {}, and the volume had reached {} with it; it is rebuilt or caught up \
+                     when the volume is served",
+                    same[0].location, same[0].own.epoch, view.epoch
+                ));
+            }
             let named: Vec<&Candidate> = same.iter().chain(&replaced).copied().filter(|one| one.is_named).collect();
             if same.len() > 1 || (named.len() > 1 && !force) {
                 return Err(same_place(at, same.iter().chain(&replaced).copied(), same.len() > 1));
@@ -290,7 +315,7 @@ fn candidates(options: &ImportOptions, ignored: &mut Vec<IgnoredDrive>) -> Resul
     let ring = Ring::new(RingOptions::default()).map_err(|error| {
         DriveError::new(format!("cannot create the event loop: {error}"), "see how many files may be open")
     })?;
-    let (mut found, mut in_use): (Vec<Candidate>, Vec<String>) = (Vec::new(), Vec::new());
+    let (mut found, mut in_use): (Vec<Candidate>, Vec<InUse>) = (Vec::new(), Vec::new());
     for location in &options.members {
         let absolute = absolute(location);
         if found.iter().any(|other| other.location == absolute) {
@@ -332,8 +357,14 @@ fn candidates(options: &ImportOptions, ignored: &mut Vec<IgnoredDrive>) -> Resul
                     ignored.push(IgnoredDrive { at: location.to_string(), reason });
                 }
                 Err(error) => {
-                    in_use.extend(error.is_in_use.then(|| location.to_string()));
                     ignored.push(IgnoredDrive { at: location.to_string(), reason: error.message });
+                    if let (true, Location::Image(path)) = (error.is_in_use, &location) {
+                        let own = match LookedAt::identity_in_use(path) {
+                            Some(Identity::Member(own)) => Some(*own),
+                            _ => None,
+                        };
+                        in_use.push(InUse { location, own });
+                    }
                 }
             }
         }
@@ -341,12 +372,27 @@ fn candidates(options: &ImportOptions, ignored: &mut Vec<IgnoredDrive>) -> Resul
     Ok(Candidates { found, in_use })
 }
 
+/// A drive of the volume that another program has may be newer than those that are found, and that program has the volume. So may one of
+/// which it cannot be known whose it is.
+fn must_not_be_in_use(view: &Membership, in_use: &[InUse], force: bool) -> Result<(), DriveError> {
+    let may_be_own = |one: &&InUse| one.own.as_ref().map_or(!force, |own| own.array == view.array);
+    let own: Vec<String> = in_use.iter().filter(may_be_own).map(InUse::shown).collect();
+    if own.is_empty() {
+        return Ok(());
+    }
+    Err(DriveError::in_use(
+        format!("the volume may be in use: another program has {}", own.join(", ")),
+        "stop the server that has it: it has the volume's directory, too; or name drives with --members in the place of --scan",
+    ))
+}
+
 /// What is lacking may be on drives that another program has.
-fn and_in_use(error: DriveError, in_use: &[String]) -> DriveError {
+fn and_in_use(error: DriveError, in_use: &[InUse]) -> DriveError {
     if in_use.is_empty() {
         return error;
     }
-    let message = format!("{}; in use by another program, and not looked at: {}", error.message, in_use.join(", "));
+    let shown: Vec<String> = in_use.iter().map(InUse::shown).collect();
+    let message = format!("{}; in use by another program, and not looked at: {}", error.message, shown.join(", "));
     DriveError { message, is_in_use: true, ..error }
 }
 
@@ -383,9 +429,18 @@ fn latest<'a>(own: &[&'a Membership]) -> &'a Membership {
     own.iter().copied().reduce(newer).expect("a volume was found by its members")
 }
 
+/// Whether a drive is an older copy of a member, which a mount takes for one that is missing.
+fn is_older_copy(view: &Membership, one: &Membership) -> bool {
+    let agreement = Agreement { newest: view, rejected: Vec::new() };
+    agreement.is_older_copy(MemberIndex(one.member), (one.epoch, one.sequence), Some(view.epoch))
+}
+
 /// The members that a superblock has as active and that are found, as bits.
 fn active(view: &Membership, own: &[&Membership]) -> u32 {
-    let is_found = |at: usize, id: [u8; 16]| own.iter().any(|one| usize::from(one.member) == at && one.id() == id);
+    let is_found = |at: usize, id: [u8; 16]| {
+        let is_meant = |one: &&Membership| usize::from(one.member) == at && one.id() == id;
+        own.iter().copied().filter(|one| !is_older_copy(view, one)).any(|one| is_meant(&one))
+    };
     let is_active =
         |(at, known): &(usize, &zonda_raid::KnownMember)| known.state == MemberState::Active && is_found(*at, known.id);
     view.members.iter().enumerate().filter(is_active).fold(0, |bits, (at, _)| bits | 1 << at)

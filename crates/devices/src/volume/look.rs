@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use zonda_raid::{Agreement, Identity, Level, MemberState, Membership};
+use zonda_raid::{Agreement, Identity, Level, MemberIndex, MemberState, Membership, VolumeError};
 use zonda_ring::{Ring, RingOptions};
 
-use super::directory::{LastState, VolumeDirectory};
+use super::directory::{LastState, MISSING, VolumeDirectory};
 use super::open::Names;
+use super::outdated::must_be_newest;
 use super::report::{MemberSummary, VolumeReport, VolumeState, last_failure};
 use crate::look::LookedAt;
 use crate::probe::Probe;
@@ -24,40 +25,75 @@ impl VolumeReport {
         let ring = Ring::new(RingOptions::default()).map_err(|error| {
             DriveError::new(format!("cannot create the event loop: {error}"), "see how many files may be open")
         })?;
-        let (mut found, mut missing) = (Vec::new(), None);
+        let (mut found, mut missing, mut refusals) = (Vec::new(), None, Vec::new());
         for (at, place) in directory.file.member.iter().enumerate() {
+            if place.at != MISSING && directory.file.is_taken(at) {
+                found.push(None);
+                continue;
+            }
+            let member = MemberIndex(at as u8);
             match directory.location(place).and_then(|location| identity(&location, &ring)) {
-                Ok(identity) => found.push(Some(identity)),
-                Err(error) if error.is_in_use => return Err(error),
+                Ok(identity) => {
+                    let refusal = identity.as_ref().and_then(|identity| misfit(identity, array, member));
+                    let is_other = matches!(refusal, Some(VolumeError::Foreign { .. } | VolumeError::Version { .. }));
+                    if is_other && place.is_free() {
+                        // A mount does without it.
+                        found.push(None);
+                        continue;
+                    }
+                    // What was to be wiped is.
+                    refusals.extend(refusal.filter(|_| place.state != Some(LastState::Joining)));
+                    found.push(Some(identity));
+                }
+                Err(error) if error.is_in_use && !place.is_free() => return Err(error),
                 Err(error) => {
+                    let error = error.of_member();
                     missing.get_or_insert_with(|| format!("member {at} ({}) is not there: {error}", place.at));
                     found.push(None);
                 }
             }
         }
-        let own = |identity: &Option<Option<Identity>>| match identity {
-            Some(Some(Identity::Member(own))) if own.array == array => Some((**own).clone()),
+        let own = |identity: Option<&Identity>| match identity {
+            Some(Identity::Member(own)) if own.array == array => Some((**own).clone()),
             _ => None,
         };
-        let memberships: Vec<Option<Membership>> = found.iter().map(own).collect();
-        let own: Vec<&Membership> = memberships.iter().flatten().collect();
+        let memberships: Vec<Option<Membership>> =
+            found.iter().map(|identity| own(identity.as_ref().and_then(Option::as_ref))).collect();
+        // One that has stepped in before, and of which volume.toml does not know that.
+        let spares = directory.file.spare.iter().filter_map(|place| {
+            let location = directory.location(place).ok()?;
+            own(identity(&location, &ring).ok()?.as_ref())
+        });
+        let spares: Vec<Membership> = spares.collect();
+        let own: Vec<&Membership> = memberships.iter().flatten().chain(&spares).collect();
         let latest = own.iter().copied().reduce(|best, next| if next.is_newer_than(best) { next } else { best });
-        let (newest, mut refusal) = match Agreement::of(&own, None) {
-            Ok(agreement) => (agreement.map(|agreement| agreement.newest).or(latest), None),
-            Err(error) => (latest, Some(Names(&directory.file.member).in_words(&error).message)),
-        };
-        let Some(newest) = newest else {
+        let names = Names(&directory.file.member);
+        let mut refusal = refusals.first().map(|error| names.in_words(error).message);
+        let agreement = Agreement::of(&own, None).unwrap_or_else(|error| {
+            refusal.get_or_insert_with(|| names.in_words(&error).message);
+            None
+        });
+        let agreement = agreement.or_else(|| Some(Agreement { newest: latest?, rejected: Vec::new() }));
+        let Some(agreement) = agreement else {
             let what = missing.unwrap_or_else(|| "none of them has a superblock of this volume".to_owned());
             return Err(DriveError::new(format!("no member of the volume can be read; {what}"), "see volume.toml"));
         };
+        let newest = agreement.newest;
         let members = directory.file.member.iter().enumerate().map(|(at, place)| {
+            let member = MemberIndex(at as u8);
             let known = newest.members.get(at);
-            let own = memberships[at].as_ref().filter(|own| usize::from(own.member) == at);
-            let is_known = own.zip(known).is_some_and(|(own, known)| own.id() == known.id);
+            let is_known =
+                |own: &&Membership| known.is_some_and(|known| own.member == member.0 && own.id() == known.id);
+            let spare = spares.iter().position(|own| is_known(&own));
+            let own = spare.map(|spare| &spares[spare]).or(memberships[at].as_ref());
+            let own = own.filter(|own| own.member == member.0);
+            let is_current = own
+                .filter(is_known)
+                .is_some_and(|own| !agreement.is_older_copy(member, (own.epoch, own.sequence), directory.file.epoch));
             let state = match known.map(|known| known.state) {
-                _ if found[at].is_none() => "missing",
-                Some(MemberState::Active) if is_known => "active",
-                Some(MemberState::Rebuilding) if is_known => "rebuilding",
+                _ if found[at].is_none() && spare.is_none() => "missing",
+                Some(MemberState::Active) if is_current => "active",
+                Some(MemberState::Rebuilding) if is_current => "rebuilding",
                 _ if place.state == Some(LastState::Joining) => "joining",
                 _ => "failed",
             };
@@ -71,11 +107,14 @@ impl VolumeReport {
             }
         });
         let members: Vec<MemberSummary> = members.collect();
-        if let Some(reached) = directory.file.epoch.filter(|reached| *reached > newest.epoch && refusal.is_none()) {
-            let epoch = newest.epoch;
-            refusal = Some(format!(
-                "the members that are present are out of date: the newest has epoch {epoch}, the volume has reached {reached}"
-            ));
+        let by_place: Vec<Option<&Membership>> = memberships.iter().map(Option::as_ref).collect();
+        let seen_epoch = latest.map_or(0, |latest| latest.epoch);
+        let is_new = members.iter().any(|member| {
+            let is_member = |own: &&Membership| own.member == member.member && member.state == "active";
+            spares.iter().any(|own| is_member(&own))
+        });
+        if let Err(error) = must_be_newest(&directory.file, &by_place, newest, seen_epoch, is_new) {
+            refusal.get_or_insert(error.message);
         }
         let (state, can_lose) = judge(newest, &members, refusal.is_some());
         let lost_blocks = directory.file.lost_blocks.unwrap_or(0);
@@ -92,21 +131,37 @@ impl VolumeReport {
             volume_bytes: newest.volume_blocks * u64::from(newest.block_size_bytes),
             members,
             lost_blocks,
+            rates: directory.file.rates,
             spares: directory.file.spare.iter().map(|spare| spare.at.clone()).collect(),
             ..VolumeReport::default()
         })
     }
 }
 
+/// Why a mount refuses what is in the place of a member.
+fn misfit(identity: &Identity, array: [u8; 16], member: MemberIndex) -> Option<VolumeError> {
+    match identity {
+        Identity::OtherVersion(found) => Some(VolumeError::Version { member, found: *found }),
+        Identity::Member(own) if own.array != array => Some(VolumeError::Foreign { member, volume: own.name.clone() }),
+        Identity::Member(own) if own.member != member.0 => {
+            let what = format!("it is member {} of the volume \"{}\": put it there", own.member, own.name);
+            Some(VolumeError::Member { member, what })
+        }
+        Identity::Member(_) => None,
+    }
+}
+
 /// How the volume would be if it were mounted now.
 fn judge(newest: &Membership, members: &[MemberSummary], is_refused: bool) -> (VolumeState, u32) {
     let count = |state| members.iter().filter(|member| member.state == state).count();
+    let bits =
+        members.iter().filter(|member| member.state == "active").fold(0, |bits, member| bits | 1 << member.member);
     let active = count("active");
     let Some(scheme) = newest.scheme else { return (VolumeState::Degraded, 0) };
     let away = newest.members.len() - active;
     // A mirror of a stripe can be lost with two members, and have all its blocks without half of them.
     let tolerates = if scheme.level == Level::Raid01 { 1 } else { usize::from(scheme.parity) };
-    let state = if is_refused || active < usize::from(scheme.data) {
+    let state = if is_refused || !scheme.are_enough(bits) {
         VolumeState::Incomplete
     } else if count("rebuilding") + count("joining") > 0 {
         VolumeState::Rebuilding

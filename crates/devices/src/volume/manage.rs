@@ -1,17 +1,20 @@
 //! What an operator asks of a volume.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use zonda_config::Rate;
 use zonda_raid::{MemberIndex, MemberState};
 use zonda_ring::Ring;
-use zonda_zoned::{CompletionQueue, Instant, NamespaceId, ZonedDevice};
+use zonda_zoned::{CompletionQueue, NamespaceId, ZonedDevice};
 
+use super::VolumeDrive;
 use super::adopt::{ADOPTIONS_MAX, Adoption, RequestId, Role};
+use super::directory::{Place, WhyFailed};
 use super::open::{blocks_per_second, tuning};
 use super::report::VolumeReport;
 use super::seat::refuse_volume;
 use super::spares::Spare;
-use super::{VolumeDrive, directory::Place};
 use crate::opening::OnRing;
 use crate::{DriveError, Location};
 
@@ -63,11 +66,57 @@ pub enum VolumeRequest {
     StopScrub,
     /// How fast the volume may work for itself from now on.
     Rates {
-        /// A rebuild; absent: as fast as members are.
-        rebuild: Option<Rate>,
-        /// A scrub; absent: 64 MiB/s.
-        scrub: Option<Rate>,
+        /// A rebuild; absent: as before.
+        rebuild: Option<RateLimit>,
+        /// A scrub; absent: as before.
+        scrub: Option<RateLimit>,
     },
+}
+
+/// What a volume may do in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RateLimit {
+    /// A rebuild is as fast as members are, a scrub reads 64 MiB/s.
+    Default,
+    /// So much.
+    AtMost(Rate),
+}
+
+impl RateLimit {
+    fn rate(self) -> Option<Rate> {
+        match self {
+            RateLimit::Default => None,
+            RateLimit::AtMost(rate) => Some(rate),
+        }
+    }
+}
+
+impl fmt::Display for VolumeRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wiping = |may_wipe: &bool| if *may_wipe { ", whatever that holds" } else { "" };
+        let limit = |limit: &Option<RateLimit>| match limit {
+            None => "as before".to_owned(),
+            Some(RateLimit::Default) => "default".to_owned(),
+            Some(RateLimit::AtMost(rate)) => rate.to_string(),
+        };
+        match self {
+            VolumeRequest::Report => f.write_str("report its state"),
+            VolumeRequest::Lost { from } => write!(f, "list lost blocks from {from} on"),
+            VolumeRequest::Fail { member } => write!(f, "fail member {member}"),
+            VolumeRequest::Replace { member, with, may_wipe } => {
+                write!(f, "replace member {member} with {with}{}", wiping(may_wipe))
+            }
+            VolumeRequest::Readd { member } => write!(f, "take member {member} back"),
+            VolumeRequest::AddSpare { spare, may_wipe } => write!(f, "add the spare {spare}{}", wiping(may_wipe)),
+            VolumeRequest::RemoveSpare { spare } => write!(f, "remove the spare {spare}"),
+            VolumeRequest::Scrub => f.write_str("scrub"),
+            VolumeRequest::StopScrub => f.write_str("stop the scrub"),
+            VolumeRequest::Rates { rebuild, scrub } => {
+                write!(f, "set rates: rebuild {}, scrub {}", limit(rebuild), limit(scrub))
+            }
+        }
+    }
 }
 
 /// How a request was taken.
@@ -109,8 +158,12 @@ impl VolumeDrive {
                 Ok(())
             }
             VolumeRequest::Rates { rebuild, scrub } => {
-                self.set_rates(*rebuild, *scrub, ring.now());
-                Ok(())
+                let before = self.directory.file.rates;
+                let rates = super::VolumeRates {
+                    rebuild: rebuild.map_or(before.rebuild, RateLimit::rate),
+                    scrub: scrub.map_or(before.scrub, RateLimit::rate),
+                };
+                if rates == before { Ok(()) } else { self.set_rates(rates) }
             }
         };
         Asked::Answered(Box::new(done.map(|()| self.report())))
@@ -155,7 +208,7 @@ impl VolumeDrive {
 
     fn fail(&mut self, name: &str, ring: &Ring) -> Result<(), DriveError> {
         let member = self.member_named(name)?;
-        if self.state(member) == MemberState::Failed && self.keep_away(ring.now(), member) {
+        if self.state(member) == MemberState::Failed && self.keep_away(ring.now(), member)? {
             return Ok(());
         }
         if self.state(member) == MemberState::Failed {
@@ -172,10 +225,20 @@ impl VolumeDrive {
                 "wait for the rebuild, or replace the members that have failed first",
             ));
         }
+        // That it stays away is written down before it fails: a start after that must not take it back.
+        let before = self.directory.file.clone();
+        self.directory.file.member[usize::from(member.0)].failed = Some(WhyFailed::Command);
+        self.save_or_go_back(before)?;
         self.on.volume_mut().fail_member(ring.now(), member);
-        // That it stays away is written down before the operator hears of it.
         self.on_events(ring.now());
         Ok(())
+    }
+
+    /// A member fails without being asked for, as tests want it: commands are refused while they cannot be written down.
+    #[doc(hidden)]
+    pub fn fail_unasked(&mut self, member: u8, ring: &Ring) {
+        self.on.volume_mut().fail_member(ring.now(), MemberIndex(member));
+        self.on_events(ring.now());
     }
 
     fn replace(
@@ -244,19 +307,23 @@ impl VolumeDrive {
                 if spares.is_empty() { "it has none".to_owned() } else { format!("it has {}", spares.join(", ")) };
             return Err(DriveError::new(format!("the volume has no spare {name}"), help));
         };
-        let Spare { place, seat } = self.spares.remove(at);
+        let before = self.directory.file.clone();
+        let place = self.spares[at].place.clone();
         self.directory.file.spare.retain(|spare| *spare != place);
-        self.save(ring.now());
+        self.save_or_go_back(before)?;
+        let Spare { seat, .. } = self.spares.remove(at);
         self.let_go(seat, ring.now());
         Ok(())
     }
 
-    fn set_rates(&mut self, rebuild: Option<Rate>, scrub: Option<Rate>, now: Instant) {
+    fn set_rates(&mut self, rates: super::VolumeRates) -> Result<(), DriveError> {
+        let before = self.directory.file.clone();
+        self.directory.file.rates = rates;
+        self.save_or_go_back(before)?;
         let block_bytes = self.on.geometry(NamespaceId::FIRST).block_size_bytes;
-        self.directory.file.rates = super::VolumeRates { rebuild, scrub };
-        let scrub = tuning(0, self.directory.file.rates, block_bytes).scrub_blocks_per_second;
-        self.on.volume_mut().set_rates(rebuild.map(|rate| blocks_per_second(rate, block_bytes)), scrub);
-        self.save(now);
+        let scrub = tuning(0, rates, block_bytes).scrub_blocks_per_second;
+        self.on.volume_mut().set_rates(rates.rebuild.map(|rate| blocks_per_second(rate, block_bytes)), scrub);
+        Ok(())
     }
 
     pub(super) fn member_named(&self, name: &str) -> Result<MemberIndex, DriveError> {
@@ -287,6 +354,26 @@ fn is_named(place: &Place, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_are_said_in_words() {
+        let limit = RateLimit::AtMost("200 MiB/s".parse().expect("a rate"));
+        let with = "drives/f".to_owned();
+        for (request, words) in [
+            (VolumeRequest::Fail { member: "b".to_owned() }, "fail member b"),
+            (VolumeRequest::Scrub, "scrub"),
+            (
+                VolumeRequest::Replace { member: "1".to_owned(), with, may_wipe: true },
+                "replace member 1 with drives/f, whatever that holds",
+            ),
+            (
+                VolumeRequest::Rates { rebuild: Some(limit), scrub: None },
+                "set rates: rebuild 200 MiB/s, scrub as before",
+            ),
+        ] {
+            assert_eq!(request.to_string(), words);
+        }
+    }
 
     #[test]
     fn members_are_named_as_people_name_them() {

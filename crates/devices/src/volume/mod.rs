@@ -6,13 +6,16 @@
 //!   drive.rs      VolumeDrive: the machine of zonda_raid on its members, what a failure sets off
 //!   spares.rs     devices that take the place of members that have failed
 //!   returns.rs    members that have failed and come back
+//!   reconnect.rs  members whose connection is lost, and made again
 //!   manage.rs     what an operator asks for                             report.rs  what he is told
 //!   found.rs      the devices before a mount, and what their superblocks say
+//!   outdated.rs   members that are older than volume.toml knows the volume to be
 //!   check.rs      a volume that is read and compared without being written
 //!   import.rs     a volume.toml written from what superblocks say
 //!   look.rs       what superblocks say of a volume that is not mounted
 //!   adopt.rs      a device on its way to become a member or a spare: opened and looked at without stopping the loop
 //!   seat.rs       a member's device, and the commands in flight on it
+//!   link.rs       what of these goes on over another connection
 //! ```
 //!
 //! What is redundant, and since when, the members say themselves (`docs/internals/volume-format.md`); `volume.toml` says where they
@@ -25,14 +28,21 @@ mod drive;
 mod found;
 mod held;
 mod import;
+mod link;
 mod look;
 mod manage;
+#[cfg(test)]
+mod mount_tests;
 mod open;
+mod outdated;
+mod reconnect;
 mod report;
 mod returns;
 #[cfg(test)]
 mod scenarios;
 mod seat;
+#[cfg(test)]
+mod sides_tests;
 mod spares;
 
 pub use adopt::RequestId;
@@ -40,6 +50,6 @@ pub use check::{CheckReport, CheckedMember};
 pub use directory::{CONTROL_SOCKET, VOLUME_FILE, VolumeRates, is_volume};
 pub use drive::{Notice, VolumeDrive};
 pub use import::{IgnoredDrive, ImportOptions, ImportReport, ImportedMember};
-pub use manage::{Asked, VolumeRequest};
+pub use manage::{Asked, RateLimit, VolumeRequest};
 pub use open::{NewVolume, VolumeOpenOptions};
 pub use report::{LostRange, MemberSummary, Progress, ScrubSummary, VolumeReport, VolumeState};

@@ -1,16 +1,17 @@
 //! Volumes created and mounted.
 
+use std::collections::VecDeque;
 use std::path::Path;
 
 use zonda_config::{ByteSize, Rate};
 use zonda_isal::Isal;
-use zonda_raid::{MemberIndex, MountOptions, Scheme, Tuning, Volume, VolumeConfig, VolumeError, VolumeOn};
+use zonda_raid::{Event, MemberIndex, MountOptions, Scheme, Tuning, Volume, VolumeConfig, VolumeError, VolumeOn};
 use zonda_ring::Ring;
-use zonda_zoned::{CompletionQueue, ZonedDevice};
+use zonda_zoned::{CompletionQueue, Duration, ZonedDevice};
 
 use super::adopt::Wipe;
 use super::directory::{LastState, Place, VOLUME_FILE, VolumeDirectory, VolumeRates};
-use super::drive::VolumeDrive;
+use super::drive::{Notice, VolumeDrive};
 use super::found::{Device, Found};
 use super::manage::member_named;
 use super::seat::Seat;
@@ -27,6 +28,9 @@ const IN_BAND_UNIT_BLOCKS: u32 = 4;
 const SMALL_GROUP_STRIPES: u32 = 1024;
 /// The same for large requests.
 const LARGE_GROUP_STRIPES: u32 = 64;
+
+/// Time between two reports of a mount that takes long.
+const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What a volume is to be.
 #[derive(Clone, Debug)]
@@ -59,6 +63,8 @@ pub struct VolumeOpenOptions {
     pub accepts_older: bool,
     /// Members were written to without each other: the side of this one is kept, those of the other side are treated as failed.
     pub accepts_side: Option<String>,
+    /// Members stay as they are: no spare takes the place of one that has failed, and none is taken back, unless that is asked for.
+    pub keeps_members: bool,
 }
 
 impl VolumeOpenOptions {
@@ -101,7 +107,8 @@ impl VolumeDrive {
             wipe_superblocks(&mut spare.seat, ring)?;
         }
         let spares = spares.into_iter().map(|CheckedSpare { place, seat, .. }| Spare { place, seat }).collect();
-        let on = started(volume, seats.into_iter().map(Some).collect(), &Names(&directory.file.member), ring)?;
+        let seats = seats.into_iter().map(Some).collect();
+        let (on, _) = started(volume, seats, &Names(&directory.file.member), ring, &mut |_| {})?;
         directory.file.state = None;
         directory.file.member.iter_mut().for_each(|member| member.state = Some(LastState::Active));
         directory.save().map_err(|error| cannot_save(&directory, &error))?;
@@ -124,16 +131,30 @@ impl VolumeDrive {
     /// # Errors
     /// As of [`open`](VolumeDrive::open), for what is not accepted.
     pub fn open_with(path: &Path, accepted: &VolumeOpenOptions, ring: &Ring) -> Result<VolumeDrive, DriveError> {
+        VolumeDrive::open_watched(path, accepted, ring, &mut |_| {})
+    }
+
+    /// The same for somebody who watches a mount that takes long: how far it is, and what it waits for.
+    ///
+    /// # Errors
+    /// As of [`open_with`](VolumeDrive::open_with).
+    pub fn open_watched(
+        path: &Path,
+        accepted: &VolumeOpenOptions,
+        ring: &Ring,
+        watch: &mut dyn FnMut(Notice),
+    ) -> Result<VolumeDrive, DriveError> {
         let directory = VolumeDirectory::open(path)?;
         let side =
             accepted.accepts_side.as_deref().map(|name| member_named(&directory.file.member, name)).transpose()?;
         let mut found = Found::open(directory, side, ring)?;
-        found.put_spares_in_their_places();
-        if accepted.accepts_older {
-            found.accept_older();
+        let newest_epoch = if accepted.accepts_older {
+            found.accept_older()
         } else {
             found.must_be_newest()?;
-        }
+            found.directory.file.epoch
+        };
+        found.put_spares_in_their_places();
         let Found { directory, array, devices, spares, newest, told, leaving, .. } = found;
         let names = Names(&directory.file.member);
         let (mut seats, mut others) = (Vec::new(), Vec::new());
@@ -161,19 +182,21 @@ impl VolumeDrive {
         let tuning = tuning(directory.file.reserve_percent, directory.file.rates, block_bytes);
         let geometries = seats.iter().map(|seat| seat.as_ref().map(|seat| seat.own_geometry().clone())).collect();
         let options = MountOptions {
-            newest_epoch: directory.file.epoch,
+            newest_epoch,
             accepts_losses: accepted.accepts_losses,
             accepts_older: accepted.accepts_older,
             accepts_side: side,
             ..MountOptions::of(array)
         };
         let volume = Volume::mount(geometries, tuning, options).map_err(|error| names.in_words(&error))?;
-        let on = started(volume, seats, &names, ring)?;
+        let (on, events) = started(volume, seats, &names, ring, watch)?;
         let ids = match &newest {
             Some(newest) => newest.members.iter().map(|member| Some(member.id)).collect(),
             None => vec![None; directory.file.member.len()],
         };
         let mut drive = VolumeDrive::new(on, directory, spares, ids);
+        drive.early_events = events;
+        drive.keeps_members = accepted.keeps_members;
         drive.epoch = newest.map(|newest| newest.epoch);
         told.into_iter().for_each(|text| drive.tell(true, text));
         leaving.into_iter().for_each(|seat| drive.let_go(seat, ring.now()));
@@ -262,7 +285,8 @@ pub(super) fn must_be_free(shown: &str, probed: &Probed) -> Result<(), DriveErro
     match &probed.identity {
         Some(identity) => Err(DriveError::new(
             format!("{shown} is not empty: it is {}", in_words(identity)),
-            "name another drive, or say --force if nobody needs that volume any more: what the drive holds is then gone",
+            "name another drive; if the directory of that volume is lost, zonda volume import writes it again from its drives; --force wipes \
+             the drive, if nobody needs that volume any more",
         )),
         None if !probed.is_empty => Err(DriveError::new(
             format!("{shown} is not empty"),
@@ -292,27 +316,47 @@ fn wipe_superblocks(seat: &mut Seat, ring: &Ring) -> Result<(), DriveError> {
     }
 }
 
-/// Waits until the volume is ready.
+/// Waits until the volume is ready. Returns what has happened on the way, too.
 fn started(
     mut volume: Volume,
     seats: Vec<Option<Seat>>,
     names: &Names<'_>,
     ring: &Ring,
-) -> Result<VolumeOn<Seat>, DriveError> {
+    watch: &mut dyn FnMut(Notice),
+) -> Result<(VolumeOn<Seat>, VecDeque<Event>), DriveError> {
     if let Some(isal) = Isal::new() {
         volume.set_engine(Box::new(isal));
     }
     let mut on = VolumeOn::new(volume, seats);
-    let mut completions = CompletionQueue::new();
+    let (mut completions, mut events) = (CompletionQueue::new(), VecDeque::new());
+    let began = ring.now();
+    let mut told_at = began;
     loop {
         on.poll(ring.now(), &mut completions);
+        while let Some(event) = on.volume_mut().poll_event() {
+            if let Event::OutOfRoom { member } = &event {
+                let text = format!(
+                    "the mount waits: there is no space for {}: free space where it is kept",
+                    names.shown(*member)
+                );
+                watch(Notice { is_trouble: true, text });
+            }
+            events.push_back(event);
+        }
         if on.volume().is_ready() {
-            return Ok(on);
+            return Ok((on, events));
         }
         if let Some(error) = on.volume().failure() {
             return Err(names.in_words(error));
         }
-        ring.turn(on.next_wakeup()).map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))?;
+        let now = ring.now();
+        if let Some(step) = on.volume().starting().filter(|_| now >= told_at + WATCH_INTERVAL) {
+            told_at = now;
+            let seconds = now.since(began).0 / 1_000_000_000;
+            watch(Notice { is_trouble: false, text: format!("mounting for {seconds} s: {step}") });
+        }
+        let until = on.next_wakeup().map_or(told_at + WATCH_INTERVAL, |at| at.min(told_at + WATCH_INTERVAL));
+        ring.turn(Some(until)).map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))?;
     }
 }
 
@@ -341,6 +385,12 @@ pub(super) fn tuning(reserve_percent: u8, rates: VolumeRates, block_bytes: u32) 
 pub(super) struct Names<'a>(pub(super) &'a [Place]);
 
 impl Names<'_> {
+    /// A member in words: its number, and where it is.
+    fn shown(&self, member: MemberIndex) -> String {
+        let place = self.0.get(usize::from(member.0));
+        format!("member {} ({})", member.0, place.map_or("unknown", |place| place.at.as_str()))
+    }
+
     pub(super) fn in_words(&self, error: &VolumeError) -> DriveError {
         let at = |member: &MemberIndex| match self.0.get(usize::from(member.0)) {
             Some(place) => place.at.clone(),

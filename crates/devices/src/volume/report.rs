@@ -7,7 +7,7 @@ use zonda_raid::{FailReason, MemberIndex, MemberReport, MemberState};
 use zonda_zoned::{Blocks, Lba, LbaRange, NamespaceId, ZonedDevice};
 
 use super::VolumeDrive;
-use super::directory::{Place, WhyFailed};
+use super::directory::{Place, VolumeRates, WhyFailed};
 
 /// Ranges of lost blocks in one answer.
 pub(super) const LOST_RANGES_MAX: usize = 4096;
@@ -113,6 +113,8 @@ pub struct VolumeReport {
     /// Some of them, where they were asked for ([`VolumeRequest::Lost`](super::VolumeRequest::Lost)).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<Vec<LostRange>>,
+    /// How fast it may work for itself.
+    pub rates: VolumeRates,
     /// Memory of the tables: the map, stripes, segments.
     pub table_bytes: u64,
 }
@@ -180,7 +182,7 @@ pub struct ScrubSummary {
     /// Blocks of members that cannot be repaired while a member is missing.
     #[serde(default)]
     pub unreadable: u64,
-    /// Blocks that are lost.
+    /// Blocks of members that were found damaged, and are lost.
     pub lost: u64,
 }
 
@@ -205,6 +207,21 @@ pub(super) fn suspended_in_words(reason: FailReason) -> &'static str {
         FailReason::Silence => "does not answer",
         _ => "fails its commands",
     }
+}
+
+/// What a scrub has found: each damaged block of a member is repaired, lost, or unreadable. `lost_blocks` of the volume are lost in all,
+/// also those that were lost before.
+pub(super) fn scrubbed_in_words(scrub: &ScrubSummary, lost_blocks: u64) -> String {
+    let ScrubSummary { blocks, mended, unreadable, lost } = scrub;
+    let damaged = mended + unreadable + lost;
+    let mut text = format!("scrubbed: {blocks} blocks were read, {damaged} were damaged");
+    if damaged > 0 {
+        text += &format!(": {mended} repaired, {lost} lost, {unreadable} unreadable while a member is missing");
+    }
+    if lost_blocks > 0 {
+        text += &format!("; {lost_blocks} blocks of the volume are lost in all");
+    }
+    text
 }
 
 impl VolumeDrive {
@@ -280,6 +297,7 @@ impl VolumeDrive {
             unreadable_blocks: volume.damage().unreadable,
             lost_blocks: status.lost_blocks,
             lost: None,
+            rates: self.directory.file.rates,
             table_bytes: status.map_bytes + status.stripe_table_bytes + status.segment_table_bytes,
         }
     }
@@ -304,5 +322,20 @@ impl VolumeDrive {
                 || (report.state == MemberState::Failed && self.on.member(MemberIndex(member)).is_some())
         });
         !is_joining && status.rebuild.is_none() && status.scrub.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_scrub_has_found_adds_up() {
+        let scrub = ScrubSummary { blocks: 900, mended: 5, unreadable: 2, lost: 1 };
+        let expected = "scrubbed: 900 blocks were read, 8 were damaged: 5 repaired, 1 lost, 2 unreadable while a member is missing; 4 \
+                        blocks of the volume are lost in all";
+        assert_eq!(scrubbed_in_words(&scrub, 4), expected);
+        let well = ScrubSummary { blocks: 900, ..ScrubSummary::default() };
+        assert_eq!(scrubbed_in_words(&well, 0), "scrubbed: 900 blocks were read, 0 were damaged");
     }
 }

@@ -41,7 +41,10 @@ pub(super) struct Returning {
 impl VolumeDrive {
     /// Whether a member is looked for when it has failed.
     fn comes_back_alone(&self, member: MemberIndex) -> bool {
-        self.may_come_back(member) && self.state(member) == MemberState::Failed && self.on.member(member).is_none()
+        !self.keeps_members
+            && self.may_come_back(member)
+            && self.state(member) == MemberState::Failed
+            && self.on.member(member).is_none()
     }
 
     /// Whether a member that has failed is taken back without being asked for.
@@ -49,10 +52,20 @@ impl VolumeDrive {
         self.directory.file.member[usize::from(member.0)].failed.is_none() && !self.on.volume().is_rejected(member)
     }
 
-    /// Looks for members that have failed, and in whose place there is nothing.
+    /// Whether a device is looked for in a member's place.
+    fn is_sought(&self, member: MemberIndex) -> bool {
+        self.comes_back_alone(member) || self.awaits_connection(member)
+    }
+
+    /// A member is not looked for any more.
+    pub(super) fn absent_no_more(&mut self, member: MemberIndex) {
+        self.absent.retain(|absence| absence.member != member);
+    }
+
+    /// Looks for members that have failed, and in whose place there is nothing, and for those whose connection is lost.
     pub(super) fn look_for_absent(&mut self, now: Instant) {
         for member in self.members() {
-            if self.comes_back_alone(member) && !self.absent.iter().any(|absence| absence.member == member) {
+            if self.is_sought(member) && !self.absent.iter().any(|absence| absence.member == member) {
                 self.absent.push(Absence { member, look_at: now + LOOK_AFTER, wait: LOOK_AFTER });
             }
         }
@@ -66,7 +79,8 @@ impl VolumeDrive {
     }
 
     fn is_looked_for(&self, member: MemberIndex) -> bool {
-        self.adoptions.iter().any(|adoption| adoption.role == Role::Return(member))
+        let is_meant = |role| role == Role::Return(member) || role == Role::Reconnect(member);
+        self.adoptions.iter().any(|adoption| is_meant(adoption.role))
     }
 
     /// Opens members whose time has come.
@@ -75,7 +89,7 @@ impl VolumeDrive {
             return;
         }
         let mut absent = std::mem::take(&mut self.absent);
-        absent.retain(|absence| self.comes_back_alone(absence.member));
+        absent.retain(|absence| self.is_sought(absence.member));
         for absence in &mut absent {
             if absence.look_at > now || self.is_looked_for(absence.member) {
                 continue;
@@ -87,21 +101,24 @@ impl VolumeDrive {
             // It may be nowhere: then somebody has to say where.
             let Ok(location) = self.directory.location(&place) else { continue };
             let named = (place.at.as_str(), location, place.clone());
-            self.adoptions.push(Adoption::new(None, Role::Return(absence.member), named, false, now, on_ring));
+            let is_awaited = self.awaits_connection(absence.member);
+            let role = if is_awaited { Role::Reconnect(absence.member) } else { Role::Return(absence.member) };
+            self.adoptions.push(Adoption::new(None, role, named, false, now, on_ring));
         }
         self.absent = absent;
     }
 
     /// A member that has failed does not come back by itself any more. Says whether it would have.
-    pub(super) fn keep_away(&mut self, now: Instant, member: MemberIndex) -> bool {
+    pub(super) fn keep_away(&mut self, now: Instant, member: MemberIndex) -> Result<bool, DriveError> {
+        let before = self.directory.file.clone();
         let place = &mut self.directory.file.member[usize::from(member.0)];
         let is_news = place.failed.is_none() && self.on.member(member).is_none();
         if is_news {
             place.failed = Some(WhyFailed::Command);
+            self.save_or_go_back(before)?;
             self.stop_looking(now, |adoption| adoption.role == Role::Return(member));
-            self.save(now);
         }
-        is_news
+        Ok(is_news)
     }
 
     /// Nobody looks for a member any more, or for one that is at this place: somebody else has the device, or says what is to be done.
@@ -188,7 +205,7 @@ impl VolumeDrive {
     ) -> Result<(), DriveError> {
         let geometry = seat.own_geometry().clone();
         self.take_out(now, member);
-        self.on.replace(member, Some(seat));
+        self.take_in(member, seat);
         if request.is_some() {
             self.on.volume_mut().forgive_flapping(member);
         }
@@ -208,7 +225,7 @@ impl VolumeDrive {
         let shown = self.shown(member);
         let answer = match refusal {
             None => {
-                self.absent.retain(|absence| absence.member != member);
+                self.absent_no_more(member);
                 let by = if request.is_some() { "is taken back" } else { "is there again" };
                 self.tell(false, format!("{shown} {by}: it is caught up with what it missed"));
                 self.note_states(now);
@@ -236,6 +253,17 @@ impl VolumeDrive {
         if is_open && self.refused >> member.0 & 1 == 0 {
             self.refused |= 1 << member.0;
             self.tell(true, format!("{} is there again, and not taken back: {error}", self.shown(member)));
+        }
+    }
+
+    /// A member that I/O waits for was looked for, and is not used.
+    pub(super) fn look_for_needed_ended(&mut self, member: MemberIndex, is_open: bool, error: &DriveError) {
+        if is_open && self.refused >> member.0 & 1 == 0 {
+            self.refused |= 1 << member.0;
+            self.tell(
+                true,
+                format!("{} can be reached again, and I/O waits all the same: {error}", self.shown(member)),
+            );
         }
     }
 

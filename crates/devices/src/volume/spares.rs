@@ -35,7 +35,7 @@ pub(super) enum Other {
 impl VolumeDrive {
     /// The first spare that suits takes the place of a member that has failed.
     pub(super) fn use_spare(&mut self, now: Instant, member: MemberIndex) {
-        while !self.spares.is_empty() && matches!(self.phase, Phase::New | Phase::Open) {
+        while !self.keeps_members && !self.spares.is_empty() && matches!(self.phase, Phase::New | Phase::Open) {
             let Spare { place, seat } = self.spares.remove(0);
             let at = place.at.clone();
             match self.put_in(now, member, place.clone(), seat) {
@@ -87,7 +87,7 @@ impl VolumeDrive {
         }
         let geometry = seat.own_geometry().clone();
         self.take_out(now, member);
-        self.on.replace(member, Some(seat));
+        self.take_in(member, seat);
         if let Err(error) = self.on.volume_mut().replace_member(now, member, geometry, id) {
             self.take_out(now, member);
             let spare = std::mem::take(&mut self.directory.file.spare);
@@ -107,6 +107,14 @@ impl VolumeDrive {
                 continue;
             }
             let seat = self.on.replace(member, None);
+            if self.keeps_members {
+                let joining = other.and_then(|other| match other {
+                    Other::Joining(seat) => Some(seat),
+                    Other::Empty => None,
+                });
+                seat.into_iter().chain(joining).for_each(|seat| self.let_go(seat, now));
+                continue;
+            }
             let (seat, what) = match other {
                 Some(Other::Joining(seat)) => (Some(seat), "was to take its place"),
                 Some(Other::Empty) => (seat, "is empty"),

@@ -228,7 +228,8 @@ fn a_scrub_says_what_it_read() {
     let bench = Bench::with(&["a", "b", "c"]);
     let mut volume = bench.create(&["a", "b", "c"], &[]);
     bench.write(&mut volume, 200, 6);
-    let rates = VolumeRequest::Rates { rebuild: None, scrub: Some("10 GiB/s".parse().expect("a rate")) };
+    let fast = zonda_devices::RateLimit::AtMost("10 GiB/s".parse().expect("a rate"));
+    let rates = VolumeRequest::Rates { rebuild: None, scrub: Some(fast) };
     bench.ask(&mut volume, &rates).expect("it can work so fast");
     bench.ask(&mut volume, &VolumeRequest::Scrub).expect("it can be read");
     bench.rest(&mut volume);
@@ -356,7 +357,7 @@ fn a_spare_is_not_wiped_before_the_file_has_it_in_its_new_place() {
     // A directory in the place of the new file: it cannot be written.
     let in_the_way = bench.at("vol").join("volume.toml.new");
     std::fs::create_dir(&in_the_way).expect("there is room");
-    bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it can do without");
+    volume.fail_unasked(1, &bench.ring);
     bench.rest(&mut volume);
     let told = notices(&mut volume);
     assert!(told.contains("the spare ../e waits to take the place of member 1") && told.contains("cannot be written"));

@@ -24,6 +24,7 @@
 //! collecting.rs    what garbage collection reads, and where that is written
 //! commit.rs        a stripe counts: the map, requests
 //! failures.rs      members that fail; what becomes durable
+//! reconnect.rs     members whose connection is lost, and made again
 //! damage.rs        blocks that were found damaged, each counted once
 //! losses.rs        blocks that cannot be read: are they lost? markers that say so
 //! lost_places.rs   places that these markers name
@@ -62,6 +63,7 @@ mod pieces;
 mod reading;
 mod reads;
 mod rebuild;
+mod reconnect;
 mod requests;
 mod scrub;
 mod segments;

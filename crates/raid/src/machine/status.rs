@@ -1,6 +1,7 @@
 //! What a volume says of itself.
 
 use super::Volume;
+use super::start::Step;
 use crate::MemberIndex;
 use crate::event::FailReason;
 use crate::format::MemberState;
@@ -146,6 +147,24 @@ impl Volume {
     #[must_use]
     pub fn code_tolerates(&self) -> usize {
         self.spec.code.tolerates()
+    }
+
+    /// What it does before it is ready, in words; `None` once it is.
+    #[must_use]
+    pub fn starting(&self) -> Option<&'static str> {
+        let super::Phase::Starting(start) = &self.phase else { return None };
+        Some(match start.step {
+            Step::ReportZones => "zones are reported",
+            Step::Wipe => "members are emptied",
+            Step::ReadSuperblocks => "superblocks are read",
+            Step::ReadHeaders => "headers of segments are read",
+            Step::ReadSegments => "segments are read",
+            Step::ReadTombstones => "trims are read",
+            Step::WriteSuperblocks => "superblocks are written",
+            Step::CloseSegments => "segments are closed",
+            Step::Reclaim => "space is reclaimed",
+            Step::MoveTorn => "blocks of torn groups are moved",
+        })
     }
 
     /// Why the volume is lost, or could not be mounted; then every command ends with an error.

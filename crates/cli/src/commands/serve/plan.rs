@@ -31,6 +31,7 @@ pub(super) fn of(args: &ServeArgs) -> Result<ServerPlan, Failure> {
         accepts_losses: args.accept_losses,
         accepts_older: args.accept_older,
         accepts_side: args.accept_side.clone(),
+        keeps_members: false,
     };
     let volumes = plan.volumes().count();
     if plan.accepted.accepts_any() && volumes != 1 {

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use zonda_config::Rate;
-use zonda_devices::{LostRange, Notice, VolumeReport, VolumeRequest, VolumeState};
+use zonda_devices::{LostRange, Notice, RateLimit, VolumeReport, VolumeRequest, VolumeState};
 
 use super::reach::{self, Reached};
 use super::{show, watch};
@@ -27,6 +26,9 @@ pub(super) const SCRUB_LONG_ABOUT: &str =
 written anew out of the rest of its stripe.
 
 The exit code is 1 if a block is lost, or the volume is.";
+
+pub(super) const RATES_LONG_ABOUT: &str = "Limits how fast a volume rebuilds and scrubs, from now on. Rates that are not named stay as they are; \
+without any the rates are shown.";
 
 pub(super) const READD_LONG_ABOUT: &str = "Takes a member back that has failed, with what it holds. Zones that were complete before it failed \
 are taken over; only what it missed is written to it. Until that has ended the member is rebuilding.
@@ -77,12 +79,16 @@ pub(crate) struct ScrubArgs {
 pub(crate) struct RatesArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// What a rebuild writes at most, like 200MiB/s; absent: as fast as it goes
-    #[arg(long, value_name = "RATE")]
-    rebuild: Option<Rate>,
-    /// What a scrub reads at most; absent: 64MiB/s
-    #[arg(long, value_name = "RATE")]
-    scrub: Option<Rate>,
+    /// What a rebuild writes at most, like 200MiB/s; default: as fast as members are
+    #[arg(long, value_name = "RATE|default", value_parser = rate_limit)]
+    rebuild: Option<RateLimit>,
+    /// What a scrub reads at most; default: 64MiB/s
+    #[arg(long, value_name = "RATE|default", value_parser = rate_limit)]
+    scrub: Option<RateLimit>,
+}
+
+fn rate_limit(text: &str) -> Result<RateLimit, zonda_config::ConfigError> {
+    if text == "default" { Ok(RateLimit::Default) } else { text.parse().map(RateLimit::AtMost) }
 }
 
 #[derive(Debug, Subcommand)]
@@ -171,7 +177,7 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Failure> {
 }
 
 pub(super) fn scrub(args: &ScrubArgs) -> Result<(), Failure> {
-    let mut reached = Reached::open(&args.place.directory)?;
+    let mut reached = Reached::open_as_it_is(&args.place.directory)?;
     if args.stop {
         reached.ask(&VolumeRequest::StopScrub)?;
         return finish(reached, &args.place).map(drop);
@@ -189,7 +195,19 @@ pub(super) fn scrub(args: &ScrubArgs) -> Result<(), Failure> {
 }
 
 pub(super) fn rates(args: &RatesArgs) -> Result<(), Failure> {
-    simply(&args.place, &VolumeRequest::Rates { rebuild: args.rebuild, scrub: args.scrub })
+    let report = if args.rebuild.is_none() && args.scrub.is_none() {
+        reach::look(&args.place.directory)?
+    } else {
+        let mut reached = Reached::open_as_it_is(&args.place.directory)?;
+        let asked = reached.ask(&VolumeRequest::Rates { rebuild: args.rebuild, scrub: args.scrub });
+        let finished = reached.finish();
+        asked?;
+        finished?
+    };
+    if args.place.json {
+        return print_json(&report.rates);
+    }
+    print(&show::rates(&report, Screen::of_stdout()))
 }
 
 pub(super) fn spare(command: &SpareCommand) -> Result<(), Failure> {
@@ -207,7 +225,7 @@ pub(super) fn fail(args: &FailArgs) -> Result<(), Failure> {
 }
 
 pub(super) fn readd(args: &ReaddArgs) -> Result<(), Failure> {
-    let mut reached = Reached::open(&args.place.directory)?;
+    let mut reached = Reached::open_as_it_is(&args.place.directory)?;
     must_be_served(&reached, args.detach, "catching it up")?;
     reached.ask(&VolumeRequest::Readd { member: args.member.clone() })?;
     if !args.detach {
@@ -218,7 +236,7 @@ pub(super) fn readd(args: &ReaddArgs) -> Result<(), Failure> {
 }
 
 pub(super) fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
-    let mut reached = Reached::open(&args.place.directory)?;
+    let mut reached = Reached::open_as_it_is(&args.place.directory)?;
     must_be_served(&reached, args.detach, "a rebuild")?;
     let with = seen_from_anywhere(&args.with);
     reached.ask(&VolumeRequest::Replace { member: args.member.clone(), with, may_wipe: args.force })?;
@@ -254,7 +272,7 @@ fn must_be_served(reached: &Reached, detach: bool, what: &str) -> Result<(), Fai
 }
 
 fn simply(place: &PlaceArgs, request: &VolumeRequest) -> Result<(), Failure> {
-    let mut reached = Reached::open(&place.directory)?;
+    let mut reached = Reached::open_as_it_is(&place.directory)?;
     let asked = reached.ask(request);
     let finished = finish_with(reached, place, asked.is_ok(), None);
     asked?;

@@ -23,7 +23,7 @@ pub(crate) const MEMBER_LONG_ABOUT: &str = "Gives a member of a volume up, takes
 its number, by where it is, or by the last part of that.";
 
 const EXAMPLES: &str = "Examples:
-  for d in a b c d e; do zonda drive create drives/$d --profile zn540-zapraid; done
+  for d in a b c d e; do zonda drive create drives/$d --profile zn540-zapraid --zones 64 --zone-capacity 64MiB; done
   zonda volume create vol --members drives/a,drives/b,drives/c,drives/d --level 5 --spare drives/e
   zonda serve vol --nbd 127.0.0.1:10809
   zonda volume status vol
@@ -52,7 +52,8 @@ pub(crate) enum VolumeCommand {
     /// Verify a volume that is not in use, without writing anything
     #[command(long_about = check::LONG_ABOUT)]
     Check(check::CheckArgs),
-    /// Says how fast a volume may rebuild and scrub
+    /// Show or limit how fast a volume rebuilds and scrubs
+    #[command(long_about = manage::RATES_LONG_ABOUT)]
     Rates(manage::RatesArgs),
     /// Adds a spare, or takes one away
     #[command(subcommand)]

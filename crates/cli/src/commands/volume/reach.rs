@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use zonda_devices::{
-    CONTROL_SOCKET, Drive, DriveError, LostRange, NewVolume, Notice, VolumeDrive, VolumeReport, VolumeRequest,
+    CONTROL_SOCKET, Drive, DriveError, LostRange, NewVolume, Notice, VolumeDrive, VolumeOpenOptions, VolumeReport,
+    VolumeRequest,
 };
 use zonda_ring::{Ring, RingOptions};
 use zonda_zoned::{CompletionQueue, Duration as Span, ZonedDevice};
@@ -36,13 +37,22 @@ pub(super) struct Own {
 }
 
 impl Reached {
-    /// Asks whoever has the volume, or opens it.
+    /// Asks whoever has the volume, or opens it: a rebuild continues, and spares take the places of members that have failed.
     pub(super) fn open(directory: &Path) -> Result<Reached, Failure> {
+        Reached::open_with(directory, &VolumeOpenOptions::default())
+    }
+
+    /// Asks whoever has the volume, or opens it; no rebuild is started but what is asked for.
+    pub(super) fn open_as_it_is(directory: &Path) -> Result<Reached, Failure> {
+        Reached::open_with(directory, &VolumeOpenOptions { keeps_members: true, ..VolumeOpenOptions::default() })
+    }
+
+    fn open_with(directory: &Path, options: &VolumeOpenOptions) -> Result<Reached, Failure> {
         if let Some(socket) = socket_of_server(directory)? {
             return Ok(Reached::Served(socket));
         }
         let ring = ring()?;
-        let volume = VolumeDrive::open(directory, &ring).map_err(connect::failure)?;
+        let volume = VolumeDrive::open_with(directory, options, &ring).map_err(connect::failure)?;
         Ok(Reached::Own(Box::new(Own { volume, ring })))
     }
 

@@ -114,6 +114,18 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     text + "\n" + &table.render(screen, 2)
 }
 
+/// How fast a volume may work for itself.
+pub(super) fn rates(report: &VolumeReport, screen: Screen) -> String {
+    let shown =
+        |rate: Option<zonda_config::Rate>, usual: &str| rate.map_or_else(|| usual.to_owned(), |rate| rate.to_string());
+    format!(
+        "{}\n  rebuild    {}\n  scrub      {}\n",
+        screen.bold(&report.name),
+        shown(report.rates.rebuild, "as fast as members are"),
+        shown(report.rates.scrub, "64 MiB/s (default)")
+    )
+}
+
 /// How a member is, and why it has failed.
 fn state_of(member: &MemberSummary) -> String {
     match &member.failed {
@@ -186,6 +198,7 @@ pub(super) fn known(report: &VolumeReport) -> serde_json::Value {
             "lost_blocks",
             "members",
             "spares",
+            "rates",
         ],
     );
     for member in value["members"].as_array_mut().into_iter().flatten() {

@@ -1,6 +1,6 @@
 //! Volumes whose directory is lost: `volume.toml` is written again by what the drives say.
 
-use zonda_devices::{ImportOptions, ImportReport, VolumeReport};
+use zonda_devices::{ImportOptions, ImportReport, RateLimit, VolumeReport};
 
 use super::*;
 
@@ -117,7 +117,8 @@ fn members_that_are_older_are_imported_by_force_and_served_only_when_that_is_acc
     bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it can do without");
     bench.write(&mut volume, 30, 4);
     bench.ask(&mut volume, &VolumeRequest::Fail { member: "c".to_owned() }).expect("it can do without");
-    let slow = VolumeRequest::Rates { rebuild: Some("64 KiB/s".parse().expect("a rate")), scrub: None };
+    let slow = RateLimit::AtMost("64 KiB/s".parse().expect("a rate"));
+    let slow = VolumeRequest::Rates { rebuild: Some(slow), scrub: None };
     bench.ask(&mut volume, &slow).expect("it is slow");
     let with = bench.at("d").display().to_string();
     let replace = VolumeRequest::Replace { member: "2".to_owned(), with, may_wipe: false };
@@ -148,4 +149,59 @@ fn members_that_are_older_are_imported_by_force_and_served_only_when_that_is_acc
     let mut volume = VolumeDrive::open_with(&bench.at("new"), &accepted, &bench.ring).expect("it is accepted");
     bench.check(&mut volume, 30, 3);
     assert!(volume.report().epoch > Some(report.epoch), "it is newer than what is left behind");
+}
+
+/// Copies the files of a drive.
+fn copy(bench: &Bench, from: &str, to: &str) {
+    std::fs::create_dir_all(bench.at(to)).expect("there is room");
+    for entry in std::fs::read_dir(bench.at(from)).expect("it exists") {
+        let entry = entry.expect("it can be read");
+        std::fs::copy(entry.path(), bench.at(to).join(entry.file_name())).expect("there is room");
+    }
+}
+
+#[test]
+fn a_drive_is_not_imported_while_a_server_has_the_current_one() {
+    let bench = Bench::with(&["a", "x", "y"]);
+    let mut volume = bench.create(&["a"], &[]);
+    bench.write(&mut volume, 10, 1);
+    bench.close(volume);
+    copy(&bench, "a", "copy");
+    let scan = || ImportOptions { scan: vec![bench.at("")], ..ImportOptions::default() };
+    let mut volume = bench.open();
+    bench.write(&mut volume, 10, 2);
+    let error = import_with(&bench, "new", &[], scan()).expect_err("it is in use");
+    assert!(error.is_in_use && error.message.contains("/a (member 0, epoch "), "{error}");
+    let forced = ImportOptions { force: true, ..scan() };
+    import_with(&bench, "new", &[], forced).expect_err("it is known to be in use");
+    assert!(!bench.at("new").exists(), "nothing is written");
+    bench.close(volume);
+    remove(&bench.at("copy"));
+    // Drives of another volume are in nobody's way.
+    let other = bench.create_at("other", &["x", "y"], &[]);
+    let report = import_with(&bench, "new", &[], scan()).expect("it is a volume");
+    assert_eq!(places(&report), [Some("../a")]);
+    bench.close(other);
+}
+
+#[test]
+fn an_older_copy_of_a_member_is_imported_as_what_a_mount_takes_it_for() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    bench.write(&mut volume, 10, 1);
+    bench.close(volume);
+    copy(&bench, "c", "older");
+    // Two changes of members later.
+    let mut volume = bench.open();
+    bench.ask(&mut volume, &VolumeRequest::Fail { member: "a".to_owned() }).expect("it can do without");
+    bench.write(&mut volume, 20, 2);
+    bench.close(volume);
+    remove(&bench.at("c"));
+    std::fs::rename(bench.at("older"), bench.at("c")).expect("it exists");
+    let looked = VolumeReport::look(&bench.at("vol")).expect("it is a volume");
+    assert_eq!((looked.state, looked.members[2].state.as_str()), (VolumeState::Incomplete, "failed"));
+    let error = VolumeDrive::open(&bench.at("vol"), &bench.ring).map(|_| ()).expect_err("two members are missing");
+    assert!(error.message.contains("missing or out of date"), "{error}");
+    let error = import(&bench, "new", &["a", "b", "c"]).expect_err("two members are missing");
+    assert!(error.message.contains("too few members: 1 of 3"), "{error}");
 }

@@ -22,7 +22,8 @@ fn hosts_wait_until_the_file_has_the_epoch_in_which_members_changed() {
     bench.write(&mut volume, 10, 1);
     let in_the_way = bench.at("vol/volume.toml.new");
     std::fs::create_dir(&in_the_way).expect("there is room");
-    fail(&bench, &mut volume, "a");
+    volume.fail_unasked(0, &bench.ring);
+    volume.poll(bench.ring.now(), &mut CompletionQueue::new());
     let payload = Payload::Bytes(Box::new(BlockBuffer { data: vec![2; 65_536].into(), metadata: Vec::new().into() }));
     let operation = Operation::Write { start: Lba(0), blocks: Blocks(16), payload };
     let command = Command { id: CommandId(7), namespace: NamespaceId::FIRST, operation };
@@ -132,4 +133,127 @@ fn a_drive_that_takes_another_place_of_its_volume_leaves_its_own() {
     let states: Vec<String> = volume.report().members.into_iter().map(|member| member.state).collect();
     assert_eq!(states, ["active", "active", "failed"]);
     bench.check(&mut volume, 20, 1);
+}
+
+#[test]
+fn status_says_what_a_mount_says_of_a_foreign_drive_in_a_members_place() {
+    let bench = Bench::with(&["a", "b", "c", "x", "y"]);
+    bench.close(bench.create_at("other", &["x", "y"], &[]));
+    bench.close(bench.create(&["a", "b", "c"], &[]));
+    let refused = |shown: &str| {
+        let mounted = VolumeDrive::open(&bench.at("vol"), &bench.ring).map(|_| ()).expect_err("it is refused");
+        let looked = zonda_devices::VolumeReport::look(&bench.at("vol")).expect("its members can be read");
+        assert_eq!((looked.state, looked.refusal), (VolumeState::Incomplete, Some(mounted.message.clone())));
+        assert!(mounted.message.contains(shown), "{mounted}");
+    };
+    let rename = |from: &str, to: &str| std::fs::rename(bench.at(from), bench.at(to)).expect("it exists");
+    rename("b", "away");
+    rename("x", "b");
+    refused("../b belongs to another volume");
+    rename("b", "x");
+    rename("a", "b");
+    rename("away", "a");
+    refused("it is member ");
+    rename("a", "away");
+    rename("b", "a");
+    rename("away", "b");
+    // A mount takes an empty drive in the place of a member for a new one.
+    remove(&bench.at("b"));
+    bench.make_drive("b");
+    let looked = zonda_devices::VolumeReport::look(&bench.at("vol")).expect("its members can be read");
+    assert_eq!((looked.state, looked.refusal), (VolumeState::Degraded, None));
+    bench.rest(&mut bench.open());
+}
+
+#[test]
+fn what_an_operator_asks_for_is_refused_while_it_cannot_be_written_down() {
+    let bench = Bench::with(&["a", "b", "c", "e"]);
+    let mut volume = bench.create(&["a", "b", "c"], &["e"]);
+    // Nothing can be renamed over a directory.
+    let file = bench.at("vol/volume.toml");
+    let moved = bench.at("volume.toml");
+    std::fs::rename(&file, &moved).expect("it exists");
+    std::fs::create_dir_all(file.join("in-the-way")).expect("there is room");
+    let rate = zonda_devices::RateLimit::AtMost("1 MiB/s".parse().expect("a rate"));
+    for request in [
+        VolumeRequest::Fail { member: "b".to_owned() },
+        VolumeRequest::RemoveSpare { spare: "e".to_owned() },
+        VolumeRequest::Rates { rebuild: Some(rate), scrub: None },
+    ] {
+        let error = bench.ask(&mut volume, &request).expect_err("it cannot be written down");
+        assert!(error.message.contains("volume.toml cannot be written"), "{request}: {error}");
+    }
+    let report = volume.report();
+    assert_eq!((report.state, report.spares.len(), report.rates.rebuild), (VolumeState::Well, 1, None));
+    remove(&file);
+    std::fs::rename(&moved, &file).expect("it exists");
+    bench.ask(&mut volume, &VolumeRequest::RemoveSpare { spare: "e".to_owned() }).expect("it can be written");
+    bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it can be written");
+    assert_eq!(volume.report().state, VolumeState::Degraded);
+}
+
+#[test]
+fn a_volume_that_is_opened_to_be_managed_starts_no_rebuild() {
+    let bench = Bench::with(&["a", "b", "c", "e"]);
+    let mut volume = bench.create(&["a", "b", "c"], &["e"]);
+    bench.write(&mut volume, 10, 1);
+    bench.close(volume);
+    std::fs::rename(bench.at("b"), bench.at("away")).expect("it exists");
+    let options = VolumeOpenOptions { keeps_members: true, ..VolumeOpenOptions::default() };
+    let open = || VolumeDrive::open_with(&bench.at("vol"), &options, &bench.ring).expect("it can do without one");
+    let rate = zonda_devices::RateLimit::AtMost("1 MiB/s".parse().expect("a rate"));
+    for is_back in [false, true] {
+        if is_back {
+            std::fs::rename(bench.at("away"), bench.at("b")).expect("it exists");
+        }
+        let mut volume = open();
+        let request = VolumeRequest::Rates { rebuild: Some(rate), scrub: None };
+        bench.ask(&mut volume, &request).expect("it is open");
+        bench.rest(&mut volume);
+        let report = volume.report();
+        assert_eq!((report.state, report.members[1].state.as_str()), (VolumeState::Degraded, "failed"));
+        assert_eq!(report.spares, ["../e"]);
+        bench.close(volume);
+    }
+    // What is asked for is done.
+    let mut volume = open();
+    bench.ask(&mut volume, &VolumeRequest::Readd { member: "b".to_owned() }).expect("it is the member");
+    bench.rest(&mut volume);
+    assert_eq!((volume.report().state, volume.report().spares.len()), (VolumeState::Well, 1));
+}
+
+#[test]
+fn a_rate_that_is_not_named_stays_as_it_is() {
+    let bench = Bench::with(&["a", "b"]);
+    let mut volume = bench.create(&["a", "b"], &[]);
+    let limit = |text: &str| Some(zonda_devices::RateLimit::AtMost(text.parse().expect("a rate")));
+    let mut set = |rebuild, scrub| {
+        let report = bench.ask(&mut volume, &VolumeRequest::Rates { rebuild, scrub }).expect("it can be written");
+        [report.rates.rebuild, report.rates.scrub].map(|rate| rate.map(|rate| rate.to_string()))
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(set(limit("10 MiB/s"), None), [some("10 MiB/s"), None]);
+    assert_eq!(set(None, limit("20 MiB/s")), [some("10 MiB/s"), some("20 MiB/s")]);
+    assert_eq!(set(Some(zonda_devices::RateLimit::Default), None), [None, some("20 MiB/s")]);
+    bench.close(volume);
+    let looked = zonda_devices::VolumeReport::look(&bench.at("vol")).expect("it can be read");
+    assert_eq!(looked.rates.scrub.map(|rate| rate.to_string()), some("20 MiB/s"));
+}
+
+#[test]
+fn a_check_reads_open_segments_and_does_without_a_member_of_which_it_is_not_known_where_it_is() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    bench.write(&mut volume, 20, 1);
+    bench.close(volume);
+    let check = || zonda_devices::CheckReport::of(&bench.at("vol"), &mut |_| {}).expect("it can be read");
+    let report = check();
+    // 20 pieces of 16 blocks, and half as much parity.
+    assert!(report.is_well() && report.blocks >= 480, "{report:?}");
+    let file = bench.at("vol/volume.toml");
+    let text = std::fs::read_to_string(&file).expect("it exists");
+    std::fs::write(&file, text.replace("\"../b\"", "\"missing\"")).expect("there is room");
+    let report = check();
+    assert_eq!((report.refusal.as_ref(), report.members[1].state.as_str()), (None, "missing"));
+    assert!(report.blocks >= 320, "{report:?}");
 }

@@ -97,3 +97,58 @@ fn drives_that_were_written_to_without_each_other_are_not_imported_together_unle
     let mut volume = VolumeDrive::open_with(&bench.at("vol"), &accepted, &bench.ring).expect("a side is chosen");
     bench.check(&mut volume, 20, 2);
 }
+
+#[test]
+fn a_member_that_volume_toml_has_as_failed_does_not_vouch_for_the_epoch_that_it_reached_alone() {
+    let bench = Bench::with(&["a", "b"]);
+    let mut volume = bench.create(&["a", "b"], &[]);
+    bench.write(&mut volume, 10, 1);
+    bench.close(volume);
+    let file = bench.at("vol/volume.toml");
+    let before = std::fs::read(&file).expect("it exists");
+    // A copy of the directory is used with "b" alone.
+    away(&bench, "a");
+    let mut volume = bench.open();
+    bench.write(&mut volume, 10, 2);
+    let fork = volume.report().epoch;
+    bench.close(volume);
+    back(&bench, "a");
+    away(&bench, "b");
+    std::fs::write(&file, &before).expect("there is room");
+    let mut volume = bench.open();
+    bench.write(&mut volume, 10, 3);
+    bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it is to stay away");
+    assert_eq!(volume.report().epoch, fork, "both sides have reached the same epoch");
+    bench.close(volume);
+    back(&bench, "b");
+    away(&bench, "a");
+    let error = refusal(&bench, None);
+    assert!(error.message.contains("volume.toml has 1 (../b) as failed in epoch"), "{error}");
+    assert!(error.help.contains("0 (../a)") && error.help.contains("--accept-older"), "{error}");
+    let looked = zonda_devices::VolumeReport::look(&bench.at("vol")).expect("it can be read");
+    assert_eq!((looked.state, looked.refusal.as_ref()), (VolumeState::Incomplete, Some(&error.message)));
+    let checked = zonda_devices::CheckReport::of(&bench.at("vol"), &mut |_| {}).expect("it can be read");
+    assert_eq!(checked.refusal.map(|(message, _)| message), Some(error.message));
+    let accepted = VolumeOpenOptions { accepts_older: true, ..VolumeOpenOptions::default() };
+    let mut volume = VolumeDrive::open_with(&bench.at("vol"), &accepted, &bench.ring).expect("it is accepted");
+    bench.check(&mut volume, 10, 2);
+    assert!(volume.report().epoch > fork, "it is newer than what is left behind");
+}
+
+#[test]
+fn a_side_that_is_accepted_while_the_other_one_is_missing_changes_nothing_and_says_so() {
+    let bench = parted();
+    away(&bench, "b");
+    let accepted = VolumeOpenOptions { accepts_side: Some("a".to_owned()), ..VolumeOpenOptions::default() };
+    let open = || {
+        let mut volume = VolumeDrive::open_with(&bench.at("vol"), &accepted, &bench.ring).expect("one copy is enough");
+        let told = notices(&mut volume);
+        bench.close(volume);
+        told
+    };
+    assert!(open().contains("--accept-side 0 has no effect"));
+    back(&bench, "b");
+    assert!(refusal(&bench, None).message.starts_with("split brain: "), "nothing was chosen");
+    assert!(!open().contains("has no effect"), "now there are two sides");
+    bench.close(bench.open());
+}

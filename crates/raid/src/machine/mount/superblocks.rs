@@ -195,10 +195,10 @@ impl Volume {
             agreement => agreement?,
         };
         let best = agreement.as_ref().and_then(|agreement| own.get(usize::from(agreement.newest.member))?.as_ref());
-        let (Some(best), Some(Agreement { rejected, .. })) = (best.map(|own| own.superblock.clone()), &agreement)
-        else {
+        let (Some(best), Some(agreement)) = (best.map(|own| own.superblock.clone()), &agreement) else {
             return Err(VolumeError::NoVolume { member: present.first().copied().unwrap_or(MemberIndex(0)) });
         };
+        let rejected = &agreement.rejected;
         let is_chosen = !rejected.is_empty();
         // The epochs of a side that is rejected are known, too.
         let reached = said.iter().map(|one| one.epoch).max().filter(|_| is_chosen).unwrap_or(best.epoch);
@@ -230,13 +230,10 @@ impl Volume {
             let is_believed = entry
                 .as_ref()
                 .is_some_and(|own| own.superblock.members.get(member.as_usize()).is_some_and(|own| own.id == known.id));
-            // Every active member had the newest epoch before it counted, which the caller knows it did: one that has an older one is an
-            // older copy of itself, and lacks what was written since.
-            let is_older_copy = known.state == MemberState::Active
-                && options.newest_epoch.is_some_and(|epoch| epoch >= best.epoch)
-                && entry
-                    .as_ref()
-                    .is_some_and(|own| own.superblock.epoch < best.epoch && own.sequence_at_least < best.sequence);
+            let is_older_copy = entry.as_ref().is_some_and(|own| {
+                let own = (own.superblock.epoch, own.sequence_at_least);
+                agreement.is_older_copy(member, own, options.newest_epoch)
+            });
             let is_stale = known.state == MemberState::Failed || rejected.contains(&member) || is_older_copy;
             let is_there = present.contains(&member) && is_believed && (!is_stale || is_careless);
             let state = match known.state {

@@ -1,0 +1,354 @@
+//! Members whose connection is lost while the volume cannot do without them: I/O waits, and they are connected to again.
+//!
+//! A new connection is used only if the device behind it is the member as it was left. Until then nothing is submitted to it but what
+//! shows that: its zones are reported, and its superblocks read.
+
+use zonda_raid::{MemberIndex, Membership};
+use zonda_zoned::Instant;
+
+use super::VolumeDrive;
+use super::open::Names;
+use super::seat::Seat;
+use crate::DriveError;
+use crate::probe::Probed;
+
+impl VolumeDrive {
+    /// Members whose connection is lost fail, or are waited for. Says whether there were any.
+    pub(super) fn look_for_lost_connections(&mut self, now: Instant) -> bool {
+        let is_news = |seat: &Seat| seat.is_cut_off() && !seat.is_awaited();
+        let mut moved = false;
+        for member in self.members() {
+            if !self.on.member(member).is_some_and(is_news) {
+                continue;
+            }
+            moved = true;
+            self.on.volume_mut().on_disconnect(now, member);
+            let is_needed = self.on.volume().suspended(member).is_some();
+            if let Some(seat) = self.on.member_mut(member) {
+                // Of one that has failed or is not a member yet nothing is waited for.
+                if is_needed { seat.set_awaited() } else { seat.fail_held() }
+            }
+        }
+        if moved {
+            self.look_for_absent(now);
+        }
+        moved
+    }
+
+    /// Whether the volume waits for another connection to a member.
+    pub(super) fn awaits_connection(&self, member: MemberIndex) -> bool {
+        self.on.member(member).is_some_and(Seat::is_awaited)
+    }
+
+    /// A device was found where a member is whose connection is lost: it is used if it is that member, with all that it had acknowledged.
+    pub(super) fn must_be_as_left(&self, member: MemberIndex, seat: &Seat, probed: &Probed) -> Result<(), DriveError> {
+        self.must_be_itself(member, probed)?;
+        let refuse = |what: String| {
+            let help = "bring back the drive that was there; or stop the server and start it again: the volume is then mounted with what \
+                        is there";
+            Err(DriveError::new(what, help))
+        };
+        let shown = self.shown(member);
+        let Some(before) = self.on.member(member).filter(|seat| seat.is_awaited()) else {
+            return refuse(format!("{shown} is not waited for any more"));
+        };
+        if before.own_geometry() != seat.own_geometry() {
+            return refuse(format!("{shown} is another device: its zones have another shape"));
+        }
+        let Some(own) = probed.membership() else { return Ok(()) };
+        if let Err(error) = self.on.volume().check_reconnected(member, own as &Membership) {
+            return refuse(Names(&self.directory.file.member).in_words(&error).message);
+        }
+        if let Some(zone) = before.lacking(&probed.zones, self.on.volume().full_zones(member)) {
+            let zone = zone.0;
+            return refuse(format!(
+                "{shown} lacks blocks that it had acknowledged, in zone {zone}: it lost power, or is an older copy"
+            ));
+        }
+        Ok(())
+    }
+
+    /// I/O goes on over the new connection.
+    pub(super) fn reconnect(&mut self, now: Instant, member: MemberIndex, new: Seat) {
+        let Some(seat) = self.on.member_mut(member) else { return self.let_go(new, now) };
+        let before = seat.reconnect(new.drive);
+        self.refused &= !(1 << member.0);
+        self.absent_no_more(member);
+        self.let_go(before, now);
+        self.tell(false, format!("{} is connected to again", self.shown(member)));
+        self.on.volume_mut().on_reconnect(now, member);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use tempfile::TempDir;
+    use zonda_raid::{Level, Scheme};
+    use zonda_ring::Ring;
+    use zonda_zoned::{
+        BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Geometry, Lba, NamespaceId,
+        Operation, Outcome, Payload, ZonedDevice,
+    };
+
+    use super::*;
+    use crate::volume::{NewVolume, VolumeRates, VolumeState};
+    use crate::{Drive, Location, shelf};
+
+    const BLOCK_BYTES: usize = 512;
+
+    /// A volume whose drives are all of one server.
+    struct Bench {
+        volume: Option<VolumeDrive>,
+        drives: Vec<PathBuf>,
+        ring: Ring,
+        next: u64,
+        told: String,
+        _above: TempDir,
+    }
+
+    impl Drop for Bench {
+        fn drop(&mut self) {
+            // Before the shelf.
+            self.volume = None;
+        }
+    }
+
+    impl Bench {
+        fn new(scheme: Scheme) -> Bench {
+            shelf::begin();
+            let above = TempDir::new().expect("there is room");
+            let geometry = Geometry {
+                block_size_bytes: BLOCK_BYTES as u32,
+                metadata_bytes: 64,
+                zone_size_blocks: Blocks(64),
+                zone_capacity_blocks: Blocks(64),
+                zone_count: 32,
+                max_active_zones: Some(8),
+                max_open_zones: Some(8),
+                max_transfer_blocks: Blocks(32),
+                max_append_blocks: Blocks(32),
+                ..Geometry::tiny()
+            };
+            let drives: Vec<PathBuf> = (0..scheme.members()).map(|at| above.path().join(format!("d{at}"))).collect();
+            for drive in &drives {
+                shelf::add(drive, &geometry);
+                shelf::set_remote(drive);
+            }
+            let new = NewVolume {
+                members: drives.iter().cloned().map(Location::Image).collect(),
+                spares: Vec::new(),
+                scheme,
+                size: None,
+                reserve_percent: 12,
+                small_unit_blocks: None,
+                rates: VolumeRates::default(),
+                may_wipe: false,
+            };
+            let ring = Ring::simulated().expect("there is an event loop");
+            let volume = VolumeDrive::create(&above.path().join("vol"), &new, &ring).expect("they suit");
+            Bench { volume: Some(volume), drives, ring, next: 0, told: String::new(), _above: above }
+        }
+
+        fn volume(&mut self) -> &mut VolumeDrive {
+            self.volume.as_mut().expect("it is open")
+        }
+
+        fn submit(&mut self, operation: Operation) -> CommandId {
+            self.next += 1;
+            let (id, now) = (CommandId(self.next), self.ring.now());
+            let command = Command { id, namespace: NamespaceId::FIRST, operation };
+            self.volume().submit(now, command).expect("there is a queue slot");
+            id
+        }
+
+        /// What ends within this time.
+        fn wait(&mut self, time: Duration) -> Vec<Completion> {
+            let until = self.ring.now() + time;
+            let mut completions = CompletionQueue::new();
+            loop {
+                let now = self.ring.now();
+                self.volume().poll(now, &mut completions);
+                while let Some(notice) = self.volume().take_notice() {
+                    self.told += &(notice.text + "\n");
+                }
+                let next = self.volume().next_wakeup();
+                if now >= until && next.is_none_or(|next| next > now) {
+                    return std::iter::from_fn(|| completions.pop()).collect();
+                }
+                self.ring.turn(Some(next.map_or(until, |next| next.min(until)).max(now))).expect("the loop works");
+            }
+        }
+
+        fn write(&mut self, lba: u64, salt: u8) -> CommandId {
+            let data = vec![lba as u8 ^ salt; 8 * BLOCK_BYTES].into();
+            let payload = Payload::Bytes(Box::new(BlockBuffer { data, metadata: Vec::new().into() }));
+            self.submit(Operation::Write { start: Lba(lba), blocks: Blocks(8), payload })
+        }
+
+        fn write_all(&mut self, salt: u8) {
+            for lba in (0..160).step_by(8) {
+                self.write(lba, salt);
+            }
+            let ended = self.wait(Duration::from_secs(1));
+            assert!(ended.len() == 20 && ended.iter().all(|completion| completion.status.is_success()), "{ended:?}");
+        }
+
+        fn read(&mut self, lba: u64) -> CommandId {
+            self.submit(Operation::Read { start: Lba(lba), blocks: Blocks(8) })
+        }
+
+        fn expect_all(&mut self, salt: u8) {
+            for lba in (0..160).step_by(8) {
+                self.read(lba);
+                let ended = self.wait(Duration::from_secs(1));
+                assert_eq!(ended.len(), 1, "block {lba}: {}", self.told);
+                expect_block(&ended[0], lba, salt);
+            }
+        }
+
+        /// The server has ended: its connections are lost, and nothing can be connected to.
+        fn stop_server(&mut self) {
+            for drive in self.drives.clone() {
+                shelf::disconnect(&drive);
+                shelf::set_away(&drive, true);
+            }
+        }
+
+        fn start_server(&mut self) {
+            self.drives.clone().iter().for_each(|drive| shelf::set_away(drive, false));
+        }
+    }
+
+    fn expect_block(completion: &Completion, lba: u64, salt: u8) {
+        let Outcome::Data(Payload::Bytes(buffer)) = &completion.outcome else {
+            panic!("block {lba}: {}", completion.status)
+        };
+        assert!(buffer.data.iter().all(|byte| *byte == lba as u8 ^ salt), "block {lba}");
+    }
+
+    const SINGLE: Scheme = Scheme { level: Level::Raid0, data: 1, parity: 0 };
+    const MIRROR: Scheme = Scheme { level: Level::Raid1, data: 1, parity: 1 };
+    const LONG: Duration = Duration::from_secs(90);
+    const SHORT: Duration = Duration::from_secs(15);
+
+    #[test]
+    fn reads_and_writes_wait_while_the_server_of_a_needed_member_is_away_and_go_on_when_it_is_back() {
+        for scheme in [SINGLE, MIRROR, Scheme::raid5(2)] {
+            let mut bench = Bench::new(scheme);
+            bench.write_all(1);
+            let in_flight = [bench.read(16), bench.write(0, 2)];
+            bench.stop_server();
+            let later = [bench.read(24), bench.write(8, 2)];
+            let flush = bench.submit(Operation::Flush);
+            assert_eq!(bench.wait(LONG), [], "{scheme}: they wait");
+            assert_eq!(bench.volume().report().state, VolumeState::Suspended, "{scheme}: {}", bench.told);
+            bench.start_server();
+            let ended = bench.wait(SHORT);
+            assert_eq!(ended.len(), 5, "{scheme}: {}", bench.told);
+            assert!(ended.iter().all(|completion| completion.status.is_success()), "{scheme}: {ended:?}");
+            let of = |id: CommandId| ended.iter().find(|completion| completion.id == id).expect("it has ended");
+            expect_block(of(in_flight[0]), 16, 1);
+            expect_block(of(later[0]), 24, 1);
+            assert!(of(flush).status.is_success());
+            assert!(
+                bench.told.contains("is connected to again") && bench.told.contains("I/O is resumed"),
+                "{}",
+                bench.told
+            );
+            bench.write_all(3);
+            bench.wait(SHORT);
+            assert_eq!(bench.volume().report().state, VolumeState::Well, "{scheme}: {}", bench.told);
+            bench.expect_all(3);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_lost_while_nothing_is_asked_for_is_made_again() {
+        let mut bench = Bench::new(SINGLE);
+        bench.write_all(1);
+        for _ in 0..3 {
+            bench.stop_server();
+            bench.wait(LONG);
+            assert_eq!(bench.volume().report().state, VolumeState::Suspended);
+            bench.start_server();
+            bench.wait(SHORT);
+            assert_eq!(bench.volume().report().state, VolumeState::Well, "{}", bench.told);
+        }
+        bench.expect_all(1);
+    }
+
+    #[test]
+    fn a_member_that_the_volume_can_do_without_fails_with_its_connection_and_comes_back_by_itself() {
+        let mut bench = Bench::new(MIRROR);
+        bench.write_all(1);
+        bench.read(0);
+        let away = bench.drives[1].clone();
+        shelf::disconnect(&away);
+        shelf::set_away(&away, true);
+        assert_eq!(bench.wait(Duration::from_secs(1)).len(), 1);
+        bench.write_all(2);
+        assert_eq!(bench.volume().report().state, VolumeState::Degraded, "{}", bench.told);
+        shelf::set_away(&away, false);
+        bench.wait(SHORT);
+        assert_eq!(bench.volume().report().state, VolumeState::Well, "{}", bench.told);
+        let other = bench.drives[0].clone();
+        shelf::disconnect(&other);
+        shelf::set_away(&other, true);
+        bench.expect_all(2);
+    }
+
+    #[test]
+    fn a_device_that_is_not_the_member_as_it_was_left_is_not_written_to() {
+        let mut bench = Bench::new(SINGLE);
+        let drive = bench.drives[0].clone();
+        bench.write_all(1);
+        shelf::copy(&drive);
+        bench.write_all(2);
+        bench.stop_server();
+        bench.wait(SHORT);
+        // The server comes back with an older copy of the drive.
+        shelf::swap_with_copy(&drive);
+        bench.start_server();
+        let read = bench.read(0);
+        assert_eq!(bench.wait(LONG), []);
+        let told = "I/O waits all the same: member 0 (../d0) lacks blocks that it had acknowledged";
+        assert_eq!(bench.told.matches(told).count(), 1, "it is told once: {}", bench.told);
+        shelf::swap_with_copy(&drive);
+        let ended = bench.wait(SHORT);
+        assert!(ended.len() == 1 && ended[0].id == read, "{}", bench.told);
+        expect_block(&ended[0], 0, 2);
+        bench.expect_all(2);
+    }
+
+    #[test]
+    fn a_copy_that_was_made_before_the_members_changed_is_told_by_its_epoch() {
+        let mut bench = Bench::new(MIRROR);
+        let drive = bench.drives[0].clone();
+        shelf::copy(&drive);
+        let (now, member) = (bench.ring.now(), MemberIndex(1));
+        bench.volume().on.volume_mut().fail_member(now, member);
+        bench.wait(SHORT);
+        bench.stop_server();
+        shelf::swap_with_copy(&drive);
+        bench.start_server();
+        bench.wait(LONG);
+        assert!(bench.told.contains("it is an older copy: its epoch is"), "{}", bench.told);
+        assert_eq!(bench.volume().report().state, VolumeState::Suspended);
+    }
+
+    #[test]
+    fn a_volume_whose_member_is_away_can_be_closed() {
+        let mut bench = Bench::new(SINGLE);
+        bench.write_all(1);
+        bench.stop_server();
+        bench.write(0, 2);
+        bench.read(8);
+        bench.wait(SHORT);
+        let now = bench.ring.now();
+        bench.volume().close(now);
+        bench.wait(SHORT);
+        assert!(bench.volume().is_closed());
+    }
+}

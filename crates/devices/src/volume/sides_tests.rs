@@ -1,0 +1,158 @@
+//! Every way in which three copies part, and a side is chosen while others are missing.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+use zonda_raid::{Level, Scheme};
+use zonda_ring::Ring;
+use zonda_zoned::{
+    BlockBuffer, Blocks, Command, CommandId, CompletionQueue, Duration, Geometry, Lba, NamespaceId, Operation, Payload,
+    ZonedDevice,
+};
+
+use super::{NewVolume, VOLUME_FILE, VolumeDrive, VolumeOpenOptions, VolumeRates};
+use crate::{Drive, DriveError, Location, shelf};
+
+const MEMBERS: usize = 3;
+
+pub(super) struct Bench {
+    above: TempDir,
+    pub(super) ring: Ring,
+}
+
+impl Bench {
+    pub(super) fn new() -> Bench {
+        shelf::begin();
+        let bench = Bench {
+            above: TempDir::new_in("/dev/shm").expect("there is room"),
+            ring: Ring::simulated().expect("there is an event loop"),
+        };
+        let geometry = Geometry {
+            block_size_bytes: 512,
+            metadata_bytes: 64,
+            zone_size_blocks: Blocks(64),
+            zone_capacity_blocks: Blocks(64),
+            zone_count: 24,
+            max_active_zones: Some(8),
+            max_open_zones: Some(8),
+            max_transfer_blocks: Blocks(32),
+            max_append_blocks: Blocks(32),
+            ..Geometry::tiny()
+        };
+        (0..MEMBERS).for_each(|at| shelf::add(&bench.drive(at), &geometry));
+        let new = NewVolume {
+            members: (0..MEMBERS).map(|at| Location::Image(bench.drive(at))).collect(),
+            spares: Vec::new(),
+            scheme: Scheme { level: Level::Raid1, data: 1, parity: 2 },
+            size: None,
+            reserve_percent: 12,
+            small_unit_blocks: None,
+            rates: VolumeRates::default(),
+            may_wipe: false,
+        };
+        let volume = VolumeDrive::create(&bench.vol(), &new, &bench.ring).expect("they suit");
+        bench.write_and_close(volume);
+        bench
+    }
+
+    pub(super) fn drive(&self, at: usize) -> PathBuf {
+        self.above.path().join(format!("d{at}"))
+    }
+
+    pub(super) fn vol(&self) -> PathBuf {
+        self.above.path().join("vol")
+    }
+
+    /// Only these drives, as bits, are there.
+    fn keep(&self, present: usize) {
+        (0..MEMBERS).for_each(|at| shelf::set_away(&self.drive(at), present >> at & 1 == 0));
+    }
+
+    pub(super) fn wait(&self, volume: &mut VolumeDrive, time: Duration) {
+        let until = self.ring.now() + time;
+        let mut completions = CompletionQueue::new();
+        loop {
+            let now = self.ring.now();
+            volume.poll(now, &mut completions);
+            let next = volume.next_wakeup();
+            if now >= until && next.is_none_or(|next| next > now) {
+                return;
+            }
+            self.ring.turn(Some(next.map_or(until, |next| next.min(until)).max(now))).expect("the loop works");
+        }
+    }
+
+    pub(super) fn write(&self, volume: &mut VolumeDrive) {
+        let payload =
+            Payload::Bytes(Box::new(BlockBuffer { data: vec![1; 8 * 512].into(), metadata: Vec::new().into() }));
+        let operation = Operation::Write { start: Lba(0), blocks: Blocks(8), payload };
+        let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation };
+        volume.submit(self.ring.now(), command).expect("there is a queue slot");
+        self.wait(volume, Duration::from_secs(30));
+    }
+
+    pub(super) fn write_and_close(&self, mut volume: VolumeDrive) {
+        self.write(&mut volume);
+        volume.close(self.ring.now());
+        self.wait(&mut volume, Duration::from_secs(2));
+        assert!(volume.is_closed());
+    }
+}
+
+impl Bench {
+    fn open(&self, side: Option<usize>) -> Result<VolumeDrive, DriveError> {
+        let accepts_side = side.map(|member| member.to_string());
+        VolumeDrive::open_with(
+            &self.vol(),
+            &VolumeOpenOptions { accepts_side, ..VolumeOpenOptions::default() },
+            &self.ring,
+        )
+    }
+}
+
+fn is_split(opened: &Result<VolumeDrive, DriveError>) -> bool {
+    opened.as_ref().is_err_and(|error| error.message.contains("split brain"))
+}
+
+/// Copies are used by one side, then by another that has not seen that; a side is chosen, and members come back in all combinations.
+fn choose(first: usize, second: usize, chosen: usize, at_choice: usize) -> bool {
+    let bench = Bench::new();
+    let before = fs::read(bench.vol().join(VOLUME_FILE)).expect("it exists");
+    for present in [first, second] {
+        fs::write(bench.vol().join(VOLUME_FILE), &before).expect("there is room");
+        bench.keep(present);
+        bench.open(None).into_iter().for_each(|volume| bench.write_and_close(volume));
+    }
+    bench.keep(at_choice);
+    if !is_split(&bench.open(None)) {
+        return false;
+    }
+    let Ok(volume) = bench.open(Some(chosen)) else { return false };
+    bench.write_and_close(volume);
+    for present in [0b110, 0b101, 0b011, ALL, ALL] {
+        bench.keep(present);
+        let opened = bench.open(None);
+        assert!(
+            !is_split(&opened),
+            "copies {first:03b} parted from {second:03b}; the side of {chosen} was chosen by {at_choice:03b}, and is refused to {present:03b}"
+        );
+        opened.into_iter().for_each(|volume| bench.write_and_close(volume));
+    }
+    true
+}
+
+const ALL: usize = (1 << MEMBERS) - 1;
+
+#[test]
+fn a_side_stays_chosen_whoever_comes_back_later() {
+    let mut choices = 0;
+    for (first, second) in (1..ALL).flat_map(|first| (1..=ALL).map(move |second| (first, second))) {
+        for chosen in 0..MEMBERS {
+            for at_choice in (1..=ALL).filter(|present| present >> chosen & 1 == 1) {
+                choices += u32::from(choose(first, second, chosen, at_choice));
+            }
+        }
+    }
+    assert!(choices > 50, "{choices} sides were chosen");
+}
