@@ -160,6 +160,7 @@ impl Volume {
             Step::ReadHeaders => "headers of segments are read",
             Step::ReadSegments => "segments are read",
             Step::ReadTombstones => "trims are read",
+            Step::ReadLeaving => "segments that were about to be reset are read",
             Step::WriteSuperblocks => "superblocks are written",
             Step::CloseSegments => "segments are closed",
             Step::Reclaim => "space is reclaimed",

@@ -57,6 +57,8 @@ mod tests {
             before: DamageCounts::default(),
             repairing: BTreeSet::new(),
             damaged: BTreeMap::new(),
+            has_reports: false,
+            reports: 0,
             has_superblocks: false,
         }
     }
