@@ -19,7 +19,7 @@ mounted here, as zonda serve does it: a rebuild continues, and a spare takes the
 State \"data lost\" says that blocks are lost: reads of them fail until they are written or trimmed, all others are as they should be. \
 --lost lists them; the byte offset is that in the export, as dd takes it with iflag=skip_bytes.
 
-The exit code is 1 if the volume is lost, blocks of it are lost, its I/O is suspended, or too few of its members are present to mount it.";
+The exit code is 1 if the volume is lost, blocks of it are lost, its I/O is suspended, or a mount would be refused.";
 
 pub(super) const SCRUB_LONG_ABOUT: &str =
     "Reads every block of every member, compares it with its checksum, and parity with the data. What is wrong is \
