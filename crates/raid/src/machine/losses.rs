@@ -140,6 +140,7 @@ impl Volume {
                 // An error that has passed: the block is rewritten while it can be read.
                 if self.move_block(place, record, data, Mover::Repair) {
                     self.segments.forget_lost(place.segment);
+                    self.collector.lost_is_known(place.segment);
                 }
             }
             Err(_) if unreadable.is_lost || unreadable.proven.is_some() => {
@@ -205,6 +206,7 @@ impl Volume {
         let record = Record { lba, timestamp, data_crc: crc(&data) };
         if self.move_block(place, record, data, Mover::Repair) {
             self.segments.forget_lost(place.segment);
+            self.collector.lost_is_known(place.segment);
         }
     }
 
@@ -224,6 +226,7 @@ impl Volume {
                 continue;
             }
             segments.forget_lost(place.segment);
+            self.collector.lost_is_known(place.segment);
             self.damage_is_lost(place);
             match told.last_mut() {
                 Some((start, blocks)) if *start + *blocks == lba => *blocks += 1,

@@ -1,6 +1,6 @@
 //! Everything at once, from seeds.
 
-use crate::testing::{Outcome, Swarm, SwarmRun};
+use crate::testing::{Incident, Outcome, Swarm, SwarmRun};
 
 /// Names the seed and the step of a run that panics.
 struct Here(SwarmRun, u64);
@@ -55,6 +55,16 @@ fn repeats(seeds: u64) {
     for seed in 0..seeds {
         assert_eq!(run(seed), run(seed), "seed {seed}");
     }
+}
+
+/// Damage beyond tolerance: some blocks of a segment cannot be read when it is collected, and are read after all, or recorded as lost,
+/// before the collection of the segment ends.
+#[test]
+fn a_segment_is_collected_again_once_it_is_known_what_could_not_be_read_of_it() {
+    let mut swarm = Swarm::draw(21217);
+    let round = 21217 % (swarm.crashes + 1);
+    swarm.hazards.incidents = vec![(round, Incident::Damage)];
+    swarm.run().unwrap_or_else(|violation| panic!("{violation}"));
 }
 
 #[test]

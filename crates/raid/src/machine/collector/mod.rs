@@ -61,6 +61,8 @@ struct Current {
     reads_unneeded: bool,
     /// A block could not be read: the segment stays as it is until that is recorded.
     has_lost: bool,
+    /// Since then some of them were recorded, or read after all: the segment is to be collected once more.
+    is_repeated: bool,
     /// The same of tombstones.
     has_lost_tombstones: bool,
     /// Tombstones that could not be read were taken from the map.
@@ -157,6 +159,7 @@ impl Collector {
             urgency,
             reads_unneeded: false,
             has_lost: false,
+            is_repeated: false,
             has_lost_tombstones: false,
             has_tombstones_of_map: false,
             unnamed: Vec::new(),
@@ -255,6 +258,13 @@ impl Collector {
         self.current.as_mut().expect("a segment is being collected").has_lost = true;
     }
 
+    /// What could not be read of a segment is recorded as lost, or was read after all.
+    pub(super) fn lost_is_known(&mut self, index: SegmentIndex) {
+        if let Some(current) = self.current.as_mut().filter(|current| current.segment == index) {
+            current.is_repeated = true;
+        }
+    }
+
     /// A block that was read need not be moved any more.
     pub(super) fn skipped(&mut self) {
         if self.current.as_ref().is_none_or(|current| !current.reads_unneeded) {
@@ -303,7 +313,9 @@ impl Collector {
         }
         if has_lost {
             // What can be read in it can still be read; when all of it is rewritten by hosts, it goes.
-            segments.set_lost(index);
+            if !current.is_repeated {
+                segments.set_lost(index);
+            }
             segments.unpin(index, false);
         } else if is_unneeded(segment) {
             end_collecting(spec, members, segments, index);
