@@ -226,3 +226,24 @@ pub(crate) fn read(files: &mut dyn Files, file: ImageFile, offset: u64, length: 
         Err(error) => Err(ImageError::File { file, doing: "reading", error }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Drive, spec};
+    use zonda_zoned::Geometry;
+
+    #[test]
+    fn a_record_names_zones_and_blocks_of_the_drive_and_no_others() {
+        let mut disk = Drive::create(&spec(Geometry::tiny())).close();
+        let loaded = load(&mut disk).unwrap();
+        let (zones, capacity) = (loaded.layout.zones, loaded.layout.capacity);
+        for kind in [Kind::Reset, Kind::Finish, Kind::ReadOnly, Kind::Offline, Kind::Zrwa, Kind::Commit] {
+            let record = |zone, a, b| Record { kind, zone, generation: 1, a, b, c: 0, payload: [&[], &[]] };
+            assert!(loaded.possible(&record(zones - 1, capacity, capacity)), "{kind:?}");
+            for beyond in [record(zones, 0, 0), record(0, capacity + 1, 0), record(0, 0, capacity + 1)] {
+                assert!(!loaded.possible(&beyond), "{beyond:?}");
+            }
+        }
+    }
+}

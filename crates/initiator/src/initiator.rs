@@ -408,9 +408,32 @@ pub(crate) fn host_id_of(config: &InitiatorConfig, random: &mut Random) -> HostI
 mod tests {
     use std::collections::BTreeSet;
 
-    use zonda_nvme::Nqn;
+    use zonda_nvme::{Nqn, StatusCode};
+    use zonda_zoned::Duration;
 
     use super::*;
+    use crate::connecting::{Enabling, Progress};
+    use crate::queue::Ended;
+
+    #[test]
+    fn a_controller_that_is_not_ready_has_its_status_read_again_after_20_ms() {
+        let name = |end: &str| Nqn::new(&format!("nqn.2014-08.org.example:{end}")).unwrap();
+        let mut initiator = Initiator::new(InitiatorConfig::new(name("host"), name("drive"), [1; 32]));
+        let mut enabling = Enabling::waiting_until_ready();
+        let not_ready = Ended {
+            owner: Owner::Procedure,
+            status: StatusCode::SUCCESS,
+            do_not_retry: false,
+            result: 0,
+            data: Bytes::new(),
+            is_damaged: false,
+        };
+        let now = Instant(1_000);
+        let progress = enabling.ended(now, &mut initiator.queues[0], &not_ready);
+        assert!(matches!(progress, Ok(Progress::More)));
+        initiator.stage = Stage::Enabling(enabling);
+        assert_eq!(initiator.next_timeout(), Some(now + Duration::from_millis(20)));
+    }
 
     #[test]
     fn a_host_without_an_identifier_gets_a_random_uuid_of_version_4() {

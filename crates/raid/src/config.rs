@@ -289,3 +289,30 @@ impl Tuning {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers of data and parity members.
+    type Forms = &'static [(u8, u8)];
+
+    #[test]
+    fn each_level_has_the_numbers_of_members_that_are_its_own() {
+        use Level::{Raid0, Raid01, Raid1, Raid4, Raid5, Raid6, ReedSolomon};
+        let forms: [(Level, Forms, Forms); 7] = [
+            (Raid0, &[(1, 0), (4, 0)], &[(0, 0), (0, 1), (1, 1), (4, 1)]),
+            (Raid1, &[(1, 1), (1, 3)], &[(1, 0), (0, 1), (2, 1)]),
+            (Raid01, &[(1, 1), (3, 3)], &[(0, 0), (2, 1), (2, 3)]),
+            (Raid4, &[(2, 1), (5, 1)], &[(1, 1), (2, 0), (2, 2)]),
+            (Raid5, &[(2, 1), (5, 1)], &[(1, 1), (2, 0), (2, 2)]),
+            (Raid6, &[(2, 2), (5, 2)], &[(1, 2), (2, 1), (2, 3)]),
+            (ReedSolomon, &[(1, 1), (5, 3)], &[(0, 1), (1, 0), (5, 0)]),
+        ];
+        for (level, possible, impossible) in forms {
+            let is_valid = |&(data, parity): &(u8, u8)| Scheme { level, data, parity }.validate().is_ok();
+            assert!(possible.iter().all(is_valid), "{level:?}");
+            assert!(!impossible.iter().any(is_valid), "{level:?}");
+        }
+    }
+}

@@ -311,4 +311,25 @@ mod tests {
         assert_eq!(newest_of(&[&before, &newest]), Some(2));
         assert!(!is_split(&[&before, &newest]));
     }
+
+    #[test]
+    fn a_rejected_member_counts_again_once_it_has_reached_the_epoch_in_which_it_was_rejected() {
+        let mut chosen = said(1, 10, &[failed(9), ACTIVE]);
+        chosen.members[0].is_rejected = true;
+        for (epoch, is_rejected) in [(7, true), (8, true), (9, false)] {
+            let own = said(0, epoch, &[ACTIVE, failed(epoch)]);
+            assert_eq!(is_void(&own, &[&own, &chosen]), is_rejected, "epoch {epoch}");
+        }
+    }
+
+    #[test]
+    fn with_a_side_only_members_of_the_other_one_are_rejected() {
+        // Member 2 had failed before for both sides, and is missing.
+        let own = [said(0, 4, &[ACTIVE, failed(4), failed(2)]), said(1, 5, &[failed(5), ACTIVE, failed(2)])];
+        let own: Vec<&Membership> = own.iter().collect();
+        for (chosen, other) in [(0, 1), (1, 0)] {
+            let agreement = Agreement::of(&own, Some(MemberIndex(chosen))).unwrap().unwrap();
+            assert_eq!((agreement.newest.member, agreement.rejected), (chosen, vec![MemberIndex(other)]));
+        }
+    }
 }

@@ -170,4 +170,20 @@ mod tests {
     fn a_command_stays_small_because_every_layer_moves_it() {
         assert!(size_of::<Command>() <= 72, "{} bytes", size_of::<Command>());
     }
+
+    #[test]
+    fn reads_writes_and_appends_name_blocks_and_no_other_command_does() {
+        let (start, zone_start, blocks, payload) = (Lba(8), Lba(0), Blocks(3), Payload::None);
+        for operation in [
+            Operation::Read { start, blocks },
+            Operation::Write { start, blocks, payload: payload.clone() },
+            Operation::Append { zone_start, blocks, payload },
+            Operation::WriteZeroes { start, blocks },
+        ] {
+            assert_eq!(operation.blocks(), blocks, "{}", operation.name());
+        }
+        for operation in [Operation::Flush, Operation::ReadChangedZones] {
+            assert_eq!(operation.blocks(), Blocks::ZERO, "{}", operation.name());
+        }
+    }
 }

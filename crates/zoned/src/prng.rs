@@ -128,6 +128,9 @@ mod tests {
         assert_eq!(before, root.fork("die/3"));
         assert_ne!(before, root.fork("die/4"));
         assert_ne!(before, Prng::new(8).fork("die/3"));
+        for bit in 0..64 {
+            assert_ne!(before, Prng::new(7 ^ 1 << bit).fork("die/3"), "bit {bit} of the seed");
+        }
     }
 
     #[test]

@@ -86,3 +86,19 @@ impl<T> std::ops::IndexMut<u32> for Slab<T> {
         self.entries[index as usize].as_mut().expect("a slab entry is used while it is there")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_numbers_of_their_own_and_those_of_values_taken_out_are_used_again() {
+        let mut slab = Slab::new();
+        assert_eq!(["a", "b", "c"].map(|value| slab.insert(value)), [0, 1, 2]);
+        assert_eq!((slab.remove(1), slab.len()), ("b", 2));
+        assert_eq!((slab.insert("d"), slab.insert("e")), (1, 3));
+        assert_eq!(slab.values_mut().map(|value| *value).collect::<String>(), "adce");
+        assert_eq!([3, 0, 2, 1].map(|number| slab.remove(number)).concat(), "eacd");
+        assert!(slab.is_empty());
+    }
+}

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use zonda_zoned::reference::{ReferenceDevice, ZoneImage};
-use zonda_zoned::{Blocks, Geometry, Lba, PayloadKind, ZoneAction, ZoneIndex, ZoneState};
+use zonda_zoned::{Blocks, Geometry, Instant, Lba, PayloadKind, ZoneAction, ZoneIndex, ZoneState};
 
 use crate::format::block::{Block, BlockKind};
 use crate::format::record::{Record, RecordBuffer};
@@ -178,6 +178,21 @@ fn files_in_a_read_only_zone_are_read_and_those_in_an_offline_zone_say_so() {
         desk.expect(delete);
     }
     assert_eq!(desk.store().usage().zones_empty, 7, "neither is used again");
+}
+
+#[test]
+fn a_mount_resets_neither_read_only_nor_offline_zones() {
+    for state in [ZoneState::ReadOnly, ZoneState::Offline] {
+        let mut drive = drive();
+        drive.degrade(ZoneIndex(4), state);
+        let mut store = FileStore::mount(&small(12, 5), units_of_two_blocks()).unwrap();
+        while let Some(command) = store.poll_command(Instant::ZERO) {
+            assert_ne!(command.operation.name(), "reset", "zone 4 is {state}");
+            let completion = drive.execute(&command);
+            store.on_completion(Instant::ZERO, completion);
+        }
+        assert!(store.is_ready(), "zone 4 is {state}");
+    }
 }
 
 #[test]

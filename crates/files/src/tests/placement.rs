@@ -149,6 +149,25 @@ fn a_file_waits_for_the_zone_that_is_being_finished_and_neither_finishes_nor_sha
 }
 
 #[test]
+fn of_two_files_that_wait_for_one_zone_the_second_has_another_finished_at_once() {
+    let config = FilesConfig { finish_threshold_percent: 50, ..units_of_two_blocks() };
+    let mut world = World::format(small(12, 3), config, Prng::new(1));
+    world.refuses = false;
+    for name in ["a", "b"] {
+        let file = world.store.create(name, Long).unwrap();
+        world.store.append(RequestId(0), file, FileData::Bytes(pattern(0, 9 * 512).into()));
+        world.store.close(RequestId(1), file);
+        world.run_to_rest();
+    }
+    for (name, finishes) in [("c", 1), ("d", 2)] {
+        let file = world.store.create(name, Long).unwrap();
+        world.store.append(RequestId(3), file, FileData::Bytes(pattern(1, 1024).into()));
+        while world.hand_out() {}
+        assert_eq!(world.under_way(), finishes, "file {name} has a finish of its own");
+    }
+}
+
+#[test]
 fn a_relaxed_match_is_one_of_equal_life_and_else_the_nearest() {
     let mut desk = Desk::new(small(12, 3), never_finishing());
     desk.write_file("short", Short, 600);

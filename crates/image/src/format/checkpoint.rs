@@ -173,4 +173,26 @@ mod tests {
         assert_eq!((read.sequence, read.clean, read.ledger), (12, true, ledger));
         assert!(matches!(decode(&layout, &[2; 16], &bytes), Err(ImageError::OtherImage { .. })));
     }
+
+    #[test]
+    fn bytes_with_a_right_checksum_and_another_magic_are_no_checkpoint() {
+        let layout = Layout::new(&Geometry::tiny(), 1 << 20);
+        let mut bytes = encode(&layout, &[1; 16], 12, true, &Ledger::new(8)).to_vec();
+        assert!(decode(&layout, &[1; 16], &bytes).unwrap().is_some());
+        let (mut header, _) = Header::read_from_prefix(&bytes).unwrap();
+        header.magic[0] ^= 1;
+        bytes[..HEADER_BYTES].copy_from_slice(header.as_bytes());
+        let sum = crc(&bytes[4..SLOT_HEADER_BYTES]);
+        bytes[..4].copy_from_slice(&sum.to_le_bytes());
+        assert!(decode(&layout, &[1; 16], &bytes).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_checkpoint_that_ends_early_is_damaged() {
+        let layout = Layout::new(&Geometry::tiny(), 1 << 20);
+        let bytes = encode(&layout, &[1; 16], 12, true, &Ledger::new(8));
+        for length in [0, HEADER_BYTES, SLOT_HEADER_BYTES - 1, SLOT_HEADER_BYTES, bytes.len() - 1] {
+            assert!(decode(&layout, &[1; 16], &bytes[..length]).unwrap().is_none(), "{length} bytes");
+        }
+    }
 }

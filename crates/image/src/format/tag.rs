@@ -200,6 +200,17 @@ mod tests {
     }
 
     #[test]
+    fn a_tag_of_zeros_with_metadata_is_not_an_unwritten_one() {
+        let codec = codec(8);
+        let mut tag = [0; 16];
+        for at in [8, 15] {
+            tag[at] = 1;
+            assert_eq!(codec.verify(&tag, 9, 0, &[0; 512]), Verdict::Foreign, "byte {at}");
+            tag[at] = 0;
+        }
+    }
+
+    #[test]
     fn a_block_accepted_as_it_is_keeps_its_metadata() {
         let codec = codec(8);
         let mut tag = codec.of_data(1, 0, &[1; 512], &[5; 8]).to_vec();

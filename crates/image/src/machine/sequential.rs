@@ -236,3 +236,33 @@ impl Image {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Drive, spec};
+    use zonda_zoned::Geometry;
+
+    #[test]
+    fn a_write_pointer_goes_back_and_never_forward() {
+        let geometry = Geometry { conventional_zone_count: 0, ..Geometry::tiny() };
+        for (to, expected) in [(8, 6), (6, 6), (2, 2)] {
+            let mut drive = Drive::create(&spec(geometry.clone()));
+            assert!(drive.write(0, 6, 1).is_success());
+            drive.image.take_back(0, to);
+            assert_eq!(drive.image.table.zone(ZoneIndex(0)).write_pointer_blocks, Blocks(expected), "back to {to}");
+        }
+    }
+
+    #[test]
+    fn an_offline_zone_stays_offline() {
+        let geometry = Geometry { conventional_zone_count: 0, ..Geometry::tiny() };
+        let mut drive = Drive::create(&spec(geometry));
+        assert!(drive.write(0, 6, 1).is_success());
+        drive.image.degrade(ZoneIndex(0), ZoneState::Offline);
+        for to in [0, 2, 6] {
+            drive.image.take_back(0, to);
+            assert_eq!(drive.image.table.zone(ZoneIndex(0)).state, ZoneState::Offline, "back to {to}");
+        }
+    }
+}

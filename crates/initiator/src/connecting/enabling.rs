@@ -99,6 +99,14 @@ impl Enabling {
     }
 }
 
+#[cfg(test)]
+impl Enabling {
+    /// CC.EN is set.
+    pub(crate) fn waiting_until_ready() -> Enabling {
+        Enabling { stage: Stage::Ready, capabilities: Capabilities::from_value(0), poll_at: None }
+    }
+}
+
 fn look(now: Instant, queue: &mut Queue) {
     send(queue, now, PropertyCommand::get(Property::Status).into(), CommandData::None);
 }

@@ -127,6 +127,20 @@ fn nobody_there_is_an_error_of_the_first_step() {
     assert_eq!((discovery.poll_effect(), discovery.next_timeout()), (None, None));
 }
 
+#[test]
+fn only_the_first_end_of_its_own_connection_ends_a_discovery() {
+    let mut discovery = Discovery::new(config());
+    discovery.start(Instant(1));
+    discovery.disconnected(Instant(2), QueueId(1), "connection reset by peer");
+    assert_eq!(discovery.result(), None, "a discovery has one queue");
+    for why in ["connection refused", "broken pipe"] {
+        discovery.disconnected(Instant(3), QueueId::ADMIN, why);
+        let Some(Err(error)) = discovery.result() else { panic!("{:?}", discovery.result()) };
+        let expected = Reason::Connection { queue: QueueId::ADMIN, why: "connection refused".to_owned() };
+        assert_eq!(error.reason, expected);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

@@ -1,6 +1,7 @@
 //! Lengths and offsets of PDUs: each is accepted at its limit and refused one step beyond it.
 
 use bytes::Bytes;
+use zerocopy::IntoBytes;
 
 use super::*;
 use crate::SubmissionEntry;
@@ -203,6 +204,28 @@ fn a_pdu_length_that_leaves_no_byte_of_data_is_refused() {
                 let refusal = carrier.refusal(digests, &pdu);
                 assert_eq!(refusal, (FatalStatus::InvalidHeaderField, PDU_LENGTH), "{carrier:?}, PLEN {length}");
             }
+        }
+    }
+}
+
+#[test]
+fn a_pdu_that_carries_no_data_is_as_long_as_its_header() {
+    for (to, pdu_type) in [(Side::Host, PduType::Response), (Side::Host, PduType::ReadyToTransfer)] {
+        let header_bytes = pdu_type.header_length();
+        for longer in [1, 4, 64] {
+            let common = CommonHeader {
+                pdu_type: pdu_type as u8,
+                flags: 0,
+                header_length: header_bytes,
+                data_offset: header_bytes,
+                pdu_length: (u32::from(header_bytes) + longer).into(),
+            };
+            let mut reader = PduReader::new(to, LIMITS);
+            reader.set_digests(Digests::NONE);
+            reader.push(Bytes::copy_from_slice(common.as_bytes()));
+            let error = reader.next().expect_err("there are bytes behind the header");
+            let refusal = (error.status, error.information as usize);
+            assert_eq!(refusal, (FatalStatus::InvalidHeaderField, PDU_LENGTH), "{pdu_type:?}, {longer} bytes more");
         }
     }
 }

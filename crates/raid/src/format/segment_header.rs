@@ -236,6 +236,25 @@ mod tests {
     }
 
     #[test]
+    fn a_header_of_more_chunks_than_a_volume_has_members_is_damaged() {
+        let most = MEMBERS_MAX as u8;
+        for (data, parity, is_possible) in [
+            (most, 0, true),
+            (1, most - 1, true),
+            (most + 1, 0, false),
+            (most, 1, false),
+            (1, most, false),
+            (0, 1, false),
+        ] {
+            let mut block = [0; 512];
+            let header = SegmentHeader { data, parity, ..header() };
+            header.write(&mut block);
+            let expected = if is_possible { Ok(header) } else { Err(HeaderError::Damaged) };
+            assert_eq!(SegmentHeader::read(&block), expected, "{data} data and {parity} parity chunks");
+        }
+    }
+
+    #[test]
     fn a_header_of_version_2_differs_in_its_version_alone() {
         let (mut first, mut second) = ([0; 512], [0; 512]);
         SegmentHeader { copies: 1, ..header() }.write(&mut first);

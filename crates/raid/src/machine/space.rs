@@ -120,4 +120,18 @@ mod tests {
         }
         assert_eq!(room(&members), 0);
     }
+
+    #[test]
+    fn a_member_is_out_of_zones_without_one_to_write_beside_those_for_contents_and_for_what_is_moved() {
+        let spec = spec(1, false);
+        let mut members = members(&spec);
+        let needed = needed_segments(&spec) + RELOCATION_SEGMENTS;
+        for zone in METADATA_ZONES..ZONES {
+            let left = ZONES - zone;
+            let expected = if left > needed { Verdict::Usable } else { Verdict::Failed };
+            let verdict = Space::is_out_of_zones(&spec, &members, MemberIndex(1));
+            assert_eq!(verdict, expected, "{left} zones are left, contents and what is moved need {needed}");
+            members[MemberIndex(1)].retire_zone(zone);
+        }
+    }
 }

@@ -229,6 +229,7 @@ mod tests {
                     assert_eq!(slots.stripe_at(MemberIndex(member), slot as u32), Some(stripe));
                     assert_eq!(slots.slot_of(MemberIndex(member), stripe), Some(slot as u32));
                 }
+                assert!(!slots.is_free(MemberIndex(member), stripes), "behind the last group there is no slot");
             }
         }
     }

@@ -188,6 +188,19 @@ impl Drive {
         self.device.set_block_bytes(lba, &data, &buffer.metadata);
     }
 
+    /// Changes the data of a block.
+    #[cfg(test)]
+    pub(crate) fn rewrite(&mut self, lba: Lba, change: impl FnOnce(&mut [u8])) {
+        let read = Operation::Read { start: lba, blocks: Blocks(1) };
+        let completion =
+            self.device.execute(&Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation: read });
+        let Outcome::Data(Payload::Bytes(buffer)) = completion.outcome else { return };
+        let mut data = buffer.data.to_vec();
+        change(&mut data);
+        self.damaged.insert(lba);
+        self.device.set_block_bytes(lba, &data, &buffer.metadata);
+    }
+
     /// Bits flip in the data of a block alone.
     pub fn rot_data(&mut self, lba: Lba) {
         let read = Operation::Read { start: lba, blocks: Blocks(1) };

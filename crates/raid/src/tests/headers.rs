@@ -3,12 +3,16 @@
 use zonda_zoned::{Lba, Operation, ZoneState};
 
 use super::sides::{RAID1, refusal, written};
-use crate::format::{HEADER_COPIES, SegmentHeader};
+use crate::format::{HEADER_COPIES, SegmentHeader, crc};
 use crate::limits::METADATA_ZONES;
 use crate::testing::{Drive, World};
 use crate::{Level, MemberIndex, Scheme, VolumeError};
 
 const RAID0: Scheme = Scheme { level: Level::Raid0, data: 1, parity: 0 };
+/// Where a header has its checksum, and its version, with which the bytes begin that it is of.
+const CRC_AT: usize = 4;
+const VERSION_AT: usize = 8;
+
 const RAID5: Scheme = Scheme { level: Level::Raid5, data: 2, parity: 1 };
 
 fn mount(world: &mut World, without: u32) {
@@ -46,6 +50,30 @@ fn one_damaged_block_of_a_header_costs_nothing_on_one_drive() {
             for (_, start) in zones(&mut world.drives[0]) {
                 world.drives[0].flip(Lba(start.0 + copy));
             }
+            mount(&mut world, 0);
+            read_all(&mut world);
+        }
+    }
+}
+
+#[test]
+fn a_volume_has_another_version_if_a_first_header_says_so_and_not_if_a_second_one_does() {
+    for copy in 0..u64::from(HEADER_COPIES) {
+        let mut world = written(RAID5, 64, 1);
+        world.crash();
+        let (_, start) = zones(&mut world.drives[0])[0];
+        if copy > 0 {
+            world.drives[0].flip(start);
+        }
+        world.drives[0].rewrite(Lba(start.0 + copy), |block| {
+            block[VERSION_AT..VERSION_AT + 2].fill(0x7f);
+            let sum = crc(&block[VERSION_AT..]);
+            block[CRC_AT..VERSION_AT].copy_from_slice(&sum.to_le_bytes());
+        });
+        if copy == 0 {
+            let error = refusal(&mut world, 0);
+            assert!(matches!(error, VolumeError::Version { found: 0x7f7f, .. }), "{error}");
+        } else {
             mount(&mut world, 0);
             read_all(&mut world);
         }

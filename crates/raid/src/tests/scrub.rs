@@ -110,6 +110,27 @@ fn a_second_scrub_finds_nothing() {
 }
 
 #[test]
+fn blocks_of_a_member_that_has_failed_are_computed_by_a_scrub_and_none_of_them_is_lost() {
+    for scheme in [Scheme::raid5(3), Scheme { level: Level::Raid6, data: 3, parity: 2 }] {
+        for (unit_blocks, metadata_bytes) in [(1, 64), (4, 64), (4, 0)] {
+            let mut config = config(scheme);
+            config.small = StreamShape { unit_blocks, group_stripes: 8 };
+            config.tuning.scrub_blocks_per_second = None;
+            let mut bench = Bench::new(config, metadata_bytes, 5);
+            bench.fill();
+            bench.run_out();
+            bench.fail(0);
+            bench.run_out();
+            let before = bench.volume.volume().counters();
+            let (blocks, mended, lost) = scrub(&mut bench);
+            assert!(blocks > 0);
+            assert_eq!((mended, lost), (0, 0), "{scheme:?}, units of {unit_blocks}");
+            assert_eq!(bench.volume.volume().counters(), before, "{scheme:?}, units of {unit_blocks}");
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_mended_is_told() {
     let mut bench = bench(Scheme::raid5(3), 1, 64, 4);
     // The same stripes on all members: groups of one.

@@ -357,3 +357,17 @@ impl ElementBook {
         self.ends_bytes = ends_bytes;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "a zone that is written has elements")]
+    fn a_written_zone_without_elements_breaks_an_invariant() {
+        let mut book = ElementBook::new(&crate::profile::tests::tiny());
+        book.check_invariants();
+        book.pages[0].standing.written_bytes = 1;
+        book.check_invariants();
+    }
+}

@@ -480,6 +480,27 @@ fn acknowledged_blocks_of_conventional_zones_stay_wherever_power_goes() {
 }
 
 #[test]
+fn power_loss_leaves_the_old_or_the_new_contents_of_each_block_that_an_overwrite_in_flight_covers() {
+    let profile = conventional_drive();
+    let mut found = std::collections::BTreeSet::new();
+    for seed in 0..8 {
+        let mut rig = Rig::with(&profile, PayloadKind::Fingerprints, 3);
+        let write = |mark| {
+            let payload = Payload::Fingerprints(vec![mark; 8].into());
+            Operation::Write { start: Lba(0), blocks: Blocks(8), payload }
+        };
+        rig.submit(write(1));
+        rig.run();
+        let overwrite = rig.submit(write(2));
+        assert!(!rig.has_ended(overwrite));
+        let media = rig.drive.power_loss(&mut Prng::new(seed));
+        let mut rig = Rig::of(Ssd::power_on(&profile, media, &Prng::new(seed)));
+        found.extend(rig.prints(Lba(0), 8));
+    }
+    assert_eq!(found.into_iter().collect::<Vec<u64>>(), [1, 2]);
+}
+
+#[test]
 fn a_reset_of_all_zones_is_decided_zone_by_zone() {
     let profile = drive_of_constants();
     let mut rig = Rig::with(&profile, PayloadKind::Fingerprints, 3);

@@ -319,6 +319,25 @@ mod tests {
         Status::InvalidZoneStateTransition,
     ];
 
+    #[test]
+    fn places_where_mistakes_are_made_lie_on_both_sides_of_each_end() {
+        let geometry = Geometry { zone_count: 5_000, ..Geometry::tiny() };
+        let mut source = CommandSource::new(&geometry, PayloadKind::None, Prng::new(1));
+        let zone = ZoneIndex(1);
+        let wanted = geometry.zone_start(zone) + Blocks(4);
+        let found: BTreeSet<u64> = (0..20_000).map(|_| source.perhaps_elsewhere(wanted, zone).0).collect();
+        let zone_start = geometry.zone_start(zone).0;
+        let ends = [
+            zone_start + geometry.zone_capacity_blocks.0,
+            zone_start + geometry.zone_size_blocks.0,
+            geometry.namespace_blocks().0,
+        ];
+        let expected = ends.into_iter().flat_map(|end| [end - 1, end]).chain([wanted.0, zone_start, u64::MAX]);
+        for place in expected {
+            assert!(found.contains(&place), "block {place}");
+        }
+    }
+
     /// How often each status ended each operation.
     type Counts = BTreeMap<(&'static str, Status), u64>;
 

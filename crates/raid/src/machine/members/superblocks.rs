@@ -337,6 +337,28 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_is_behind_has_its_superblock_once_all_others_have_theirs_and_none_gets_a_second_one() {
+        let spec = spec(1, false);
+        let mut members = members(&spec);
+        let behind = MemberIndex(1);
+        members[behind].set_behind();
+        members.begin_epoch(&spec);
+        for is_late in [false, true] {
+            assert_eq!(members.write_superblocks(&spec), []);
+            for member in spec.member_indices() {
+                let mut written = 0;
+                while end_next(&mut members, member, Status::Success).is_some() {
+                    written += 1;
+                    assert_eq!(members.on_superblock(&spec, member, Status::Success), Verdict::Usable);
+                }
+                let expected = if (member == behind) == is_late { METADATA_ZONES } else { 0 };
+                assert_eq!(written, expected, "member {}", member.0);
+            }
+        }
+        assert!(members.is_epoch_durable());
+    }
+
+    #[test]
     fn a_member_of_which_one_metadata_zone_fails_records_each_epoch_in_the_other() {
         let spec = spec(1, false);
         let mut members = members(&spec);

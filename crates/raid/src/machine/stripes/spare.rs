@@ -69,3 +69,30 @@ impl Spare {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zonda_zoned::Instant;
+
+    /// A stripe whose parity is in this buffer.
+    fn stripe_with(buffer: BytesMut) -> Stripe {
+        let mut stripe = Stripe::new(Stream::Small, Instant::ZERO, 2, 3);
+        stripe.buffers[Use::Parity as usize] = buffer.freeze();
+        stripe
+    }
+
+    #[test]
+    fn a_buffer_that_only_its_stripe_refers_to_is_used_again_and_one_that_a_member_keeps_is_not() {
+        for keeps in [false, true] {
+            let mut spare = Spare::default();
+            let mut buffer = spare.buffer(Stream::Small, Use::Parity, 64);
+            buffer.fill(1);
+            let stripe = stripe_with(buffer);
+            let kept = keeps.then(|| stripe.buffers[Use::Parity as usize].clone());
+            spare.reuse(stripe);
+            let is_used_again = spare.buffer(Stream::Small, Use::Parity, 64)[..] == [1; 64];
+            assert_eq!(is_used_again, kept.is_none());
+        }
+    }
+}

@@ -79,3 +79,13 @@ fn a_stripe_holds_trims_from_the_first_tombstones_of_hosts_on() {
     assert_eq!(same, stripe);
     assert!(stripes.holds_trim(stripe));
 }
+
+#[test]
+fn the_memory_of_a_list_that_was_given_back_is_used_again() {
+    let mut stripes = Stripes::new();
+    let mut list = stripes.take_list();
+    list.reserve(100);
+    let capacity = list.capacity();
+    stripes.give_back(list);
+    assert_eq!(stripes.take_list().capacity(), capacity);
+}
