@@ -240,18 +240,19 @@ impl LayerSpec {
     }
 
     fn effect(&self, place: &Spanned<LayerSpec>) -> Result<FaultEffect, ConfigError> {
-        let names = Status::ERRORS.map(|status| status.to_string());
+        // A list: of an array of as many strings the compiler unrolls everything, which takes it minutes (LLVM's constraint elimination).
+        let names: Vec<String> = Status::ERRORS.iter().map(Status::to_string).collect();
         let Some(status) = &self.status else {
             let error = ConfigError::at(place, "this layer does not say how commands fail");
             return Err(error.help(format!("add a line like status = \"write fault\"; there are {}", names.join(", "))));
         };
-        let Some(found) = Status::ERRORS.into_iter().find(|known| known.to_string() == *status.get_ref()) else {
+        let Some(at) = names.iter().position(|known| known == status.get_ref()) else {
             let message = format!("there is no status \"{}\"", status.get_ref());
             return Err(ConfigError::at(status, message).help(did_you_mean_help(status.get_ref(), &names)));
         };
         Ok(match self.effect.as_ref().map(|effect| *effect.get_ref()) {
-            None | Some(FaultSpec::Fail) => FaultEffect::Fail(found),
-            Some(FaultSpec::FailAfter) => FaultEffect::FailAfter(found),
+            None | Some(FaultSpec::Fail) => FaultEffect::Fail(Status::ERRORS[at]),
+            Some(FaultSpec::FailAfter) => FaultEffect::FailAfter(Status::ERRORS[at]),
         })
     }
 
