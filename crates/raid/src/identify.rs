@@ -118,6 +118,7 @@ mod tests {
             copies_behind: 0,
             accepted_segment: 0,
             offline_zones: Some(0),
+            read_only_zones: Vec::new(),
             has_single_headers: false,
             array: [7; 16],
             name: "vol".to_owned(),

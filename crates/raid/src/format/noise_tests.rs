@@ -33,6 +33,7 @@ fn blocks() -> Vec<[u8; 512]> {
         copies_behind: 1,
         accepted_segment: 6,
         offline_zones: Some(2),
+        read_only_zones: Vec::new(),
         array: PLACE.array,
         name: "prague".to_owned(),
         epoch: 1,

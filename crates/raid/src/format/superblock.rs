@@ -15,12 +15,13 @@
 //!      144..496  a member each                      78..80  0
 //!      496..504  accepted: the last segment up to   80..144 name, UTF-8, then zeros
 //!                which an operator accepted losses  504..508 zones of the member that are offline and held nothing
-//!                                                  508..   zeros
+//!                                                  508..   numbers u32 of unused zones of the member that are
+//!                                                          read only, up to the end of the block; then zeros
 //!
 //! a member: 0..16  id    16..22  a number of 48 bits: the upper two are its state (0 active, 1 failed, 2 rebuilding, 3 failed
 //!                                and rejected), the others the epoch since which it has it
 //!
-//! In version 1 byte 77 is 0, nothing is accepted, zones that are offline are not counted, and members stand at 144..512:
+//! In version 1 byte 77 is 0, nothing is accepted, no zones are counted or named, and members stand at 144..512:
 //! a member: 0..16  id    16  state    17..23  the epoch since which it has it
 //! ```
 
@@ -50,6 +51,8 @@ const ENTRIES_AT: usize = NAME_AT + NAME_BYTES_MAX;
 
 const ACCEPTED_AT: usize = 496;
 const OFFLINE_AT: usize = 504;
+const READ_ONLY_AT: usize = 508;
+const ZONE_BYTES: usize = 4;
 
 /// Where an entry's state and epoch begin, in both versions.
 const ENTRY_STATE_AT: usize = 16;
@@ -106,6 +109,9 @@ pub(crate) struct Superblock {
     pub(crate) accepted_segment: u64,
     /// Zones of this member that are offline, and of which it is known that they hold nothing that is needed; `None` in version 1.
     pub(crate) offline_zones: Option<u32>,
+    /// Zones of this member that are read only and hold nothing that is needed, as many as the block has space for: a mount takes
+    /// them for empty, since no reset can erase what they hold. None of them is a metadata zone. Always empty in version 1.
+    pub(crate) read_only_zones: Vec<u32>,
     pub(crate) array: ArrayId,
     /// At most [`NAME_BYTES_MAX`] bytes.
     pub(crate) name: String,
@@ -160,6 +166,9 @@ impl Superblock {
             out[COPIES_BEHIND_AT] = self.copies_behind;
             put_u64(out, ACCEPTED_AT, self.accepted_segment);
             put_u32(out, OFFLINE_AT, self.offline_zones.unwrap_or(0));
+            for (bytes, &zone) in out[READ_ONLY_AT..].chunks_exact_mut(ZONE_BYTES).zip(&self.read_only_zones) {
+                put_u32(bytes, 0, zone);
+            }
             for (bytes, member) in out[ENTRIES_AT..].chunks_exact_mut(ENTRY_BYTES).zip(&self.members) {
                 member.write(bytes);
             }
@@ -192,6 +201,7 @@ impl Superblock {
             copies_behind: if is_first { 0 } else { block[COPIES_BEHIND_AT] },
             accepted_segment: if is_first { 0 } else { u64_at(block, ACCEPTED_AT) },
             offline_zones: (!is_first).then(|| u32_at(block, OFFLINE_AT)),
+            read_only_zones: if is_first { Vec::new() } else { read_only_zones(block) },
             array: array_at(block, ARRAY_AT),
             name: str::from_utf8(name).ok()?.to_owned(),
             epoch: u64_at(block, EPOCH_AT),
@@ -252,6 +262,12 @@ impl MemberEntry {
     }
 }
 
+/// Zone 0 is a metadata zone: it ends the list.
+fn read_only_zones(block: &[u8]) -> Vec<u32> {
+    let zones = block[READ_ONLY_AT..].chunks_exact(ZONE_BYTES).map(|bytes| u32_at(bytes, 0));
+    zones.take_while(|&zone| zone != 0).collect()
+}
+
 fn state_of(code: u8) -> Option<MemberState> {
     [MemberState::Active, MemberState::Failed, MemberState::Rebuilding].into_iter().find(|&state| state as u8 == code)
 }
@@ -278,6 +294,7 @@ mod tests {
             copies_behind: 1,
             accepted_segment: 0x8182_8384_8586_8788,
             offline_zones: Some(0x9192_9394),
+            read_only_zones: vec![0xA1A2_A3A4],
             array: *b"0123456789abcdef",
             name: "prague".to_owned(),
             epoch: 0x1112_1314_1516,
@@ -309,8 +326,14 @@ mod tests {
         let mut rejecting = superblock();
         rejecting.members[1].is_rejected = true;
         let plain = Superblock { name: String::new(), is_in_band: false, has_single_headers: true, ..superblock() };
-        let first =
-            Superblock { version: 1, copies_behind: 0, accepted_segment: 0, offline_zones: None, ..most.clone() };
+        let first = Superblock {
+            version: 1,
+            copies_behind: 0,
+            accepted_segment: 0,
+            offline_zones: None,
+            read_only_zones: Vec::new(),
+            ..most.clone()
+        };
         for superblock in [superblock(), most, plain, first, rejecting] {
             for block_bytes in [512, 4096] {
                 let mut block = vec![0xFF; block_bytes];
@@ -354,8 +377,15 @@ mod tests {
     #[test]
     fn the_bytes_of_a_superblock_of_version_1_are_golden() {
         let mut block = [0; 512];
-        Superblock { version: 1, copies_behind: 0, accepted_segment: 0, offline_zones: None, ..superblock() }
-            .write(&mut block);
+        Superblock {
+            version: 1,
+            copies_behind: 0,
+            accepted_segment: 0,
+            offline_zones: None,
+            read_only_zones: Vec::new(),
+            ..superblock()
+        }
+        .write(&mut block);
         assert_eq!(
             hex(&block),
             concat!(
@@ -404,7 +434,7 @@ mod tests {
             )
             .to_owned()
                 + &"00000000000000000000000000000000\n".repeat(15)
-                + "888786858483828194939291"
+                + "888786858483828194939291a4a3a2a1"
         );
     }
 }

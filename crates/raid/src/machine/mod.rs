@@ -258,7 +258,7 @@ impl Volume {
             self.suspend_for_room(member);
         }
         if self.members.answered(now, member, is_write && completion.status.is_success()) {
-            self.events.push_back(Event::Resumed { member });
+            self.resumed(member);
             self.wake();
         }
         // Of chunks and reads only some change anything for others: their handlers say so.

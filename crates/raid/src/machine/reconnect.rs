@@ -30,9 +30,15 @@ impl Volume {
             return;
         }
         if self.members.answered(now, member, false) {
-            self.events.push_back(Event::Resumed { member });
+            self.resumed(member);
         }
         self.make_progress();
+    }
+
+    /// I/O of a member is no longer suspended.
+    pub(super) fn resumed(&mut self, member: MemberIndex) {
+        self.events.push_back(Event::Resumed { member });
+        self.segments.forget_all_lost();
     }
 
     /// Why I/O waits for a member, if it does.

@@ -72,16 +72,7 @@ impl Incident {
     ];
 
     /// Those that no seed draws, since they find failures that are known: scenarios may name them.
-    const NOT_DRAWN: [Incident; 8] = [
-        Incident::SharedFailure,
-        Incident::OldCopies,
-        Incident::Damage,
-        Incident::SplitBrain,
-        Incident::NeededMemberPauses,
-        Incident::AbsenceAfterScrub,
-        Incident::FailedRebuild,
-        Incident::DamagedRebuild,
-    ];
+    const NOT_DRAWN: [Incident; 3] = [Incident::SharedFailure, Incident::OldCopies, Incident::Damage];
 
     /// Its name.
     #[must_use]

@@ -24,7 +24,7 @@ fn read_all(world: &mut World) {
 }
 
 /// The first block of each zone of a segment that holds stripes, by sequence.
-fn zones(drive: &mut Drive) -> Vec<(u64, Lba)> {
+pub(super) fn zones(drive: &mut Drive) -> Vec<(u64, Lba)> {
     let size = drive.geometry().zone_size_blocks.0;
     let mut found: Vec<(u64, Lba)> = (METADATA_ZONES..drive.geometry().zone_count)
         .filter_map(|zone| {

@@ -1,8 +1,12 @@
 //! Zones that failed while nothing was in them: a scrub finds them.
 
-use zonda_zoned::{Instant, ZoneState};
+use zonda_zoned::{Instant, Lba, ZoneState};
 
+use super::failures::go_on;
+use super::headers::zones;
 use super::script::{Script, plain_config};
+use super::sides::written;
+use crate::format::HEADER_COPIES;
 use crate::{Event, Level, Scheme};
 
 const RAID1: Scheme = Scheme { level: Level::Raid1, data: 1, parity: 1 };
@@ -49,4 +53,29 @@ fn a_free_zone_that_has_failed_before_a_scrub_is_no_part_of_later_segments() {
         }
         assert_eq!(script.volume.status().members[0].errors, 0, "{to:?}");
     }
+}
+
+#[test]
+fn a_zone_that_was_read_only_and_unused_before_a_scrub_refuses_no_mount_without_other_members() {
+    let mut world = written(RAID1, 64, 1);
+    let (_, start) = zones(&mut world.drives[0])[0];
+    let zone = world.drives[0].geometry().zone_of(start).expect("it is one").0;
+    world.drives[0].degrade(zone, ZoneState::ReadOnly);
+    for _ in 0..20 {
+        // What the zone holds is overwritten, and its reset fails.
+        world.fill().unwrap_or_else(|violation| panic!("{violation}"));
+        go_on(&mut world, 1000);
+    }
+    assert_eq!(world.volume.status().members[0].retired_zones, 1);
+    let now = world.time();
+    world.volume.start_scrub(now);
+    world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+    assert!(world.volume.status().scrub.is_none(), "the scrub has ended");
+    world.crash();
+    for copy in 0..u64::from(HEADER_COPIES) {
+        world.drives[0].flip(Lba(start.0 + copy));
+    }
+    world.mount(0b10).unwrap_or_else(|violation| panic!("{violation}"));
+    assert_eq!(world.volume.status().members[0].retired_zones, 1);
+    world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
 }

@@ -3,6 +3,7 @@
 use zonda_zoned::Duration;
 
 use super::failures::{expect_all, go_on, world};
+use crate::limits::METADATA_ZONES;
 use crate::testing::{Presence, Request, World};
 use crate::{Event, FailReason, Level, MemberIndex, MemberState, Scheme};
 
@@ -86,6 +87,39 @@ fn a_member_that_is_needed_and_fails_everything_for_a_while_is_tried_again_and_k
         world.rest().unwrap_or_else(|violation| panic!("{violation}"));
         assert!(world.events.contains(&Event::Resumed { member }));
         expect_unharmed(&mut world, member);
+    }
+}
+
+#[test]
+fn segments_that_could_not_be_read_while_a_member_failed_everything_are_emptied_by_a_later_scrub() {
+    for seed in 0..8 {
+        let mut world = world(RAID1, 64, seed);
+        world.suspects = 1;
+        go_on(&mut world, 1500);
+        world.volume.fail_member(world.now(), MemberIndex(0));
+        for _ in 0..6 {
+            go_on(&mut world, 150);
+            world.model.is_lost = true; // reads may fail meanwhile
+            world.drives[NEEDED].set_presence(Presence::Failing);
+            go_on(&mut world, 300);
+            world.wait(Duration::from_secs(40)).unwrap();
+            world.drives[NEEDED].set_presence(Presence::There);
+            world.model.is_lost = false;
+            world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+        }
+        world.replace(0).unwrap_or_else(|violation| panic!("{violation}"));
+        world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+        let drive = &mut world.drives[NEEDED];
+        for zone in METADATA_ZONES..drive.geometry().zone_count {
+            let written = drive.written_blocks(zone);
+            written.get(4).into_iter().for_each(|&lba| drive.flip(lba));
+        }
+        let now = world.now();
+        world.volume.start_scrub(now);
+        world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+        let damage = world.volume.damage();
+        assert!(damage.repaired > 0 && (damage.damaged, damage.unreadable, damage.lost) == (0, 0, 0), "{damage:?}");
+        expect_all(&mut world);
     }
 }
 

@@ -38,6 +38,7 @@ fn of_version_1(config: &VolumeConfig, geometry: Geometry, seed: u64) -> World {
                 copies_behind: 0,
                 accepted_segment: 0,
                 offline_zones: None,
+                read_only_zones: Vec::new(),
                 has_single_headers: false,
                 ..superblock
             };

@@ -78,7 +78,7 @@ impl Member {
     pub(in crate::machine) fn begin(&mut self, zones: &[ZoneDescriptor]) {
         for zone in METADATA_ZONES..self.geometry.zone_count {
             if is_dead(zones[zone as usize].state) {
-                self.zones.retire(zone);
+                self.zones.retire_unused(zone, zones[zone as usize].state);
                 self.zones.lost_offline(u32::from(zones[zone as usize].state == ZoneState::Offline));
             } else {
                 self.zones.found_free(zone);
@@ -103,7 +103,7 @@ impl Member {
                     self.zones.retire(zone);
                     self.zones.lost_offline(1);
                 }
-                ZoneState::ReadOnly => self.zones.retire(zone),
+                ZoneState::ReadOnly => self.zones.retire_unused(zone, descriptor.state),
                 ZoneState::Empty => self.zones.found_free(zone),
                 state if state.is_active() => self.zones.found_active(),
                 _ => {}
@@ -301,10 +301,15 @@ impl Member {
         self.zones.retire(zone);
     }
 
+    /// A zone that holds nothing that is needed is in this state, in which it cannot be written any more.
+    pub(in crate::machine) fn retire_unused_zone(&mut self, zone: u32, state: ZoneState) {
+        self.zones.retire_unused(zone, state);
+    }
+
     /// A zone is in this state: one that is free and cannot be written is not free any more.
     pub(in crate::machine) fn found_dead_zone(&mut self, zone: u32, state: ZoneState) {
         if is_dead(state) {
-            self.zones.retire_free(zone);
+            self.zones.retire_free(zone, state);
         }
     }
 
@@ -316,6 +321,11 @@ impl Member {
     /// How many they are.
     pub(in crate::machine) fn offline_zones(&self) -> u32 {
         self.zones.offline_count()
+    }
+
+    /// Zones that are read only and hold nothing that is needed.
+    pub(in crate::machine) fn read_only_zones(&self) -> Vec<u32> {
+        self.zones.read_only().collect()
     }
 
     /// A zone needs no active resource any more.

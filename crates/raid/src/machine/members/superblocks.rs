@@ -271,6 +271,7 @@ impl Members {
             copies_behind: 0,
             accepted_segment: self.accepted_segment,
             offline_zones: Some(self[member].offline_zones()),
+            read_only_zones: self[member].read_only_zones(),
             has_single_headers: spec.shape.has_single_headers,
             array: spec.array,
             name: spec.config.name.clone(),

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use zonda_zoned::{Geometry, Status};
+use zonda_zoned::{Geometry, Status, ZoneState};
 
 use crate::limits::METADATA_ZONES;
 
@@ -15,6 +15,8 @@ pub(super) struct Zones {
     free: VecDeque<u32>,
     /// Zones that cannot be written any more.
     retired: BTreeSet<u32>,
+    /// Those of them that are read only: what they hold is not needed, and cannot be erased. Superblocks name them.
+    read_only: BTreeSet<u32>,
     /// Zones with an active resource, that of superblocks included.
     active: u32,
     /// Those of them that no segment uses: they could not be reset, and may stay active.
@@ -59,13 +61,34 @@ impl Zones {
         self.retired.insert(zone);
     }
 
-    /// A zone cannot be written any more, if it is free.
-    pub(super) fn retire_free(&mut self, zone: u32) {
+    /// A zone that holds nothing that is needed is in this state, in which it cannot be written any more.
+    pub(super) fn retire_unused(&mut self, zone: u32, state: ZoneState) {
+        self.retired.insert(zone);
+        self.note_state(zone, state);
+    }
+
+    /// What a report says of a zone that is retired.
+    fn note_state(&mut self, zone: u32, state: ZoneState) {
+        if state == ZoneState::ReadOnly && self.retired.contains(&zone) {
+            self.read_only.insert(zone);
+        } else {
+            self.read_only.remove(&zone);
+        }
+    }
+
+    /// Retired zones that are read only.
+    pub(super) fn read_only(&self) -> impl Iterator<Item = u32> + '_ {
+        self.read_only.iter().copied()
+    }
+
+    /// A zone is in this state, in which it cannot be written any more: it is not free any more.
+    pub(super) fn retire_free(&mut self, zone: u32, state: ZoneState) {
         let free = self.free.len();
         self.free.retain(|&other| other != zone);
         if self.free.len() < free {
             self.retired.insert(zone);
         }
+        self.note_state(zone, state);
     }
 
     /// A free zone, which becomes active.
@@ -88,6 +111,9 @@ impl Zones {
             return;
         }
         self.retired.insert(zone);
+        if status == Status::ZoneIsReadOnly {
+            self.read_only.insert(zone);
+        }
         let is_dead = matches!(status, Status::ZoneIsReadOnly | Status::ZoneIsOffline);
         self.active -= u32::from(was_active && is_dead);
         self.stuck += u32::from(was_active && !is_dead);
@@ -124,6 +150,7 @@ impl Zones {
             assert!((METADATA_ZONES..geometry.zone_count).contains(&zone), "zone {zone} is for segments");
             assert!(!self.retired.contains(&zone), "zone {zone} is free or retired");
         }
+        assert!(self.read_only.is_subset(&self.retired), "read-only zones that are named are retired");
         assert!(self.stuck < self.active || self.stuck == 0, "stuck zones are active, and so is the log's");
         assert!(geometry.max_active_zones.is_none_or(|max| self.active <= max), "no more zones are active than may be");
     }

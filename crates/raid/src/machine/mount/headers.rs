@@ -64,6 +64,12 @@ impl Volume {
         self.found().unread = vec![Default::default(); members];
         for member in self.members.present() {
             for (zone, descriptor) in (0..).zip(&zones[member.as_usize()]).skip(METADATA_ZONES as usize) {
+                let is_read_only = descriptor.state == ZoneState::ReadOnly;
+                if is_read_only && self.found().known_read_only[member.as_usize()].contains(&zone) {
+                    // As if it had been reset: what it holds need not be readable.
+                    self.found().owners[member.as_usize()].insert(zone, Owner::Nobody);
+                    continue;
+                }
                 let entry = &mut self.members[member];
                 match descriptor.state {
                     ZoneState::Offline => entry.retire_zone(zone),
@@ -277,7 +283,7 @@ impl Volume {
     fn put_header_aside(&mut self, member: MemberIndex, zone: u32, header: SegmentHeader) {
         let state = self.state_of(member, zone);
         if is_dead(state) {
-            return self.members[member].retire_zone(zone);
+            return self.members[member].retire_unused_zone(zone, state);
         }
         let (is_active, is_full) = (state.is_active(), state == ZoneState::Full);
         let header = is_full.then_some(header);
@@ -426,7 +432,7 @@ impl Volume {
         let (state, _) = (descriptor.state, written_blocks(descriptor));
         let entry = &mut self.members[member];
         if state == ZoneState::ReadOnly {
-            entry.retire_zone(zone);
+            entry.retire_unused_zone(zone, state);
             return;
         }
         let reset = entry.manage(zone, ZoneAction::Reset);

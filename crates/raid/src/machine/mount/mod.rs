@@ -62,6 +62,8 @@ pub(super) struct Mount {
     is_behind: bool,
     /// What each member's superblock says of its zones that are offline.
     known_offline: Vec<Option<u32>>,
+    /// Zones of each member that are read only and hold nothing that is needed, as its superblock says.
+    known_read_only: Vec<Vec<u32>>,
     /// For each member, its two logs.
     probes: Vec<Vec<Probe>>,
     /// Zones whose headers have still to be read, for each member.
@@ -171,6 +173,7 @@ impl Volume {
             attempts,
             owners: vec![BTreeMap::new(); members],
             known_offline: vec![None; members],
+            known_read_only: vec![Vec::new(); members],
             ..Mount::default()
         };
         volume.phase = Phase::Starting(Box::new(Start::new(Kind::Mount(Box::new(mount)), members)));

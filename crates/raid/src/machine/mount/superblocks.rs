@@ -248,6 +248,7 @@ impl Volume {
             if is_there {
                 let own = entry.expect("what is believed was read");
                 self.found().known_offline[member.as_usize()] = own.superblock.offline_zones;
+                self.found().known_read_only[member.as_usize()] = own.superblock.read_only_zones;
                 let is_newest = (own.superblock.epoch, own.superblock.sequence) == (best.epoch, best.sequence);
                 // The mount before was cut short, or a block is damaged: the next one may not be able to read the newest.
                 self.found().is_behind |= !is_newest || !own.is_complete;

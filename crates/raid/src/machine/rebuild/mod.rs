@@ -173,6 +173,7 @@ impl Volume {
             self.members[member].end_rebuild();
             self.members.begin_epoch(&self.spec);
             self.events.push_back(Event::Rebuilt { member });
+            self.segments.forget_all_lost();
             self.next_rebuild();
             self.pump_superblocks();
         } else {

@@ -185,6 +185,10 @@ impl Volume {
         else {
             return false;
         };
+        if self.segments[index].has_lost {
+            // What cannot be read is found again.
+            self.segments.forget_lost(index);
+        }
         let was_pinned = self.segments.pin(index);
         let end = self.segments[index].next_stripe;
         if let Some(scrub) = &mut self.scrub {

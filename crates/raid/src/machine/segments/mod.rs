@@ -185,6 +185,12 @@ impl Segments {
         self.candidates.insert(index);
     }
 
+    /// A member answers again, or was rebuilt: what could not be read may be readable, so these segments may be collected.
+    pub(super) fn forget_all_lost(&mut self) {
+        let lost: Vec<SegmentIndex> = self.iter().filter(|(_, segment)| segment.has_lost).map(|(at, _)| at).collect();
+        lost.into_iter().for_each(|index| self.forget_lost(index));
+    }
+
     /// A segment may have become empty.
     pub(super) fn look_at(&mut self, index: SegmentIndex) {
         self.candidates.insert(index);
