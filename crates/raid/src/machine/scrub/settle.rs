@@ -16,6 +16,8 @@ impl Volume {
             && self.losses.is_idle()
             && !scrub.damaged.iter().any(|(&sequence, &index)| self.will_be_emptied(index, sequence));
         if !is_done && !self.is_collection_stopped() {
+            // What collection empties for the sake of room, at the pace of hosts who may write nothing, comes before what is damaged.
+            self.collector.hurry();
             let does_wait = !scrub.repairing.is_empty() || !self.losses.is_idle();
             if does_wait && !self.collector.is_fetching() {
                 // Nothing else comes to fill the stripe: what is being collected pads its own last one.
