@@ -72,7 +72,7 @@ impl Incident {
     ];
 
     /// Those that no seed draws, since they find failures that are known: scenarios may name them.
-    const NOT_DRAWN: [Incident; 3] = [Incident::SharedFailure, Incident::OldCopies, Incident::Damage];
+    const NOT_DRAWN: [Incident; 1] = [Incident::Damage];
 
     /// Its name.
     #[must_use]
@@ -104,8 +104,7 @@ impl Hazards {
             incidents,
             fails_resets: root.fork("failed resets").chance(1, 6),
             ignores_flushes: root.fork("ignored flushes").chance(1, 6),
-            // Not drawn: one run in some thousands reads an older version after a mount. Scenarios may ask for it.
-            misdirects_writes: false,
+            misdirects_writes: root.fork("misdirected writes").chance(1, 6),
             pauses_per_mille: if root.fork("program pauses").chance(1, 6) { 2 } else { 0 },
             keeps_epochs: root.fork("kept epochs").chance(3, 4),
         }

@@ -87,7 +87,7 @@ mod tests {
     fn what_can_be_in_a_world_is_in_some_and_not_in_others() {
         type IsThere = fn(&Swarm) -> bool;
         let worlds: Vec<Swarm> = (0..200).map(|seed| VolumesWorld::new(seed, &Options::default()).swarm).collect();
-        let parts: [(&str, IsThere); 15] = [
+        let parts: [(&str, IsThere); 16] = [
             ("faults", |swarm| swarm.has_faults),
             ("blows", |swarm| swarm.blows_per_mille > 0),
             ("losses of members", |swarm| swarm.is_rough),
@@ -102,6 +102,7 @@ mod tests {
             ("incidents", |swarm| !swarm.hazards.incidents.is_empty()),
             ("resets that fail", |swarm| swarm.hazards.fails_resets),
             ("flushes that do nothing", |swarm| swarm.hazards.ignores_flushes),
+            ("misdirected writes", |swarm| swarm.hazards.misdirects_writes),
             ("pauses of the program", |swarm| swarm.hazards.pauses_per_mille > 0),
         ];
         for (name, is_there) in parts {

@@ -170,8 +170,8 @@ impl SwarmRun {
         !self.world.drives.iter().enumerate().any(is_there)
     }
 
-    /// Scrubs the volume. Returns how many blocks were repaired, and how many are lost.
-    fn scrub(&mut self) -> Result<(u64, u64), Violation> {
+    /// Scrubs the volume. Returns how many blocks were repaired, how many are lost, and how many it says are unreadable still.
+    fn scrub(&mut self) -> Result<(u64, u64, u64), Violation> {
         self.world.rest()?;
         self.world.events.retain(|event| !matches!(event, Event::Scrubbed { .. }));
         self.outcome.scrubs += 1;
@@ -180,7 +180,7 @@ impl SwarmRun {
         self.world.hear()?;
         self.world.rest()?;
         let ended = self.world.events.iter().find_map(|event| match event {
-            Event::Scrubbed { mended, lost, .. } => Some((*mended, *lost)),
+            Event::Scrubbed { mended, lost, unreadable, .. } => Some((*mended, *lost, *unreadable)),
             _ => None,
         });
         ended.ok_or_else(|| {
@@ -188,15 +188,16 @@ impl SwarmRun {
         })
     }
 
-    /// Scrubs the volume, and once more: the second time nothing may be found.
-    fn scrub_twice(&mut self) -> Result<(), Violation> {
+    /// Scrubs the volume, and once more: the second time nothing may be found. Says whether nothing is left to be repaired: a volume that
+    /// has no room to move what misdirected writes have hit says so, and is whole no more.
+    fn scrub_twice(&mut self) -> Result<bool, Violation> {
         self.scrub()?;
-        let (repaired, lost) = self.scrub()?;
+        let (repaired, lost, unreadable) = self.scrub()?;
         if (repaired, lost) != (0, 0) {
             let what = format!("a second scrub in a row repairs {repaired} blocks, and finds {lost} that are lost");
             return Err(Violation::new(Promise::Contents, what));
         }
-        Ok(())
+        Ok(unreadable == 0 || !self.swarm.hazards.misdirects_writes)
     }
 
     /// After damage beyond tolerance: members are replaced, the volume is scrubbed, and what cannot be read then is lost. From now on

@@ -42,7 +42,9 @@ impl SwarmRun {
             self.stop(prng);
             self.mount(0)?;
         }
-        self.scrub_twice()?;
+        if !self.scrub_twice()? {
+            return Ok(());
+        }
         self.load(prng.below(LOAD_STEPS))?;
         self.lose_others(prng, has_mounts)
     }
