@@ -267,11 +267,16 @@ impl Volume {
         }
     }
 
-    /// A segment that is being emptied is not read once more: it is gone when a scrub ends.
+    /// A segment that is being emptied is not read once more: it is gone when a scrub ends, and collection reads all of it.
     pub(super) fn scrub_waits_for(&mut self, index: SegmentIndex) {
-        let sequence = self.segments[index].sequence;
-        if let Some(scrub) = &mut self.scrub {
-            scrub.damaged.insert(sequence, index);
+        let segment = &self.segments[index];
+        let sequence = segment.sequence;
+        let chunks = u64::from(segment.next_stripe) * u64::from(self.readable(index).count_ones());
+        let blocks = chunks * u64::from(segment.layout.unit_blocks);
+        if let Some(scrub) = &mut self.scrub
+            && scrub.damaged.insert(sequence, index).is_none()
+        {
+            scrub.blocks += blocks;
         }
     }
 
