@@ -60,6 +60,9 @@ fn a_few_rounds_of_attacks_on_a_volume_show_nothing_old_and_no_error_within_tole
     assert!(summary.repairs > 0 && summary.tally.writes > 0, "{summary:?}");
 }
 
+/// All members are images beside the volume: one behind a server would stay as it is, and contradict the others.
+const SEED: u64 = 2;
+
 /// What the first rounds find wrong with a program.
 fn losses_of(script: &str) -> Vec<Loss> {
     let directory = tempfile::tempdir().expect("there is space for images");
@@ -68,7 +71,7 @@ fn losses_of(script: &str) -> Vec<Loss> {
         .expect("it can be written");
     fs::set_permissions(&program, Permissions::from_mode(0o700)).expect("it can be made a program");
     let launcher = Launcher { program, directory: directory.path().to_owned(), epoll: false };
-    let mut run = VolumesRun::new(launcher, "raid5".parse().expect("a level"), 1).expect("a volume can be made");
+    let mut run = VolumesRun::new(launcher, "raid5".parse().expect("a level"), SEED).expect("a volume can be made");
     let trouble = (0..3).find_map(|round| run.round(round, &mut |_| {}).err());
     let Some(Trouble::Lost(losses)) = trouble else { panic!("{trouble:?}") };
     losses

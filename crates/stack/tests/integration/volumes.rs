@@ -117,7 +117,7 @@ fn mistakes_in_a_volume_are_told_at_their_place() {
     let (message, ..) = error("flush_interval = \"1 ms\"\nlarge_from = \"5 kB\"", job);
     assert_eq!(message, "this is not a whole number of blocks");
     let (message, ..) = error("parity = 2", job);
-    assert!(message.starts_with("Raid5 has no form of 2 data and 2 parity members"), "{message}");
+    assert!(message.starts_with("RAID 5 has no form of 2 data and 2 parity members"), "{message}");
     let (message, ..) = error("", "[store]\nworkload = \"kvbench-ii\"\n");
     assert_eq!(message, "a store is on zones, and a volume has none");
 }
