@@ -262,6 +262,15 @@ impl MemberEntry {
     }
 }
 
+#[cfg(test)]
+impl Superblock {
+    /// The same with what version 1 can say.
+    pub(crate) fn into_version_1(self) -> Superblock {
+        let read_only_zones = Vec::new();
+        Superblock { version: 1, copies_behind: 0, accepted_segment: 0, offline_zones: None, read_only_zones, ..self }
+    }
+}
+
 /// Zone 0 is a metadata zone: it ends the list.
 fn read_only_zones(block: &[u8]) -> Vec<u32> {
     let zones = block[READ_ONLY_AT..].chunks_exact(ZONE_BYTES).map(|bytes| u32_at(bytes, 0));
@@ -326,14 +335,7 @@ mod tests {
         let mut rejecting = superblock();
         rejecting.members[1].is_rejected = true;
         let plain = Superblock { name: String::new(), is_in_band: false, has_single_headers: true, ..superblock() };
-        let first = Superblock {
-            version: 1,
-            copies_behind: 0,
-            accepted_segment: 0,
-            offline_zones: None,
-            read_only_zones: Vec::new(),
-            ..most.clone()
-        };
+        let first = most.clone().into_version_1();
         for superblock in [superblock(), most, plain, first, rejecting] {
             for block_bytes in [512, 4096] {
                 let mut block = vec![0xFF; block_bytes];
@@ -377,15 +379,7 @@ mod tests {
     #[test]
     fn the_bytes_of_a_superblock_of_version_1_are_golden() {
         let mut block = [0; 512];
-        Superblock {
-            version: 1,
-            copies_behind: 0,
-            accepted_segment: 0,
-            offline_zones: None,
-            read_only_zones: Vec::new(),
-            ..superblock()
-        }
-        .write(&mut block);
+        superblock().into_version_1().write(&mut block);
         assert_eq!(
             hex(&block),
             concat!(

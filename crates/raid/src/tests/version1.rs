@@ -33,15 +33,7 @@ fn of_version_1(config: &VolumeConfig, geometry: Geometry, seed: u64) -> World {
     for drive in &mut world.drives {
         for (lba, superblock) in superblocks(drive) {
             let mut block = vec![0; drive.geometry().block_size_bytes as usize];
-            let first = Superblock {
-                version: 1,
-                copies_behind: 0,
-                accepted_segment: 0,
-                offline_zones: None,
-                read_only_zones: Vec::new(),
-                has_single_headers: false,
-                ..superblock
-            };
+            let first = Superblock { has_single_headers: false, ..superblock.into_version_1() };
             first.write(&mut block);
             drive.overwrite(lba, &block);
         }

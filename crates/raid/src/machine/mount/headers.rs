@@ -328,10 +328,12 @@ impl Volume {
             // What is accepted is written to the superblocks.
             self.found().is_behind = true;
         }
-        let is_orphan = |at: usize, zone: u32| !kept.values().any(|segment| segment.zones[at] == Some(zone));
-        let of_member = |member: MemberIndex| owners[member.as_usize()].keys().map(move |&zone| (member, zone));
-        let orphans = self.members.present().flat_map(of_member);
-        let orphans = orphans.filter(|&(member, zone)| is_orphan(member.as_usize(), zone)).collect();
+        let mut orphans = Vec::new();
+        for member in self.members.present() {
+            let at = member.as_usize();
+            let used: BTreeSet<u32> = kept.values().filter_map(|segment| segment.zones[at]).collect();
+            orphans.extend(owners[at].keys().filter(|zone| !used.contains(zone)).map(|&zone| (member, zone)));
+        }
         let found = self.found();
         (found.orphans, found.leaving) = (orphans, leaving);
         (found.segments, found.owners) = (kept, owners);
@@ -429,7 +431,7 @@ impl Volume {
     /// A zone that belongs to no segment.
     pub(super) fn reset_orphan(&mut self, member: MemberIndex, zone: u32) {
         let descriptor = &self.start_mut().zones[member.as_usize()][zone as usize];
-        let (state, _) = (descriptor.state, written_blocks(descriptor));
+        let state = descriptor.state;
         let entry = &mut self.members[member];
         if state == ZoneState::ReadOnly {
             entry.retire_unused_zone(zone, state);
