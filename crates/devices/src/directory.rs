@@ -236,11 +236,11 @@ pub(crate) fn file_error(error: &io::Error) -> FileError {
 fn cannot_open(directory: &Path, file: &Path, error: &io::Error) -> DriveError {
     let shown = directory.display();
     match error.kind() {
-        ErrorKind::NotFound if directory.is_dir() => DriveError::new(
+        ErrorKind::NotFound if directory.is_dir() => DriveError::missing(
             format!("there is no image in {shown}"),
             format!("zonda drive create {shown} makes one, in an empty directory"),
         ),
-        ErrorKind::NotFound => DriveError::new(
+        ErrorKind::NotFound => DriveError::missing(
             format!("there is no directory {shown}"),
             format!("zonda drive create {shown} makes an image there"),
         ),

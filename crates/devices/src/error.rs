@@ -11,23 +11,30 @@ pub struct DriveError {
     pub help: String,
     /// Whether nothing is wrong but that another program has it.
     pub is_in_use: bool,
+    /// Whether there is no drive.
+    pub(crate) is_missing: bool,
 }
 
 impl DriveError {
     /// An error and its remedy.
     #[must_use]
     pub fn new(message: impl Into<String>, help: impl Into<String>) -> DriveError {
-        DriveError { message: message.into(), help: help.into(), is_in_use: false }
+        DriveError { message: message.into(), help: help.into(), is_in_use: false, is_missing: false }
     }
 
     /// The same of a drive in the place of a member of a volume: a new drive does not help there.
     pub(crate) fn of_member(self) -> DriveError {
-        if !self.help.contains("zonda drive create") {
+        if !self.is_missing {
             return self;
         }
         let help = "bring the drive back; if it was moved, zonda volume import finds it; if it is lost, zonda member replace puts another one \
                     in its place";
         DriveError { help: help.to_owned(), ..self }
+    }
+
+    /// There is no drive.
+    pub(crate) fn missing(message: impl Into<String>, help: impl Into<String>) -> DriveError {
+        DriveError { is_missing: true, ..DriveError::new(message, help) }
     }
 
     /// Another program has it.

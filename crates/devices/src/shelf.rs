@@ -11,8 +11,8 @@ use std::rc::Rc;
 
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{
-    Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation, PayloadKind, QueueFull, Status,
-    ZonedDevice,
+    Blocks, Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation, PayloadKind, QueueFull,
+    Status, ZonedDevice,
 };
 
 use crate::{Drive, DriveError, DriveFacts, Location};
@@ -61,6 +61,26 @@ fn with<T>(body: impl FnOnce(&mut Shelf) -> T) -> T {
     SHELF.with_borrow_mut(|shelf| body(shelf.as_mut().expect("the thread has a shelf")))
 }
 
+fn change(path: &Path, body: impl FnOnce(&mut Kept)) {
+    with(|shelf| body(shelf.drives.get_mut(path).expect("it is on the shelf")));
+}
+
+/// The shape of small drives: tests that fill zones and run out of them take little time.
+pub(crate) fn geometry(zone_count: u32) -> Geometry {
+    Geometry {
+        block_size_bytes: 512,
+        metadata_bytes: 64,
+        zone_size_blocks: Blocks(64),
+        zone_capacity_blocks: Blocks(64),
+        zone_count,
+        max_active_zones: Some(8),
+        max_open_zones: Some(8),
+        max_transfer_blocks: Blocks(32),
+        max_append_blocks: Blocks(32),
+        ..Geometry::tiny()
+    }
+}
+
 /// An empty shelf for this thread.
 pub(crate) fn begin() {
     SHELF.set(Some(Shelf::default()));
@@ -106,39 +126,32 @@ pub(crate) fn set_away(path: &Path, is_away: bool) {
 
 /// Commands of a drive fail, or not.
 pub(crate) fn set_failing(path: &Path, is_failing: bool) {
-    with(|shelf| shelf.drives.get_mut(path).expect("it is on the shelf").is_failing = is_failing);
+    change(path, |kept| kept.is_failing = is_failing);
 }
 
 /// The file system of a drive is full, or is not.
 pub(crate) fn set_out_of_space(path: &Path, is_out_of_space: bool) {
-    with(|shelf| shelf.drives.get_mut(path).expect("it is on the shelf").is_out_of_space = is_out_of_space);
+    change(path, |kept| kept.is_out_of_space = is_out_of_space);
 }
 
 /// A drive is one of a server: it may be opened more than once, and its connections may be lost.
 pub(crate) fn set_remote(path: &Path) {
-    with(|shelf| shelf.drives.get_mut(path).expect("it is on the shelf").lost_connections = Some(0));
+    change(path, |kept| kept.lost_connections = Some(0));
 }
 
 /// All connections to a drive are lost.
 pub(crate) fn disconnect(path: &Path) {
-    with(|shelf| {
-        let kept = shelf.drives.get_mut(path).expect("it is on the shelf");
-        kept.lost_connections = kept.lost_connections.map(|lost| lost + 1);
-    });
+    change(path, |kept| kept.lost_connections = kept.lost_connections.map(|lost| lost + 1));
 }
 
 /// A copy of what a drive holds is made.
 pub(crate) fn copy(path: &Path) {
-    with(|shelf| {
-        let kept = shelf.drives.get_mut(path).expect("it is on the shelf");
-        kept.copy = Some(kept.device.borrow().clone());
-    });
+    change(path, |kept| kept.copy = Some(kept.device.borrow().clone()));
 }
 
 /// A drive holds what its copy holds, and the copy what it held.
 pub(crate) fn swap_with_copy(path: &Path) {
-    with(|shelf| {
-        let kept = shelf.drives.get_mut(path).expect("it is on the shelf");
+    change(path, |kept| {
         let copy = kept.copy.as_mut().expect("it was copied");
         std::mem::swap(copy, &mut kept.device.borrow_mut());
     });

@@ -215,11 +215,7 @@ impl VolumeDrive {
     /// Writes down where the members are and how they were last. Where that fails the volume goes on, and it is tried again.
     pub(super) fn save(&mut self, now: Instant) {
         match self.directory.save() {
-            Ok(()) => {
-                if self.save_again_at.take().is_some() {
-                    self.tell(false, format!("{} is written again", super::VOLUME_FILE));
-                }
-            }
+            Ok(()) => self.saved(),
             Err(error) => {
                 if self.save_again_at.is_none() {
                     self.tell(true, cannot_save(&self.directory, &error).message);
@@ -234,15 +230,19 @@ impl VolumeDrive {
     pub(super) fn save_or_go_back(&mut self, before: VolumeFile) -> Result<(), DriveError> {
         match self.directory.save() {
             Ok(()) => {
-                if self.save_again_at.take().is_some() {
-                    self.tell(false, format!("{} is written again", super::VOLUME_FILE));
-                }
+                self.saved();
                 Ok(())
             }
             Err(error) => {
                 self.directory.file = before;
                 Err(cannot_save(&self.directory, &error))
             }
+        }
+    }
+
+    fn saved(&mut self) {
+        if self.save_again_at.take().is_some() {
+            self.tell(false, format!("{} is written again", super::VOLUME_FILE));
         }
     }
 

@@ -82,14 +82,14 @@ impl VolumeDrive {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     use tempfile::TempDir;
     use zonda_raid::{Level, Scheme};
     use zonda_ring::Ring;
     use zonda_zoned::{
-        BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Geometry, Lba, NamespaceId,
-        Operation, Outcome, Payload, ZonedDevice,
+        BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Lba, NamespaceId, Operation,
+        Outcome, Payload, ZonedDevice,
     };
 
     use super::*;
@@ -119,18 +119,7 @@ mod tests {
         fn new(scheme: Scheme) -> Bench {
             shelf::begin();
             let above = TempDir::new().expect("there is room");
-            let geometry = Geometry {
-                block_size_bytes: BLOCK_BYTES as u32,
-                metadata_bytes: 64,
-                zone_size_blocks: Blocks(64),
-                zone_capacity_blocks: Blocks(64),
-                zone_count: 32,
-                max_active_zones: Some(8),
-                max_open_zones: Some(8),
-                max_transfer_blocks: Blocks(32),
-                max_append_blocks: Blocks(32),
-                ..Geometry::tiny()
-            };
+            let geometry = shelf::geometry(32);
             let drives: Vec<PathBuf> = (0..scheme.members()).map(|at| above.path().join(format!("d{at}"))).collect();
             for drive in &drives {
                 shelf::add(drive, &geometry);
@@ -210,15 +199,18 @@ mod tests {
 
         /// The server has ended: its connections are lost, and nothing can be connected to.
         fn stop_server(&mut self) {
-            for drive in self.drives.clone() {
-                shelf::disconnect(&drive);
-                shelf::set_away(&drive, true);
-            }
+            self.drives.iter().for_each(|drive| take_away(drive));
         }
 
         fn start_server(&mut self) {
             self.drives.clone().iter().for_each(|drive| shelf::set_away(drive, false));
         }
+    }
+
+    /// A drive's connection is lost, and no other one can be made.
+    fn take_away(drive: &Path) {
+        shelf::disconnect(drive);
+        shelf::set_away(drive, true);
     }
 
     fn expect_block(completion: &Completion, lba: u64, salt: u8) {
@@ -285,8 +277,7 @@ mod tests {
         bench.write_all(1);
         bench.read(0);
         let away = bench.drives[1].clone();
-        shelf::disconnect(&away);
-        shelf::set_away(&away, true);
+        take_away(&away);
         assert_eq!(bench.wait(Duration::from_secs(1)).len(), 1);
         bench.write_all(2);
         assert_eq!(bench.volume().report().state, VolumeState::Degraded, "{}", bench.told);
@@ -294,8 +285,7 @@ mod tests {
         bench.wait(SHORT);
         assert_eq!(bench.volume().report().state, VolumeState::Well, "{}", bench.told);
         let other = bench.drives[0].clone();
-        shelf::disconnect(&other);
-        shelf::set_away(&other, true);
+        take_away(&other);
         bench.expect_all(2);
     }
 

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use zonda_raid::{Level, Scheme};
 use zonda_ring::Ring;
 use zonda_zoned::{
-    BlockBuffer, Blocks, Command, CommandId, CompletionQueue, Duration, Geometry, Lba, NamespaceId, Operation, Payload,
+    BlockBuffer, Blocks, Command, CommandId, CompletionQueue, Duration, Lba, NamespaceId, Operation, Payload,
     ZonedDevice,
 };
 
@@ -28,18 +28,7 @@ impl Bench {
             above: TempDir::new_in("/dev/shm").expect("there is room"),
             ring: Ring::simulated().expect("there is an event loop"),
         };
-        let geometry = Geometry {
-            block_size_bytes: 512,
-            metadata_bytes: 64,
-            zone_size_blocks: Blocks(64),
-            zone_capacity_blocks: Blocks(64),
-            zone_count: 24,
-            max_active_zones: Some(8),
-            max_open_zones: Some(8),
-            max_transfer_blocks: Blocks(32),
-            max_append_blocks: Blocks(32),
-            ..Geometry::tiny()
-        };
+        let geometry = shelf::geometry(24);
         (0..MEMBERS).for_each(|at| shelf::add(&bench.drive(at), &geometry));
         let new = NewVolume {
             members: (0..MEMBERS).map(|at| Location::Image(bench.drive(at))).collect(),

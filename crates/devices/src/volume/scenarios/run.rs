@@ -7,8 +7,8 @@ use zonda_config::ByteSize;
 use zonda_raid::{Level, Scheme};
 use zonda_ring::Ring;
 use zonda_zoned::{
-    BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Geometry, Lba, NamespaceId,
-    Operation, Outcome, Payload, Prng, ZonedDevice,
+    BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Lba, NamespaceId, Operation,
+    Outcome, Payload, Prng, ZonedDevice,
 };
 
 use super::ledger::{BLOCK_BYTES, Ledger};
@@ -64,18 +64,7 @@ impl Run {
         // Files of volumes are synced often: that takes no time in memory.
         let memory = PathBuf::from("/dev/shm");
         let above = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.expect("there is room");
-        let geometry = Geometry {
-            block_size_bytes: BLOCK_BYTES as u32,
-            metadata_bytes: 64,
-            zone_size_blocks: Blocks(64),
-            zone_capacity_blocks: Blocks(64),
-            zone_count: 32,
-            max_active_zones: Some(8),
-            max_open_zones: Some(8),
-            max_transfer_blocks: Blocks(32),
-            max_append_blocks: Blocks(32),
-            ..Geometry::tiny()
-        };
+        let geometry = shelf::geometry(32);
         let mut run = Run {
             seed,
             ring: Ring::simulated().expect("there is an event loop"),
