@@ -381,8 +381,8 @@ fn must_not_be_in_use(view: &Membership, in_use: &[InUse], force: bool) -> Resul
         return Ok(());
     }
     Err(DriveError::in_use(
-        format!("the volume may be in use: another program has {}", own.join(", ")),
-        "stop the server that has it: it has the volume's directory, too; or name drives with --members in the place of --scan",
+        format!("the volume may be in use: another program uses {}", own.join(", ")),
+        "stop that program: it uses the volume's directory, too; or name drives with --members in the place of --scan",
     ))
 }
 

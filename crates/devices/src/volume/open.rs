@@ -134,7 +134,7 @@ impl VolumeDrive {
         VolumeDrive::open_watched(path, accepted, ring, &mut |_| {})
     }
 
-    /// The same for somebody who watches a mount that takes long: how far it is, and what it waits for.
+    /// The same, for a caller that reports on a mount that takes long: how far it is, and what it waits for.
     ///
     /// # Errors
     /// As of [`open_with`](VolumeDrive::open_with).
@@ -286,7 +286,7 @@ pub(super) fn must_be_free(shown: &str, probed: &Probed) -> Result<(), DriveErro
         Some(identity) => Err(DriveError::new(
             format!("{shown} is not empty: it is {}", in_words(identity)),
             "name another drive; if the directory of that volume is lost, zonda volume import writes it again from its drives; --force wipes \
-             the drive, if nobody needs that volume any more",
+             the drive, if that volume is no longer needed",
         )),
         None if !probed.is_empty => Err(DriveError::new(
             format!("{shown} is not empty"),

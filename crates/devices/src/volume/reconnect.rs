@@ -44,13 +44,12 @@ impl VolumeDrive {
     pub(super) fn must_be_as_left(&self, member: MemberIndex, seat: &Seat, probed: &Probed) -> Result<(), DriveError> {
         self.must_be_itself(member, probed)?;
         let refuse = |what: String| {
-            let help = "bring back the drive that was there; or stop the server and start it again: the volume is then mounted with what \
-                        is there";
+            let help = "bring back the original drive, or restart the server: the volume is then mounted with the members that are present";
             Err(DriveError::new(what, help))
         };
         let shown = self.shown(member);
         let Some(before) = self.on.member(member).filter(|seat| seat.is_awaited()) else {
-            return refuse(format!("{shown} is not waited for any more"));
+            return refuse(format!("the volume no longer waits for {shown}"));
         };
         if before.own_geometry() != seat.own_geometry() {
             return refuse(format!("{shown} is another device: its zones have another shape"));

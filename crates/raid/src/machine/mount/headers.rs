@@ -339,7 +339,7 @@ impl Volume {
         (found.segments, found.owners) = (kept, owners);
     }
 
-    /// Resets the zones that belong to no segment that is needed. Until all is read nothing is reset: what seems to be needed by nobody
+    /// Resets the zones that belong to no segment that is needed. Until all is read nothing is reset: what no segment seems to need
     /// may show that a member is an older copy of itself.
     pub(super) fn reset_orphans(&mut self) {
         for (member, zone) in std::mem::take(&mut self.found().orphans) {

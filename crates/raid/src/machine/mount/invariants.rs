@@ -29,7 +29,7 @@ impl Mount {
             );
         }
         assert!(self.moving == 0 || step == Step::MoveTorn, "{} blocks are moved in {step:?}", self.moving);
-        // From then on only what is to be written anew matters.
+        // From then on only what is to be rewritten matters.
         let is_chosen = step >= Step::CloseSegments;
         let is_unsound = |place| is_chosen || self.unsound.contains(place);
         assert!(self.torn.iter().all(is_unsound), "what may never have been complete is not all there");

@@ -11,7 +11,7 @@
 //! - A group is durable on all members before the next one is written. A member whose zone ends before a group that another one
 //!   follows, or a footer, is an older copy.
 //!
-//! The newest segments are looked at first: what only older copies still hold of those that were reset since contradicts nobody.
+//! The newest segments are looked at first: what only older copies still hold of those that were reset since contradicts no member.
 //!
 //! Within what the level tolerates such members are as damaged ones: what they lack is computed. Beyond that the mount is refused, and
 //! names them as missing.
@@ -30,7 +30,7 @@ use crate::{MemberIndex, VolumeError};
 impl Volume {
     /// Begins with the next segment that is about to go. Says whether there is one.
     pub(super) fn read_next_leaving(&mut self) -> bool {
-        // What was accepted before is not needed, and a seeded bug asks nobody.
+        // What was accepted before is not needed, and with a seeded bug nothing is.
         let accepted = self.members.accepted_segment();
         let is_careless = self.spec.has(SeededBug::DroppedSegment) || self.found().options.accepts_losses;
         let found = self.found();

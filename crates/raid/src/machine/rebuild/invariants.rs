@@ -24,7 +24,7 @@ impl Rebuild {
             assert_eq!(members[member].state(), MemberState::Failed, "member {} is not one again", member.0);
         }
         assert_eq!(self.member, self.member.filter(|&member| is_rebuilding(members, member)), "who is rebuilt");
-        assert!(self.job.is_none() || self.member.is_some(), "a segment is given to somebody");
+        assert!(self.job.is_none() || self.member.is_some(), "a segment is rebuilt for a member");
         self.check_aside(members);
         self.check_job(members, segments, pieces);
     }
