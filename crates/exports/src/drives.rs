@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use zonda_devices::{Drive, RequestId};
 use zonda_target::{DeviceHealth, DeviceKey, Target};
-use zonda_zoned::{Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull};
+use zonda_zoned::{Command, CommandId, Completion, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull, Status};
 
 use crate::control::Answerer;
 use crate::events;
@@ -27,11 +27,25 @@ pub(crate) struct Served {
     geometry: Geometry,
     /// Commands for which the drive had no room, the oldest first. As many as queues of hosts and requests of NBD clients hold.
     waiting: VecDeque<(Submitter, Command)>,
+    /// Commands that came when the drive was to be closed, or waited then: they fail.
+    refused: Vec<(Submitter, CommandId)>,
+    end: End,
     pub(crate) meter: Meter,
     /// Where its blocks are, in words.
     pub(crate) source: String,
     /// `none` or `profile`.
     pub(crate) timing: &'static str,
+}
+
+/// How far a drive is on its way to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// It takes commands.
+    NotYet,
+    /// It takes no commands any more, and ends those that it has.
+    Draining,
+    /// It was told to close.
+    Closing,
 }
 
 /// All drives; a [`DeviceKey`] is a place in the list.
@@ -46,8 +60,8 @@ impl Served {
     pub(crate) fn new(drive: Box<dyn Drive>, source: String, timing: &'static str) -> Served {
         let namespace = NamespaceId::FIRST;
         let geometry = drive.geometry(namespace).clone();
-        let (waiting, meter) = (VecDeque::new(), Meter::default());
-        Served { drive, namespace, geometry, waiting, meter, source, timing }
+        let (waiting, refused, meter) = (VecDeque::new(), Vec::new(), Meter::default());
+        Served { drive, namespace, geometry, waiting, refused, end: End::NotYet, meter, source, timing }
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {
@@ -64,6 +78,10 @@ impl Served {
     }
 
     fn submit(&mut self, now: Instant, submitter: Submitter, mut command: Command) {
+        if self.end != End::NotYet {
+            self.refused.push((submitter, command.id));
+            return;
+        }
         command.namespace = self.namespace;
         // The oldest goes first: a zone's writes must not overtake one another.
         self.waiting.push_back((submitter, command));
@@ -83,6 +101,18 @@ impl Served {
                 self.waiting.push_front((submitter, command));
                 return;
             }
+        }
+    }
+
+    /// Goes on with closing. Commands that a volume holds for members that are away end with it; any other drive ends its own first.
+    fn close_on(&mut self, now: Instant) {
+        if self.end == End::NotYet {
+            self.end = End::Draining;
+            self.refused.extend(self.waiting.drain(..).map(|(submitter, command)| (submitter, command.id)));
+        }
+        if self.end == End::Draining && (self.meter.outstanding() == 0 || self.drive.as_volume().is_some()) {
+            self.end = End::Closing;
+            self.drive.close(now);
         }
     }
 }
@@ -123,6 +153,10 @@ impl Drives {
                 completion.id = id;
                 completed(DeviceKey(index as u32), submitter, completion);
             }
+            for (submitter, id) in std::mem::take(&mut served.refused) {
+                moved = true;
+                completed(DeviceKey(index as u32), submitter, Completion::of(id, Status::NamespaceNotReady));
+            }
             served.submit_waiting(now);
         }
         moved
@@ -138,12 +172,13 @@ impl Drives {
         self.served.iter().all(|served| served.waiting.is_empty() && served.meter.outstanding() == 0)
     }
 
-    pub(crate) fn close(&mut self, now: Instant) {
-        self.served.iter_mut().for_each(|served| served.drive.close(now));
+    /// Goes on with closing: commands fail from now on, also those that have waited for room.
+    pub(crate) fn close_on(&mut self, now: Instant) {
+        self.served.iter_mut().for_each(|served| served.close_on(now));
     }
 
     pub(crate) fn are_closed(&self) -> bool {
-        self.served.iter().all(|served| served.drive.is_closed())
+        self.served.iter().all(|served| served.end == End::Closing && served.drive.is_closed())
     }
 
     /// After [`are_closed`](Drives::are_closed): what could not be made durable. Each is told to the log.
@@ -228,6 +263,7 @@ mod tests {
             let drive = Closed(MemoryDrive::new(Geometry::tiny(), u64::MAX), error);
             drives.add(Served::new(Box::new(drive), source.to_owned(), "none"));
         }
+        drives.close_on(Instant::ZERO);
         assert!(drives.are_closed());
         assert_eq!(drives.tell_close_errors().as_deref(), Some("b"));
         drives.served.remove(1);

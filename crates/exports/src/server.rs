@@ -191,8 +191,10 @@ impl Server {
                     self.nbd.iter_mut().for_each(Nbd::cut_all);
                 }
                 let are_hosts_gone = self.sockets.is_empty() && self.nbd.as_ref().is_none_or(Nbd::is_idle);
-                if are_hosts_gone && self.drives.is_idle() {
-                    self.drives.close(now);
+                let is_at_rest = are_hosts_gone && self.drives.is_idle();
+                if is_at_rest || now >= until {
+                    // Its way to the end may take a turn more: no host is connected, or all were cut off.
+                    self.drives.close_on(now);
                     self.phase = Phase::Closing(now + CLOSE_MAX);
                 }
                 Ok(false)
@@ -204,6 +206,7 @@ impl Server {
                         "nothing acknowledged is lost: they recover when they are next opened",
                     ));
                 }
+                self.drives.close_on(now);
                 if !self.drives.are_closed() {
                     return Ok(false);
                 }

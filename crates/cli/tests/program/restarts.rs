@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use zonda_nbd::testing::Client;
 
 use super::server::Server;
@@ -197,5 +198,34 @@ fn a_volume_waits_for_the_server_of_a_member_that_it_needs_and_goes_on_when_that
     let log = volume.stop();
     assert_eq!(log.matches("is connected to again").count(), 2, "{log}");
     writer.join().expect("no write failed");
+    remote.stop();
+}
+
+#[test]
+fn a_volume_whose_needed_member_stays_away_is_stopped_all_the_same() {
+    let (directory, host) = (make_volume("remote-gone"), own_address());
+    let (listen, http) = (format!("{host}:4440"), format!("{host}:9440"));
+    let remote = Server::start(&directory, &["drives/a", "--force", "--listen", &listen, "--http", &http]);
+    output_in(&directory, &["volume", "create", "vol", "--members", remote.url(0), "--level", "0"]);
+    let volume = Server::start(&directory, &["vol", "--nbd", "unix:nbd.sock", "--http", "off"]);
+    let acknowledged: Arc<AtomicU64> = Arc::default();
+    let (count, stream) = (Arc::clone(&acknowledged), UnixStream::connect(directory.join("nbd.sock")));
+    let stream = stream.expect("it listens");
+    let writer = thread::spawn(move || write_until_lost(stream, "vol", &count));
+    while acknowledged.load(Ordering::SeqCst) < WRITES {
+        thread::sleep(Duration::from_millis(1));
+    }
+    remote.kill();
+    while zonda_in(&directory, &["volume", "status", "vol"]).code != Some(1) {
+        thread::sleep(Duration::from_millis(20));
+    }
+    // Writes wait for the member now, and it does not come.
+    volume.signal(Signal::TERM);
+    let (status, log) = volume.wait();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("is not connected: what it had not flushed may be lost"), "{log}");
+    writer.join().expect("no write was acknowledged or refused that had not ended");
+    let remote = Server::start(&directory, &["drives/a", "--force", "--listen", &listen, "--http", &http]);
+    assert_eq!(zonda_in(&directory, &["volume", "scrub", "vol"]).code, Some(0), "the volume is well");
     remote.stop();
 }

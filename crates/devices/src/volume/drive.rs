@@ -396,6 +396,10 @@ impl VolumeDrive {
         {
             self.phase = Phase::Closing;
             for member in self.members() {
+                if self.awaits_connection(member) {
+                    let shown = self.shown(member);
+                    self.close_errors.push(format!("{shown} is not connected: what it had not flushed may be lost"));
+                }
                 self.take_out(now, member);
             }
             self.leaving.extend(self.spares.drain(..).map(|spare| spare.seat));

@@ -271,6 +271,23 @@ mod tests {
     }
 
     #[test]
+    fn a_volume_whose_needed_member_is_away_closes_all_the_same() {
+        let mut bench = Bench::new(SINGLE);
+        bench.write_all(1);
+        bench.stop_server();
+        bench.write(0, 2);
+        bench.wait(LONG);
+        assert_eq!(bench.volume().report().state, VolumeState::Suspended);
+        let now = bench.ring.now();
+        bench.volume().close(now);
+        bench.wait(SHORT);
+        assert!(bench.volume().is_closed(), "{}", bench.told);
+        assert_eq!(bench.volume().next_wakeup(), None, "nothing is left to be done");
+        let error = bench.volume().close_error().expect("the member could not flush");
+        assert!(error.starts_with("member 0") && error.contains("is not connected"), "{error}");
+    }
+
+    #[test]
     fn a_member_that_the_volume_can_do_without_fails_with_its_connection_and_comes_back_by_itself() {
         let mut bench = Bench::new(MIRROR);
         bench.write_all(1);
