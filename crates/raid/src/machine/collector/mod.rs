@@ -128,6 +128,11 @@ impl Collector {
         self.relocated_blocks
     }
 
+    /// Whether a segment is being emptied no faster than it must be.
+    pub(super) fn is_paced(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.urgency != Urgency::AtOnce)
+    }
+
     /// The segment that is being emptied is emptied at once. Returns which one it is.
     pub(super) fn hurry(&mut self) -> Option<SegmentIndex> {
         let current = self.current.as_mut()?;

@@ -17,11 +17,16 @@ impl Volume {
             && !scrub.damaged.iter().any(|(&sequence, &index)| self.will_be_emptied(index, sequence));
         if !is_done && !self.is_collection_stopped() {
             // What collection empties for the sake of room, at the pace of hosts who may write nothing, comes before what is damaged.
+            let was_paced = self.collector.is_paced();
             self.collector.hurry();
             let does_wait = !scrub.repairing.is_empty() || !self.losses.is_idle();
             if does_wait && !self.collector.is_fetching() {
                 // Nothing else comes to fill the stripe: what is being collected pads its own last one.
                 self.stripes.pad(&self.spec, Stream::Relocation);
+            }
+            if was_paced {
+                // No other event may come that lets it go on.
+                self.pump_collector();
             }
             return;
         }
