@@ -76,7 +76,7 @@ impl Volume {
             !self.segments.open(other).is_empty()
                 && (self.stripes.is_filling(other).is_some() || self.stripes.has_ready(other))
         };
-        self.collection_moves() || others.any(is_written) || self.segments_move() || self.rebuild_progress().is_some()
+        self.collection_moves() || others.any(is_written) || self.segments_move() || self.rebuild_moves()
     }
 
     /// Whether garbage collection has no room to move anything to, and will have none: hosts need not wait for it.
@@ -84,7 +84,13 @@ impl Volume {
         self.is_without_segment(Stream::Relocation)
             && !self.collection_moves()
             && !self.segments_move()
-            && self.rebuild_progress().is_none()
+            && !self.rebuild_moves()
+    }
+
+    /// Whether a rebuild goes on: it may wait for room itself, which only collection could free. Then no command is in flight, and no
+    /// time is waited for.
+    fn rebuild_moves(&self) -> bool {
+        self.is_rebuilding() && (self.members.in_flight().next().is_some() || self.next_timeout().is_some())
     }
 
     /// Whether segments are being opened, written, closed, or emptied of the last readers.

@@ -271,7 +271,7 @@ impl Member {
         self.commands.has_waiting()
     }
 
-    /// What commands that have not ended are for, for checks.
+    /// What commands that have not ended are for.
     pub(in crate::machine) fn in_flight(&self) -> impl Iterator<Item = &Work> {
         self.commands.in_flight()
     }

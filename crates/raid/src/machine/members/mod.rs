@@ -310,7 +310,7 @@ impl Members {
         self.members.iter().any(Member::has_waiting)
     }
 
-    /// What commands are for of which no end was told, of all members, for checks.
+    /// What commands are for of which no end was told, of all members.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = &Work> {
         let aborted = self.aborted.iter().map(|(_, work)| work);
         self.members.iter().flat_map(Member::in_flight).chain(aborted)
