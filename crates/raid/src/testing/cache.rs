@@ -183,6 +183,9 @@ impl Drive {
         for (at, (data, metadata)) in (0..blocks).zip(past.erased.iter().flat_map(|erased| erased.iter())) {
             self.device.set_block_bytes(start + Blocks(at), data, metadata);
         }
+        // What was damaged behind its end was never written, and can be.
+        let lost = start + Blocks(blocks)..start + self.geometry.zone_size_blocks;
+        self.forget_damage(lost);
     }
 
     fn blocks_of(&mut self, zone: u32, blocks: Blocks) -> Arc<[(Bytes, Bytes)]> {

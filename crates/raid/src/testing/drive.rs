@@ -4,6 +4,7 @@
 //! promises no more. What a crash does, and what the medium does by itself, is in `media.rs`.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{
@@ -269,6 +270,12 @@ impl Drive {
             self.forget_unreadable(*target);
         }
         if fails { Completion::of(command.id, status) } else { completion }
+    }
+
+    /// Blocks that hold nothing any more are neither damaged nor unreadable.
+    pub(super) fn forget_damage(&mut self, blocks: Range<Lba>) {
+        self.unreadable.retain(|lba| !blocks.contains(lba));
+        self.damaged.retain(|lba| !blocks.contains(lba));
     }
 
     fn forget_unreadable(&mut self, target: ZoneTarget) {

@@ -71,9 +71,6 @@ impl Incident {
         ("damage during a rebuild", Incident::DamagedRebuild),
     ];
 
-    /// Those that no seed draws, since they find failures that are known: scenarios may name them.
-    const NOT_DRAWN: [Incident; 1] = [Incident::Damage];
-
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -91,12 +88,7 @@ impl Hazards {
             10..18 => 1,
             _ => 2,
         };
-        let drawn: Vec<Incident> = Incident::ALL
-            .map(|(_, incident)| incident)
-            .into_iter()
-            .filter(|one| !Incident::NOT_DRAWN.contains(one))
-            .collect();
-        let mut one = || (prng.below(crashes + 1), *prng.pick(&drawn).expect("there are incidents"));
+        let mut one = || (prng.below(crashes + 1), prng.pick(&Incident::ALL).expect("there are incidents").1);
         let mut incidents: Vec<(u64, Incident)> = (0..count).map(|_| one()).collect();
         incidents.sort_unstable();
         incidents.dedup();

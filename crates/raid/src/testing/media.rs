@@ -82,6 +82,12 @@ impl Drive {
         self.device.image(ZoneIndex(zone)).state
     }
 
+    /// Whether one of the zones of superblocks cannot be written any more.
+    #[must_use]
+    pub fn lacks_metadata_zone(&self) -> bool {
+        (0..METADATA_ZONES).any(|zone| matches!(self.zone_state(zone), ZoneState::ReadOnly | ZoneState::Offline))
+    }
+
     /// One of the blocks that hold something, at random, in the zones from `first` on.
     pub fn some_block(&mut self, first: u32) -> Option<Lba> {
         let zones = self.zones_with_blocks(first);

@@ -5,7 +5,7 @@ mod quiet;
 use zonda_zoned::{Duration, Prng};
 
 use super::{Atlas, Drive, Faults, Journal, Presence, Promise, Strictness, Swarm, Violation, World};
-use crate::{Event, Level, MemberState};
+use crate::{Event, Level, MemberReport, MemberState};
 
 /// Of 1000 reads of a victim while a volume is mounted, how many fail.
 const READ_ERRORS_AT_MOUNT_PER_MILLE: u64 = 50;
@@ -299,6 +299,12 @@ impl SwarmRun {
         }
         self.world.drawn_max = drawn_max;
         if self.world.volume.is_degraded() {
+            if self.world.model.is_lost && self.world.volume.status().members.iter().any(is_full) {
+                // Segments with blocks that are lost stay until hosts write these again: beyond tolerance they may be all that there is.
+                self.world.tell(|| "there is no room for a rebuild".to_owned());
+                self.is_over = true;
+                return Ok(());
+            }
             let what = format!("the volume is not whole with new members: {:?}", self.world.volume.status().members);
             return Err(Violation::new(Promise::Members, what));
         }
@@ -395,4 +401,9 @@ impl SwarmRun {
         let is_given_up = |event: &&Event| matches!(event, Event::MemberFailed { .. });
         self.outcome.given_up += self.world.events.iter().filter(is_given_up).count() as u64;
     }
+}
+
+/// Whether a member that is active has no zone left to be written.
+fn is_full(member: &MemberReport) -> bool {
+    member.state == MemberState::Active && member.free_zones == 0
 }

@@ -57,14 +57,31 @@ fn repeats(seeds: u64) {
     }
 }
 
-/// Damage beyond tolerance: some blocks of a segment cannot be read when it is collected, and are read after all, or recorded as lost,
-/// before the collection of the segment ends.
-#[test]
-fn a_segment_is_collected_again_once_it_is_known_what_could_not_be_read_of_it() {
-    let mut swarm = Swarm::draw(21217);
-    let round = 21217 % (swarm.crashes + 1);
+/// A seed's run with damage beyond tolerance.
+fn is_survived_with_damage(seed: u64) {
+    let mut swarm = Swarm::draw(seed);
+    let round = seed % (swarm.crashes + 1);
     swarm.hazards.incidents = vec![(round, Incident::Damage)];
     swarm.run().unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+/// Some blocks of a segment cannot be read when it is collected, and are read after all, or recorded as lost, before the collection of the
+/// segment ends.
+#[test]
+fn a_segment_is_collected_again_once_it_is_known_what_could_not_be_read_of_it() {
+    is_survived_with_damage(21217);
+}
+
+/// The last thing that a scrub waits for is behind a segment that is emptied at the pace of hosts, of whom none writes.
+#[test]
+fn a_scrub_ends_though_nobody_asks_for_anything_while_a_segment_is_collected() {
+    is_survived_with_damage(5488);
+}
+
+/// Segments with blocks that are lost stay: no zone is left to rebuild a member, nor to move anything to.
+#[test]
+fn requests_end_where_a_rebuild_and_collection_wait_for_room() {
+    is_survived_with_damage(8990);
 }
 
 #[test]

@@ -47,9 +47,13 @@ impl SwarmRun {
         if prng.chance(1, 2) {
             self.make_whole()?;
         }
+        let rebuilds = self.tolerates() > 0 && prng.chance(1, 4) && !self.has_few_active_zones();
+        if rebuilds {
+            // Of members that do not answer the volume tolerates no more.
+            self.make_whole()?;
+        }
         self.world.suspects = self.all_members();
         self.world.model.is_lost = true;
-        let rebuilds = self.tolerates() > 0 && prng.chance(1, 4) && !self.has_few_active_zones();
         if rebuilds && self.inactive() == 0 {
             let member = prng.below(self.members() as u64) as usize;
             self.world.replace(member)?;
@@ -72,7 +76,7 @@ impl SwarmRun {
         }
         self.settle_losses()?;
         // Without redundancy what is damaged and not needed stays as it is, and a mount cannot know that it was not needed.
-        self.is_over = self.tolerates() == 0;
+        self.is_over |= self.tolerates() == 0;
         Ok(())
     }
 

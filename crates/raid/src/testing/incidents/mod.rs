@@ -210,6 +210,9 @@ impl SwarmRun {
         if inactive != 0 {
             self.world.suspects = self.all_members();
             self.finish_healing()?;
+            if self.is_over {
+                return Ok(());
+            }
         }
         self.world.suspects = self.all_members();
         self.scrub_twice()?;
@@ -225,7 +228,15 @@ impl SwarmRun {
         self.world.tell(|| format!("{} blocks are lost", lost.len()));
         self.world.model.lose(&lost);
         self.world.model.is_lost = false;
-        (self.atlas, self.world.suspects) = (None, 0);
+        // A member with one zone for superblocks fails when that is full.
+        let hurt = (0..self.members()).filter(|&at| self.world.drives[at].lacks_metadata_zone());
+        let hurt = hurt.fold(0_u32, |bits, at| bits | 1 << at);
+        self.is_over |= hurt.count_ones() as usize > self.tolerates();
+        if hurt == 0 {
+            (self.atlas, self.world.suspects) = (None, 0);
+        } else {
+            self.hurt_are(hurt);
+        }
         Ok(())
     }
 
