@@ -59,7 +59,8 @@ fn expect_none_but_known(mut report: Report) {
     assert!(report.found.is_empty(), "promises that were not kept:\n{report}");
 }
 
-/// Histories of two operations with one thing wrong, and of one operation with two.
+/// Histories of two operations with one thing wrong, and of one operation with two. Levels share the sizes of groups between them: all
+/// sizes of each level are tried with longer histories, which takes long.
 fn keeps_its_promises(level: &str, groups: &[u32]) {
     let mut report = all(level, groups, 2, false, Depth::SINGLE);
     for setup in Setup::all(&[4]).into_iter().filter(|setup| setup.level() == level && !setup.is_cache_volatile) {
@@ -86,12 +87,12 @@ fn raid_1_keeps_its_promises_after_every_short_history() {
 
 #[test]
 fn raid_5_keeps_its_promises_after_every_short_history() {
-    keeps_its_promises("raid5", &[1, 4]);
+    keeps_its_promises("raid5", &[1]);
 }
 
 #[test]
 fn raid_6_keeps_its_promises_after_every_short_history() {
-    keeps_its_promises("raid6", &[1, 4]);
+    keeps_its_promises("raid6", &[4]);
 }
 
 #[test]
@@ -129,12 +130,12 @@ fn keeps_its_promises_when_members_come_back(level: &str, groups: &[u32]) {
 
 #[test]
 fn raid_1_keeps_its_promises_when_members_come_back() {
-    keeps_its_promises_when_members_come_back("raid1", &[1, 4]);
+    keeps_its_promises_when_members_come_back("raid1", &[4]);
 }
 
 #[test]
 fn raid_5_keeps_its_promises_when_members_come_back() {
-    keeps_its_promises_when_members_come_back("raid5", &[1, 4]);
+    keeps_its_promises_when_members_come_back("raid5", &[1]);
 }
 
 #[test]
