@@ -47,6 +47,7 @@ pub(crate) fn nbd_closed(peer: &str, had_export: bool, end: &End) {
         End::Closed(CloseReason::Fault(_) | CloseReason::UnknownExport { .. } | CloseReason::TlsRequired)
         | End::Handshake
         | End::Tls(_)
+        | End::Cut
         | End::Stalled => tracing::warn!("{peer}: NBD connection closed: {end}"),
         _ if had_export => tracing::info!("{peer}: NBD connection closed: {end}"),
         _ => tracing::debug!("{peer}: NBD connection closed: {end}"),

@@ -188,7 +188,7 @@ impl Server {
             Phase::Draining(until) => {
                 if now >= until {
                     self.sockets.cut_all();
-                    self.nbd.iter_mut().for_each(Nbd::cut_all);
+                    self.nbd.iter_mut().for_each(|nbd| nbd.cut_all(now));
                 }
                 let are_hosts_gone = self.sockets.is_empty() && self.nbd.as_ref().is_none_or(Nbd::is_idle);
                 let is_at_rest = are_hosts_gone && self.drives.is_idle();

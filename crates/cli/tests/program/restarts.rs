@@ -223,6 +223,7 @@ fn a_volume_whose_needed_member_stays_away_is_stopped_all_the_same() {
     volume.signal(Signal::TERM);
     let (status, log) = volume.wait();
     assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("requests did not end in time"), "{log}");
     assert!(log.contains("is not connected: what it had not flushed may be lost"), "{log}");
     writer.join().expect("no write was acknowledged or refused that had not ended");
     let remote = Server::start(&directory, &["drives/a", "--force", "--listen", &listen, "--http", &http]);

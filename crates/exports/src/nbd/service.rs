@@ -62,6 +62,8 @@ pub(crate) enum End {
     Closed(CloseReason),
     /// The other side ended it, or the network did.
     Gone,
+    /// The server stops, and does not wait for what is under way any longer.
+    Cut,
     /// No export was chosen in time, or others needed the place.
     Handshake,
     /// It takes nothing of what it is sent.
@@ -84,6 +86,7 @@ impl fmt::Display for End {
         match self {
             End::Closed(reason) => reason.fmt(f),
             End::Gone => f.write_str("the client hung up"),
+            End::Cut => f.write_str("this server stops, and requests did not end in time: they have no answer"),
             End::Handshake => f.write_str("it chose no export in time; a client that lists and leaves, or a stranger"),
             End::Tls(reason) => write!(f, "TLS failed: {reason}"),
             End::Stalled => f.write_str("it took nothing of what it was sent; look at the client and the network"),
@@ -195,7 +198,9 @@ impl Nbd {
     }
 
     /// Ends all connections now.
-    pub(crate) fn cut_all(&mut self) {
+    pub(crate) fn cut_all(&mut self, now: Instant) {
+        let all: Vec<ConnectionId> = self.clients.keys().copied().collect();
+        all.into_iter().for_each(|id| self.end(now, id, &End::Cut));
         self.sockets.cut_all();
     }
 
@@ -370,7 +375,7 @@ impl Nbd {
             End::Handshake => self.counts.handshake_timeouts += 1,
             End::Stalled => self.counts.stalled += 1,
             End::Tls(_) => self.counts.tls_failures += 1,
-            End::Closed(_) | End::Gone => {}
+            End::Closed(_) | End::Gone | End::Cut => {}
         }
         events::nbd_closed(&client.peer, client.machine.export().is_some(), end);
         if !matches!(end, End::Gone) {
