@@ -463,4 +463,25 @@ mod tests {
         assert!(collector.is_idle() && segments[index].is_resetting());
         assert_eq!(collector.relocated_blocks(), 3);
     }
+
+    #[test]
+    fn places_of_unreadable_tombstones_are_named_once_and_only_when_all_that_was_moved_is_durable() {
+        let spec = spec(1, false);
+        let (mut members, mut segments) = (members(&spec), Segments::new());
+        segments.open_wanted(&spec, &mut members, true, Stream::Small, 1);
+        let index = segments.open(Stream::Small)[0];
+        segments.break_off(&spec, &mut members, index);
+        let mut collector = Collector::default();
+        collector.begin(&spec, &mut segments, index, Urgency::AtOnce);
+        let place = LostPlace { segment: 1, stripe: 2, member: 0, block: 3 };
+        collector.name_later(place);
+        assert_eq!(collector.take_unnamed(), None, "more of the segment may be unreadable");
+        let space = Space::new(&spec, &members, true);
+        assert_eq!(collector.next_read(space, &segments, 0, Instant::ZERO), None);
+        collector.moving_tombstones();
+        assert_eq!(collector.take_unnamed(), None, "a crash would leave the places named and the tombstones lost");
+        collector.arrived();
+        assert_eq!(collector.take_unnamed(), Some((index, vec![place])));
+        assert_eq!(collector.take_unnamed(), None);
+    }
 }
