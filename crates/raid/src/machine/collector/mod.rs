@@ -411,7 +411,7 @@ fn is_unneeded(segment: &Segment) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use zonda_zoned::Status;
+    use zonda_zoned::{Outcome, Status};
 
     use super::super::fixtures::{end_next, members, spec};
     use super::super::members::Work;
@@ -483,5 +483,30 @@ mod tests {
         collector.arrived();
         assert_eq!(collector.take_unnamed(), Some((index, vec![place])));
         assert_eq!(collector.take_unnamed(), None);
+    }
+
+    #[test]
+    fn of_a_segment_that_was_not_filled_no_slot_is_read_that_has_no_chunk() {
+        let spec = spec(1, false);
+        let (mut members, mut segments) = (members(&spec), Segments::new());
+        segments.open_wanted(&spec, &mut members, true, Stream::Small, 1);
+        let index = segments.open(Stream::Small)[0];
+        for _ in 0..2 {
+            let number = segments.begin_stripe(index, Instant::ZERO);
+            for member in spec.member_indices() {
+                assert_eq!(segments.place_chunk(&members, member, index, number, &Outcome::None), Some(number));
+            }
+            segments.stripe_complete(&spec, &mut members, index, number);
+        }
+        let mut collector = Collector::default();
+        collector.begin(&spec, &mut segments, index, Urgency::AtOnce);
+        collector.read_unneeded();
+        let space = Space::new(&spec, &members, true);
+        let mut read = Vec::new();
+        while let Some((place, blocks, _)) = collector.next_read(space, &segments, 0, Instant::ZERO) {
+            assert_eq!(blocks, 1);
+            read.push((place.member.0, place.offset));
+        }
+        assert_eq!(read, [(0, 2), (1, 2), (2, 2), (0, 3), (1, 3), (2, 3)], "two headers, then two chunks");
     }
 }
