@@ -246,4 +246,17 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_read_beyond_the_end_of_a_file_names_the_length_that_it_has_and_the_one_it_must_have() {
+        let mut disk = Drive::create(&spec(Geometry::tiny())).close();
+        let length = disk.bytes(ImageFile::Journal).len() as u64;
+        assert!(read(&mut disk, ImageFile::Journal, length - 10, 10).is_ok());
+        match read(&mut disk, ImageFile::Journal, length - 10, 17) {
+            Err(ImageError::Length { file: ImageFile::Journal, found, expected }) => {
+                assert_eq!((found, expected), (length, length + 7));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }

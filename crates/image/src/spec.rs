@@ -59,6 +59,8 @@ impl ImageSpec {
 
 #[cfg(test)]
 mod tests {
+    use zonda_zoned::Blocks;
+
     use super::*;
 
     #[test]
@@ -73,5 +75,24 @@ mod tests {
         assert!(is_possible(1, limits::JOURNAL_BYTES_MAX));
         assert!(!is_possible(1, limits::JOURNAL_BYTES_MAX + 1));
         assert!(!is_possible(1, least - 1));
+    }
+
+    #[test]
+    fn the_blocks_of_all_zones_fit_in_one_file_or_the_number_of_zones_is_refused() {
+        let with_capacity = |blocks: u64| {
+            let geometry = Geometry {
+                zone_size_blocks: Blocks(1 << 40),
+                zone_capacity_blocks: Blocks(blocks),
+                zone_count: 1 << 14,
+                ..Geometry::tiny()
+            };
+            assert_eq!(geometry.block_size_bytes, 512, "so that 2^54 blocks are 2^63 bytes");
+            ImageSpec::new(geometry, String::new(), [7; 16]).validate()
+        };
+        assert!(with_capacity((1 << 40) - 1).is_ok());
+        match with_capacity(1 << 40) {
+            Err(ImageError::Spec(remedy)) => assert!(remedy.starts_with("zone_count:"), "{remedy}"),
+            other => panic!("{other:?}"),
+        }
     }
 }

@@ -210,6 +210,20 @@ mod tests {
     }
 
     #[test]
+    fn classes_have_rising_limits_and_no_two_the_same_one() {
+        let class = |up_to: Option<u64>| SizeClass {
+            up_to: up_to.map(zonda_config::ByteSize),
+            time: ServiceTimeSpec::constant(TimeSpan(1)),
+        };
+        let mistake = |limits: &[Option<u64>]| BySize(limits.iter().map(|limit| class(*limit)).collect()).mistake();
+        assert_eq!(mistake(&[Some(4096), Some(8192), None]), None);
+        for limits in [&[Some(4096), Some(4096), None][..], &[Some(8192), Some(4096), None], &[None, Some(1), None]] {
+            assert!(mistake(limits).is_some_and(|mistake| mistake.contains("rising order")), "{limits:?}");
+        }
+        assert!(mistake(&[Some(4096)]).is_some_and(|mistake| mistake.contains("no up_to in its last entry")));
+    }
+
+    #[test]
     fn a_size_takes_the_first_class_that_holds_it() {
         let class = |up_to: Option<u64>, ns| SizeClass {
             up_to: up_to.map(zonda_config::ByteSize),

@@ -270,6 +270,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_file_and_its_extents_cost_what_their_records_take() {
+        let run = Run { zone: ZoneIndex(1), start: 2, blocks: 3, padding: 0 };
+        for name in ["a", "a longer name"] {
+            for extents in [0, 1, 7] {
+                let mut records = RecordBuffer::default();
+                records.push(&Record::Created { file: FileId(1), lifetime: Lifetime::ALL[0], name });
+                records.push_extents(FileId(1), std::iter::repeat_n(run, extents));
+                records.push(&Record::Closed { file: FileId(1) });
+                let cost = FILE_COST_BYTES + name.len() as u64 + extents as u64 * EXTENT_COST_BYTES;
+                let bytes = records.bytes() as u64;
+                assert!(bytes <= cost, "{bytes} bytes, reckoned as {cost}");
+                assert!(cost - bytes <= FILE_COST_BYTES / 2, "{bytes} bytes, reckoned as {cost}");
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn records_come_out_of_blocks_as_they_went_in(

@@ -105,6 +105,28 @@ fn a_zone_that_becomes_read_only_or_offline_under_a_file_is_left() {
 }
 
 #[test]
+fn a_zone_that_became_empty_under_a_file_is_not_used_again_while_the_file_exists() {
+    let mut desk = Desk::new(small(12, 5), units_of_two_blocks());
+    let file = desk.create("a", Long);
+    desk.append(file, &pattern(0, 2048));
+    desk.sync(file);
+    assert_eq!(desk.zones_written(), [2]);
+    desk.manage(2, zonda_zoned::ZoneAction::Reset);
+    desk.append(file, &pattern(1, 2048));
+    let close = desk.close(file);
+    desk.expect(close);
+    desk.seen();
+    for number in 0..20 {
+        let name = format!("f{number}");
+        desk.write_file(&name, Long, 3000);
+        assert!(!desk.zones_written().contains(&2), "its file refers to it");
+        desk.delete(&name);
+    }
+    let tail = desk.read(file, 2048, 2048);
+    assert_eq!(desk.result(tail), Some(&Ok(Outcome::Data(pattern(1, 2048).into()))));
+}
+
+#[test]
 fn a_zone_whose_reset_fails_is_not_used_again() {
     let resets = OperationSet::of(&[zonda_layers::OperationKind::Reset]);
     let mut desk = failing(resets, 2..4, When::Always, FaultEffect::Fail(Status::InternalError));

@@ -1,7 +1,8 @@
 //! Which zone a file's data go to. Zones 0 and 1 are for metadata, so that data begin in zone 2.
 
-use zonda_zoned::Prng;
+use zonda_zoned::{Blocks, Geometry, Prng};
 
+use crate::limits::FILE_WRITES_MAX;
 use crate::testing::{Desk, World, fill_metadata, pattern, small, units_of_two_blocks};
 use crate::{FileData, FileError, FilesConfig, Lifetime, RequestId};
 
@@ -245,6 +246,22 @@ fn all_zones_but_one_may_be_held_by_longer_lived_files_and_the_last_is_left_to_s
         desk.sync(log);
         assert_eq!(desk.zones_written(), [2]);
     }
+}
+
+#[test]
+fn a_file_has_no_more_writes_in_flight_than_its_limit() {
+    let geometry = Geometry { zone_size_blocks: Blocks(256), zone_capacity_blocks: Blocks(256), ..small(12, 5) };
+    let config = FilesConfig { file_buffer_bytes: 1 << 20, ..units_of_two_blocks() };
+    let mut world = World::format(geometry, config, Prng::new(6));
+    world.refuses = false;
+    let file = world.store.create("a", Long).unwrap();
+    // Each write takes two blocks.
+    let writes = 2 * FILE_WRITES_MAX;
+    world.store.append(RequestId(0), file, FileData::Bytes(pattern(0, writes * 1024).into()));
+    while world.hand_out() {}
+    assert_eq!(world.under_way(), FILE_WRITES_MAX);
+    world.run_to_rest();
+    assert_eq!(world.store.len_bytes(file), Some(writes as u64 * 1024));
 }
 
 #[test]

@@ -126,6 +126,27 @@ fn management_survives_a_loss_of_power_without_a_flush() {
 }
 
 #[test]
+fn what_was_acknowledged_before_a_zone_became_read_only_is_there_after_a_kill() {
+    for geometry in [mixed(), plain()] {
+        let mut drive = drive(geometry);
+        assert_eq!(drive.write(48, 3, 10), Status::Success);
+        assert_eq!(drive.manage(ZoneAction::Open { zrwa: true }, 64), Status::Success);
+        assert_eq!(drive.write(64, 3, 20), Status::Success);
+        assert_eq!(drive.manage(ZoneAction::FlushZrwa, 65), Status::Success);
+        for zone in [3, 4] {
+            drive.image.degrade(ZoneIndex(zone), ZoneState::ReadOnly);
+        }
+        drive.collect();
+        drive.settle();
+        let mut drive = killed(drive);
+        assert_eq!((state(&drive, 3), pointer(&drive, 3)), (ZoneState::ReadOnly, 3));
+        assert_eq!((state(&drive, 4), pointer(&drive, 4)), (ZoneState::ReadOnly, 2));
+        assert_eq!(drive.marks(48, 4), [Ok(10), Ok(11), Ok(12), Ok(0)]);
+        assert_eq!(drive.marks(64, 3), [Ok(20), Ok(21), Ok(22)]);
+    }
+}
+
+#[test]
 fn a_finish_takes_what_was_written_before_it_along() {
     let mut drive = drive(mixed());
     drive.write(48, 5, 2);

@@ -3,8 +3,8 @@
 use zonda_zoned::{Blocks, Lba, LbaRange, Operation, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
 
 use super::promises::{drive, is_write, killed, mixed, pointer, state, step};
-use crate::ImageFile;
 use crate::testing::Fault;
+use crate::{FileOperation, ImageFile};
 
 #[test]
 fn a_zone_that_gives_up_stays_so_even_if_the_journal_fails_at_that_moment() {
@@ -64,4 +64,22 @@ fn a_deallocation_behind_a_failed_write_leaves_no_tag_there() {
     assert_eq!(drive.write(49, 1, 9), Status::Success);
     let mut drive = killed(drive);
     assert_eq!((pointer(&drive, 3), drive.marks(48, 3)), (2, vec![Ok(1), Ok(9), Ok(0)]));
+}
+
+#[test]
+fn an_extension_without_a_random_write_area_is_recorded_and_changes_no_block() {
+    for zrwa in [true, false] {
+        let mut drive = drive(mixed());
+        drive.submit(Operation::ManageZones {
+            action: ZoneAction::SetDescriptorExtension { extension: vec![9; 64].into(), zrwa },
+            target: ZoneTarget::Zone(Lba(64)),
+        });
+        let mut holes = 0;
+        while !drive.out.is_empty() {
+            holes += usize::from(matches!(drive.out[0].0.operation, FileOperation::PunchHole { .. }));
+            drive.step(0);
+        }
+        assert_eq!(drive.poll().len(), 1);
+        assert_eq!(holes > 0, zrwa, "{holes} holes are punched");
+    }
 }

@@ -1,7 +1,7 @@
 //! A queue against a controller played by hand.
 
 use proptest::prelude::*;
-use zonda_nvme::tcp::{FatalStatus, InitializeResponse, Pdu};
+use zonda_nvme::tcp::{FatalStatus, InitializeResponse, Pdu, flags};
 use zonda_nvme::{CompletionEntry, DataPlace};
 
 use super::*;
@@ -217,6 +217,30 @@ fn data_can_stand_for_the_response() {
     pair.writer.controller_data(id, 40, &[bytes(100).slice(40..)], true, true);
     let ended = one(pair.came().unwrap());
     assert_eq!((ended.status, ended.data, ended.is_damaged), (StatusCode::SUCCESS, bytes(100), false));
+}
+
+#[test]
+fn data_that_stand_for_the_response_are_the_last_of_their_command() {
+    let mut pair = pair(Digests::NONE, true);
+    let id = pair.command(1, CommandData::ToHost(100));
+    pair.writer.controller_data(id, 0, &[bytes(100)], true, true);
+    let mut stream = pair.writer.take().concat();
+    stream[1] &= !flags::LAST;
+    match pair.queue.receive(stream.into(), &mut Vec::new()) {
+        Err(Failure::Pdu(error)) => assert_eq!(error.status, FatalStatus::InvalidHeaderField),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_queue_knows_before_it_takes_a_command_whether_its_data_go_with_the_capsule() {
+    for (length, fits) in [(1024, true), (1025, false)] {
+        let mut pair = pair(Digests::NONE, true);
+        let data = HostData::Bytes(bytes(length));
+        assert_eq!(pair.queue.fits_capsule(&data), fits, "{length} bytes");
+        let command = SubmissionEntry::new(1, 1);
+        assert_eq!(pair.queue.submit(NOW, Owner::Flight(1), command, CommandData::FromHost(data)), fits);
+    }
 }
 
 #[test]

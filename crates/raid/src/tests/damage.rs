@@ -295,6 +295,21 @@ fn blank_blocks_in_front_of_others_were_written_and_are_damaged() {
 }
 
 #[test]
+fn each_block_of_those_that_were_written_last_is_counted_by_the_mount_that_finds_it_damaged() {
+    for metadata_bytes in [64, 0] {
+        for back in 0..BLOCKS_BACK {
+            let mut world = volume(RAID1, metadata_bytes, false);
+            world.crash();
+            let Some(&lba) = last_blocks(&world.drives[0]).get(back) else { break };
+            world.drives[0].flip(lba);
+            world.mount_in_haste(0).expect("it is mounted");
+            let found = world.volume.damage();
+            assert_eq!(found.repaired + found.damaged, 1, "{metadata_bytes} bytes, {back} back: {found:?}");
+        }
+    }
+}
+
+#[test]
 fn a_moved_copy_that_is_damaged_does_not_count_before_the_one_that_it_was_moved_from() {
     let mut world = volume(SINGLE, 64, false);
     let zones = METADATA_ZONES..world.drives[0].geometry().zone_count;

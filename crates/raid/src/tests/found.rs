@@ -7,7 +7,7 @@ use super::failures::geometry;
 use super::script::{Kind, Script, plain_config};
 use crate::format::HEADER_COPIES;
 use crate::limits::METADATA_ZONES;
-use crate::{Event, Level, MemberState, Scheme};
+use crate::{DamageCounts, Event, Level, MemberState, Scheme, StreamShape};
 
 const SINGLE: Scheme = Scheme { level: Level::Raid0, data: 1, parity: 0 };
 const RAID1: Scheme = Scheme { level: Level::Raid1, data: 1, parity: 1 };
@@ -139,6 +139,36 @@ fn tombstones_that_could_not_be_read_and_were_rewritten_refuse_no_mount() {
             expect_ready(&mut script, &[]);
             for range in 0..ranges {
                 assert_eq!((script.version(2 * range), script.version(2 * range + 1)), (0, 1), "{ranges} ranges");
+            }
+        }
+    }
+}
+
+#[test]
+fn chunks_that_never_arrived_are_no_damage() {
+    for (metadata_bytes, before) in [(64, 0), (64, 1), (64, 4), (0, 0), (0, 1), (0, 4)] {
+        for absent in 0..4 {
+            let mut config = plain_config(Scheme::raid5(3));
+            config.small = StreamShape { unit_blocks: 2, group_stripes: 4 };
+            config.large = config.small;
+            config.tuning.scrub_blocks_per_second = None;
+            let mut script = Script::on(config, geometry(metadata_bytes));
+            // A chunk without metadata beside its blocks begins with a block that describes the other.
+            let blocks = if metadata_bytes == 0 { 3 } else { 6 };
+            for version in 1..=before {
+                let write = script.write(0, blocks, version);
+                assert!(script.has_ended(write));
+            }
+            script.hold(move |sent| sent.kind == Kind::Chunk && sent.member == absent);
+            script.write(0, blocks, before + 1);
+            assert_eq!(script.held(), 1, "a chunk of the last stripe is in flight");
+            expect_ready(&mut script, &[]);
+            script.volume.start_scrub(Instant::ZERO);
+            script.run();
+            let what = format!("{metadata_bytes} bytes, {before} stripes before, member {absent}");
+            assert_eq!(script.volume.damage(), DamageCounts::default(), "{what}");
+            for lba in 0..blocks {
+                assert!((before..=before + 1).contains(&script.version(lba)), "{what}");
             }
         }
     }

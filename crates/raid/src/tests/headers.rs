@@ -205,6 +205,63 @@ fn a_zone_that_a_rebuild_wrote_is_known_by_its_blocks() {
 }
 
 #[test]
+fn a_zone_that_its_blocks_alone_identify_serves_reads_of_blocks_that_are_damaged_elsewhere() {
+    for metadata_bytes in [64, 0] {
+        let mut world = written(RAID1, metadata_bytes, 6);
+        world.replace(0).unwrap_or_else(|violation| panic!("{violation}"));
+        world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+        world.crash();
+        let (sequence, start) = zones(&mut world.drives[0])[1];
+        for copy in 0..u64::from(HEADER_COPIES) {
+            world.drives[0].flip(Lba(start.0 + copy));
+        }
+        let size = world.drives[1].geometry().zone_size_blocks.0;
+        let (_, other) = *zones(&mut world.drives[1]).iter().find(|(at, _)| *at == sequence).expect("a mirror has it");
+        for lba in world.drives[1].written_blocks((other.0 / size) as u32) {
+            if lba.0 >= other.0 + u64::from(HEADER_COPIES) {
+                world.drives[1].lose_block(lba);
+            }
+        }
+        mount(&mut world, 0);
+        read_all(&mut world);
+    }
+}
+
+#[test]
+fn a_mount_moves_the_blocks_of_a_segment_of_which_one_header_is_damaged() {
+    for damaged in [None, Some((0, 0)), Some((0, 1)), Some((1, 0)), Some((1, 1))] {
+        let mut world = written(RAID1, 64, 4);
+        world.crash();
+        let (sequence, _) = zones(&mut world.drives[0])[0];
+        if let Some((member, copy)) = damaged {
+            let drive: &mut Drive = &mut world.drives[member];
+            let (_, start) = *zones(drive).iter().find(|(at, _)| *at == sequence).expect("a mirror has it");
+            drive.flip(Lba(start.0 + copy));
+        }
+        mount(&mut world, 0);
+        world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+        for drive in &mut world.drives {
+            let is_there = zones(drive).iter().any(|(at, _)| *at == sequence);
+            assert_eq!(is_there, damaged.is_none(), "segment {sequence}: {damaged:?}");
+        }
+        read_all(&mut world);
+    }
+}
+
+#[test]
+fn zones_that_went_offline_on_both_members_of_a_mirror_cost_nothing_where_each_names_that_of_the_other() {
+    let mut world = written(RAID1, 64, 4);
+    world.crash();
+    for member in 0..2 {
+        let size = world.drives[member].geometry().zone_size_blocks.0;
+        let (_, start) = zones(&mut world.drives[member])[member];
+        world.drives[member].degrade((start.0 / size) as u32, ZoneState::Offline);
+    }
+    mount(&mut world, 0);
+    read_all(&mut world);
+}
+
+#[test]
 fn a_zone_of_which_nothing_can_be_read_is_the_one_that_another_header_names() {
     let mut world = written(RAID1, 64, 7);
     world.crash();

@@ -363,6 +363,26 @@ fn what_a_rebuild_cannot_compute_is_no_older_version_even_if_no_marker_was_durab
 }
 
 #[test]
+fn accepting_losses_accepts_none_of_segments_that_are_opened_afterwards() {
+    let mut script = written_twice();
+    script.crash(&[]);
+    hurt(&mut script, &[0, 1], 1, 1);
+    let accepting = MountOptions { accepts_losses: true, ..MountOptions::default() };
+    script.mount_with(&[], accepting);
+    assert_eq!(script.events.first(), Some(&Event::Ready));
+    // What is left of the segment is moved to a new one.
+    let headers = script.sent.iter().filter(|sent| sent.kind == Kind::Header);
+    let opened = headers.map(|sent| sent.segment).min().expect("a segment is opened");
+    script.crash(&[]);
+    hurt(&mut script, &[0, 1], opened, 0);
+    script.mount(&[]);
+    match script.events[..] {
+        [Event::Failed(VolumeError::UnidentifiedLosses { segment, .. })] => assert_eq!(segment, opened),
+        ref events => panic!("segment {opened}: {events:?}"),
+    }
+}
+
+#[test]
 fn a_copy_that_proves_good_after_a_mount_counts_over_the_marker_of_its_own_version() {
     for metadata_bytes in [64, 0] {
         let mut config = config(Scheme::raid5(3));

@@ -1,10 +1,14 @@
 //! Members that fail are replaced, and hold everything again.
 
+use std::collections::BTreeSet;
+
 use zonda_zoned::{Blocks, Geometry};
 
 use super::basics::{config, geometry};
 use super::bench::Bench;
+use super::script::{Kind, Script, plain_config};
 use crate::event::FailReason;
+use crate::format::HEADER_COPIES;
 use crate::{Event, Level, MemberIndex, MemberState, Scheme, StreamShape, VolumeConfig, VolumeError};
 
 const RAID6: Scheme = Scheme { level: Level::Raid6, data: 3, parity: 2 };
@@ -380,6 +384,43 @@ fn without_contents_the_same_is_written() {
     bench.run_until(&rebuilt(1));
     let live = bench.volume.volume().status().live_blocks;
     assert!(bench.device(1).written.0 > live / 3);
+}
+
+#[test]
+fn without_contents_collection_moves_what_lies_in_chunks_of_several_blocks() {
+    let mut config = config(Scheme::raid5(3));
+    config.tuning.has_contents = false;
+    config.small = StreamShape { unit_blocks: 2, group_stripes: 1 };
+    let mut bench = Bench::new(config, 64, 13);
+    let blocks = bench.model.len() as u64;
+    for round in 0..8 {
+        for start in (round % 3..blocks).step_by(if round == 0 { 1 } else { 3 }) {
+            bench.write(start, 1);
+            bench.steps(3);
+        }
+    }
+    bench.run_out();
+    let counters = bench.volume.volume().counters();
+    assert!(counters.collected_segments > 10 && counters.relocated_blocks > 100, "{counters:?}");
+    assert_eq!(bench.volume.volume().status().live_blocks, blocks);
+}
+
+#[test]
+fn a_rebuild_reads_no_more_members_than_it_needs_while_all_is_well() {
+    let scheme = Scheme { level: Level::Raid6, data: 2, parity: 2 };
+    for member in 0..scheme.members() {
+        let mut script = Script::create(plain_config(scheme));
+        for stripe in 0..5 {
+            let write = script.write(2 * stripe, 2, 1);
+            assert!(script.has_ended(write));
+        }
+        let from = script.sent.len();
+        script.replace(member);
+        assert!(script.events.contains(&rebuilt(member as u8)));
+        let chunks = script.sent[from..].iter().filter(|sent| sent.kind == Kind::Read && sent.offset >= HEADER_COPIES);
+        let read: BTreeSet<usize> = chunks.map(|sent| sent.member).collect();
+        assert_eq!(read.len(), usize::from(scheme.data), "member {member} is rebuilt of {read:?}");
+    }
 }
 
 #[test]

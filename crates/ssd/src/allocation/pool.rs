@@ -313,6 +313,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn elements_cost_their_wear_first_and_their_erase_second_up_to_the_last_erase_that_is_counted() {
+        let cost = |erases, state| cost_of(word_of(Element { erases, state }));
+        let most = crate::limits::ELEMENT_ERASES_MAX;
+        for erases in (0..most.count_ones()).map(|bit| (1 << bit) - 1).chain([1000, most - 1]) {
+            assert!(cost(erases, ElementState::Empty) < cost(erases, ElementState::Invalid), "{erases} erases");
+            assert!(cost(erases, ElementState::Invalid) < cost(erases + 1, ElementState::Empty), "{erases} erases");
+        }
+    }
+
+    #[test]
     fn tables_count_a_bucket_for_each_cost_of_free_elements() {
         const ELEMENTS: u32 = 64;
         let mut pool = Pool::new(1, ELEMENTS);

@@ -390,6 +390,28 @@ fn what_a_command_in_flight_did_to_a_zone_stays_once_a_later_one_that_finds_it_s
 }
 
 #[test]
+fn power_loss_takes_no_zone_back_that_has_failed_since_a_command_in_flight_changed_it() {
+    type Submit = fn(&mut Rig) -> u64;
+    let submits: [Submit; 2] = [|rig| rig.finish(0), |rig| rig.reset(0)];
+    let profile = drive_of_constants();
+    for submit in submits {
+        for state in [ZoneState::ReadOnly, ZoneState::Offline] {
+            for seed in 0..10 {
+                let mut rig = Rig::with(&profile, PayloadKind::Fingerprints, 1);
+                rig.prefill(0, 20);
+                let command = submit(&mut rig);
+                assert!(!rig.has_ended(command), "power goes while it is in flight");
+                rig.drive.degrade(ZoneIndex(0), state);
+                let media = rig.drive.power_loss(&mut Prng::new(seed));
+                let rig = Rig::of(Ssd::power_on(&profile, media, &Prng::new(seed)));
+                rig.drive.check_invariants();
+                assert_eq!(rig.drive.zone(ZoneIndex(0)).state, state, "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
 fn blocks_of_a_random_write_area_stay_wherever_power_goes() {
     for profile in with_every_element(&drive_of_constants()) {
         cut_random_write_areas(&profile);

@@ -220,6 +220,33 @@ fn event_requests_have_a_limit_can_be_aborted_and_tell_of_health() {
 }
 
 #[test]
+fn the_same_warning_is_reported_again_once_its_log_page_was_read_and_not_before() {
+    for is_read in [false, true] {
+        let mut world = World::new();
+        let (admin, _) = world.admin();
+        let request = SubmissionEntry::new(AdminOpcode::AsyncEventRequest.code(), 0);
+        let waiting = [0, 1].map(|_| world.start(admin, request, &Bytes::new()));
+        feature(&mut world, admin, AdminOpcode::SetFeatures, 0x0b, 0xff);
+        let ill = DeviceHealth { spare_percent: 5, ..DeviceHealth::default() };
+        for round in 0..2 {
+            for health in [DeviceHealth::default(), ill] {
+                world.target.set_health(world.now, DeviceKey(0), health);
+                world.settle();
+            }
+            if round == 0 && is_read {
+                log(&mut world, admin, GetLogPage::of(LogPage::Smart, 512), 0xffff_ffff);
+            }
+        }
+        let event = AsyncEvent::decode(world.finish(admin, waiting[0], Bytes::new()).result);
+        assert_eq!(event, AsyncEvent::spare_below_threshold());
+        let mut abort = SubmissionEntry::new(AdminOpcode::Abort.code(), 0);
+        abort.cdw10 = (u32::from(waiting[1]) << 16).into();
+        let is_left = world.execute(admin, abort, Bytes::new()).result == 0;
+        assert_eq!(is_left, !is_read, "the second request waits unless the page was read");
+    }
+}
+
+#[test]
 fn admin_commands_wait_for_the_controller_to_be_enabled() {
     let mut world = World::new();
     let id = world.open();

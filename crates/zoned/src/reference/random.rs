@@ -428,6 +428,26 @@ mod tests {
     }
 
     #[test]
+    fn writes_to_a_random_write_area_begin_anywhere_in_it_behind_it_and_before_the_write_pointer() {
+        let geometry = with_zrwa();
+        let area = geometry.zrwa.expect("zones may have one").size_blocks.0;
+        let mut oracle = ReferenceDevice::new(geometry.clone(), PayloadKind::None);
+        let mut source = CommandSource::new(&geometry, PayloadKind::None, Prng::new(1));
+        let zone = std::iter::from_fn(|| {
+            drop(oracle.execute(&source.next(&oracle)));
+            let zones = (0..geometry.zone_count).map(ZoneIndex);
+            Some(zones.into_iter().find(|&zone| {
+                let (held, end) = (oracle.zone(zone), oracle.capacity_end(zone));
+                held.zrwa && (end - held.write_pointer).0 >= 2 * area && held.write_pointer > geometry.zone_start(zone)
+            }))
+        });
+        let zone = zone.take(20_000).flatten().next().expect("a zone has an area far from its end");
+        let pointer = oracle.zone(zone).write_pointer.0;
+        let found: BTreeSet<u64> = (0..2_000).map(|_| source.place(&oracle, zone).0.0).collect();
+        assert_eq!(found, (pointer - 1..pointer + 2 * area).collect());
+    }
+
+    #[test]
     fn a_source_of_the_same_seed_makes_the_same_commands() {
         let commands = |seed| {
             let oracle = ReferenceDevice::new(Geometry::tiny(), PayloadKind::Bytes);

@@ -232,8 +232,11 @@ fn a_program_killed_while_a_member_is_caught_up_leaves_one_that_the_next_start_c
                 opened => break opened.expect("there is a volume"),
             }
         };
-        if states(&volume)[1] == "failed" {
-            bench.readd(&mut volume, "b").expect("it is the member");
+        while states(&volume)[1] == "failed" {
+            match bench.readd(&mut volume, "b") {
+                Err(error) if error.is_in_use => std::thread::sleep(std::time::Duration::from_millis(10)),
+                taken_back => taken_back.expect("it is the member"),
+            }
         }
         bench.rest(&mut volume);
         assert_eq!(volume.report().state, VolumeState::Well, "after {turns} turns");

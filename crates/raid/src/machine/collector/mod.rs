@@ -416,7 +416,7 @@ fn is_unneeded(segment: &Segment) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use zonda_zoned::Status;
+    use zonda_zoned::{Outcome, Status};
 
     use super::super::fixtures::{end_next, members, spec};
     use super::super::members::Work;
@@ -467,5 +467,51 @@ mod tests {
         assert!(collector.end_if_moved(&spec, &mut members, &mut segments, &mut stripes));
         assert!(collector.is_idle() && segments[index].is_resetting());
         assert_eq!(collector.relocated_blocks(), 3);
+    }
+
+    #[test]
+    fn places_of_unreadable_tombstones_are_named_once_and_only_when_all_that_was_moved_is_durable() {
+        let spec = spec(1, false);
+        let (mut members, mut segments) = (members(&spec), Segments::new());
+        segments.open_wanted(&spec, &mut members, true, Stream::Small, 1);
+        let index = segments.open(Stream::Small)[0];
+        segments.break_off(&spec, &mut members, index);
+        let mut collector = Collector::default();
+        collector.begin(&spec, &mut segments, index, Urgency::AtOnce);
+        let place = LostPlace { segment: 1, stripe: 2, member: 0, block: 3 };
+        collector.name_later(place);
+        assert_eq!(collector.take_unnamed(), None, "more of the segment may be unreadable");
+        let space = Space::new(&spec, &members, true);
+        assert_eq!(collector.next_read(space, &segments, 0, Instant::ZERO), None);
+        collector.moving_tombstones();
+        assert_eq!(collector.take_unnamed(), None, "a crash would leave the places named and the tombstones lost");
+        collector.arrived();
+        assert_eq!(collector.take_unnamed(), Some((index, vec![place])));
+        assert_eq!(collector.take_unnamed(), None);
+    }
+
+    #[test]
+    fn of_a_segment_that_was_not_filled_no_slot_is_read_that_has_no_chunk() {
+        let spec = spec(1, false);
+        let (mut members, mut segments) = (members(&spec), Segments::new());
+        segments.open_wanted(&spec, &mut members, true, Stream::Small, 1);
+        let index = segments.open(Stream::Small)[0];
+        for _ in 0..2 {
+            let number = segments.begin_stripe(index, Instant::ZERO);
+            for member in spec.member_indices() {
+                assert_eq!(segments.place_chunk(&members, member, index, number, &Outcome::None), Some(number));
+            }
+            segments.stripe_complete(&spec, &mut members, index, number);
+        }
+        let mut collector = Collector::default();
+        collector.begin(&spec, &mut segments, index, Urgency::AtOnce);
+        collector.read_unneeded();
+        let space = Space::new(&spec, &members, true);
+        let mut read = Vec::new();
+        while let Some((place, blocks, _)) = collector.next_read(space, &segments, 0, Instant::ZERO) {
+            assert_eq!(blocks, 1);
+            read.push((place.member.0, place.offset));
+        }
+        assert_eq!(read, [(0, 2), (1, 2), (2, 2), (0, 3), (1, 3), (2, 3)], "two headers, then two chunks");
     }
 }

@@ -338,3 +338,48 @@ impl Volume {
         self.pieces[index].is_abandoned = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use zonda_zoned::Geometry;
+
+    use super::*;
+    use crate::shape::Stream;
+    use crate::{Scheme, StreamShape, VolumeConfig};
+
+    #[test]
+    fn runs_are_whole_groups_where_memory_has_room_for_one_and_parts_of_a_group_where_it_has_not() {
+        let scheme = Scheme::raid5(3);
+        let fitting = PIECE_BLOCKS_MAX / scheme.members() as u32;
+        for group_stripes in [1, 8, fitting, fitting + 1, fitting + 100] {
+            let mut config = VolumeConfig::new("test", scheme);
+            config.small = StreamShape { unit_blocks: 1, group_stripes };
+            let blocks = Blocks(2400);
+            let geometry = Geometry {
+                metadata_bytes: 64,
+                zone_size_blocks: blocks,
+                zone_capacity_blocks: blocks,
+                zone_count: 32,
+                max_active_zones: None,
+                max_open_zones: None,
+                ..Geometry::tiny()
+            };
+            let members = scheme.members();
+            let ids: Vec<[u8; 16]> = (0..members as u8).map(|at| [at; 16]).collect();
+            let volume = Volume::create(config, vec![geometry; members], [9; 16], &ids, false).expect("they suit");
+            let zones = vec![Some(4); members];
+            let segment = Segment::new(1, Stream::Small, &volume.spec.shape, zones, volume.spec.array, true);
+            let mut first = 0;
+            while first < segment.layout.stripes {
+                let run = volume.run_from(&segment, first);
+                let what = format!("groups of {group_stripes}, {} from {first}", run.count);
+                assert!((1..=fitting).contains(&run.count), "{what}");
+                let group = segment.layout.group_range(first);
+                assert_eq!(run.is_whole_groups, group.len() as u32 <= fitting, "{what}");
+                let is_whole = run.end() == segment.layout.stripes || run.end().is_multiple_of(group_stripes);
+                assert!(if run.is_whole_groups { is_whole } else { run.end() <= group.end }, "{what}");
+                first = run.end();
+            }
+        }
+    }
+}

@@ -202,3 +202,19 @@ fn zones_that_cannot_be_reset_count_against_a_member_only_where_the_volume_can_d
         assert_eq!(reset_one(&spec, &mut members, &mut segments, bad), expected);
     }
 }
+
+#[test]
+fn a_segment_takes_no_stripe_behind_its_last_one() {
+    for group_stripes in [1, 4] {
+        let spec = spec(group_stripes, false);
+        let (mut members, mut segments) = (members(&spec), Segments::new());
+        let index = open_one(&spec, &mut members, &mut segments);
+        let stripes = segments[index].layout.stripes;
+        for _ in 1..stripes {
+            fill_one(&spec, &mut members, &mut segments, index);
+        }
+        assert!(segments[index].takes_more(), "the last one of {stripes}");
+        assert_eq!(segments.begin_stripe(index, Instant::ZERO), stripes - 1);
+        assert!(!segments[index].takes_more() && !segments[index].can_issue());
+    }
+}
