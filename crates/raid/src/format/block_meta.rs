@@ -35,22 +35,23 @@ impl BlockMeta {
     /// Metadata of a block that belongs to no stripe.
     pub(crate) const BLANK: BlockMeta = BlockMeta { record: [0; RECORD_BYTES], block_crc: 0, stripe: u32::MAX };
 
-    /// Writes the metadata bytes of a block.
+    /// Writes the metadata bytes of a block, which is the one with this number of its chunk.
     #[inline]
-    pub(crate) fn write_oob(&self, seed: PlaceSeed, out: &mut [u8]) {
+    pub(crate) fn write_oob(&self, seed: PlaceSeed, row: u32, out: &mut [u8]) {
         let (sealed, rest) = out.split_at_mut(OOB_BYTES);
         self.write_bare(sealed);
-        let sum = seal(seed, &array_at(sealed, 0));
+        let sum = seal(seed.of_row(row), &array_at(sealed, 0));
         put_u32(sealed, BARE_BYTES, sum);
         rest.fill(0);
     }
 
     /// The metadata that these bytes are; `None` if they are not whole, or of another place. Bytes behind them are not looked at.
     #[inline]
-    pub(crate) fn read_oob(seed: PlaceSeed, bytes: &[u8]) -> Option<BlockMeta> {
+    pub(crate) fn read_oob(seed: PlaceSeed, row: u32, bytes: &[u8]) -> Option<BlockMeta> {
         let sealed: &[u8; OOB_BYTES] = bytes.first_chunk()?;
-        let is_whole = seal(seed, &array_at(sealed, 0)) == u32_at(sealed, BARE_BYTES);
-        is_whole.then(|| BlockMeta::read_bare(sealed))
+        let is_sealed = |seed: PlaceSeed| seal(seed, &array_at(sealed, 0)) == u32_at(sealed, BARE_BYTES);
+        // Seals of volumes that were written before those of rows are of no row.
+        (is_sealed(seed.of_row(row)) || is_sealed(seed)).then(|| BlockMeta::read_bare(sealed))
     }
 
     #[inline]
@@ -94,29 +95,44 @@ mod tests {
     #[test]
     fn metadata_read_back_at_their_place_and_at_no_other() {
         let mut bytes = [0xFF; 64];
-        meta().write_oob(PLACE.seed(), &mut bytes);
-        assert_eq!(BlockMeta::read_oob(PLACE.seed(), &bytes), Some(meta()));
+        meta().write_oob(PLACE.seed(), 2, &mut bytes);
+        assert_eq!(BlockMeta::read_oob(PLACE.seed(), 2, &bytes), Some(meta()));
         assert_eq!(bytes[OOB_BYTES..], [0; 32], "longer metadata are filled with zeros");
         for other in [
             Place { member: 8, ..PLACE },
             Place { segment: PLACE.segment + 1, ..PLACE },
             Place { array: *b"0123456789abcdeg", ..PLACE },
         ] {
-            assert_eq!(BlockMeta::read_oob(other.seed(), &bytes), None);
+            assert_eq!(BlockMeta::read_oob(other.seed(), 2, &bytes), None);
+        }
+        for row in [0, 1, 3, 64] {
+            assert_eq!(BlockMeta::read_oob(PLACE.seed(), row, &bytes), None, "it is not block {row} of its chunk");
         }
     }
 
     #[test]
     fn metadata_with_a_flipped_bit_are_none() {
         let mut bytes = [0; OOB_BYTES];
-        meta().write_oob(PLACE.seed(), &mut bytes);
-        every_flipped_bit_is_noticed(&bytes, |bytes| BlockMeta::read_oob(PLACE.seed(), bytes).is_none());
+        meta().write_oob(PLACE.seed(), 0, &mut bytes);
+        every_flipped_bit_is_noticed(&bytes, |bytes| BlockMeta::read_oob(PLACE.seed(), 0, bytes).is_none());
     }
 
     #[test]
     fn the_bytes_of_metadata_are_golden() {
         let mut bytes = [0; OOB_BYTES];
-        meta().write_oob(PLACE.seed(), &mut bytes);
-        assert_eq!(hex(&bytes), concat!("01000000000000000200000000000000\n", "030000000400000005000000e910319e",));
+        meta().write_oob(PLACE.seed(), 3, &mut bytes);
+        assert_eq!(hex(&bytes), concat!("01000000000000000200000000000000\n", "030000000400000005000000fe362416",));
+    }
+
+    #[test]
+    fn metadata_whose_seal_is_of_no_row_are_read_in_each() {
+        let old: Vec<u8> = concat!("01000000000000000200000000000000", "030000000400000005000000e910319e")
+            .as_bytes()
+            .chunks(2)
+            .map(|byte| u8::from_str_radix(std::str::from_utf8(byte).expect("digits"), 16).expect("digits"))
+            .collect();
+        for row in 0..4 {
+            assert_eq!(BlockMeta::read_oob(PLACE.seed(), row, &old), Some(meta()));
+        }
     }
 }

@@ -104,6 +104,6 @@ fn noise_of_any_length_is_refused() {
     for length in (0..600).chain([4096, 65_536]) {
         let noise: Vec<u8> = (0..length).map(|_| prng.below(256) as u8).collect();
         assert_eq!(takers(&noise), 0);
-        assert_eq!(BlockMeta::read_oob(PLACE.seed(), &noise), None);
+        assert_eq!(BlockMeta::read_oob(PLACE.seed(), 0, &noise), None);
     }
 }

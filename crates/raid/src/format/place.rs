@@ -17,6 +17,9 @@ const SEGMENT_AT: usize = 17;
 /// Bytes of a place.
 pub(super) const PLACE_BYTES: usize = 25;
 
+/// Odd, so that rows have seeds of their own: 2^32 divided by the golden ratio.
+const ROW_FACTOR: u32 = 0x9e37_79b1;
+
 /// Which zone a block belongs to, and which use of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -29,6 +32,15 @@ pub(crate) struct Place {
 /// A place in four bytes: computed once for each zone of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlaceSeed(pub(super) u32);
+
+impl PlaceSeed {
+    /// The seed of the block with this number of a chunk there: a block that a drive puts down in the place of another one of its chunk is
+    /// told from that.
+    #[inline]
+    pub(super) fn of_row(self, row: u32) -> PlaceSeed {
+        PlaceSeed(self.0 ^ (row + 1).wrapping_mul(ROW_FACTOR))
+    }
+}
 
 impl Place {
     pub(crate) fn seed(&self) -> PlaceSeed {

@@ -227,6 +227,17 @@ impl Drive {
         self.device.set_block_bytes(lba, &vec![0; data], &vec![0; metadata]);
     }
 
+    /// A block is put down in the place of the one behind it, and leaves nothing in its own. Says whether both were written.
+    #[cfg(test)]
+    pub(crate) fn shift(&mut self, lba: Lba) -> bool {
+        let behind = lba + Blocks(1);
+        let Some((data, metadata)) = self.contents(lba).filter(|_| self.has_block(behind)) else { return false };
+        self.damaged.insert(behind);
+        self.device.set_block_bytes(behind, &data, &metadata);
+        self.blank(lba);
+        true
+    }
+
     /// The blocks of a zone that were written, the last one first.
     #[must_use]
     pub fn written_blocks(&self, zone: u32) -> Vec<Lba> {

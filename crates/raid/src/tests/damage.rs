@@ -331,3 +331,36 @@ fn a_moved_copy_that_is_damaged_does_not_count_before_the_one_that_it_was_moved_
     moved[..moved.len() - 1].iter().for_each(|&lba| world.drives[0].rot_data(lba));
     assert_eq!(mount(&mut world, 0), Mounted::With(0));
 }
+
+/// One drive puts one block down in the place of the one behind it: with redundancy nothing is lost, whichever block it was.
+#[test]
+fn a_block_in_the_place_of_the_one_behind_it_is_not_taken_for_that() {
+    let raid6 = Scheme { level: Level::Raid6, data: 2, parity: 2 };
+    for (scheme, metadata_bytes) in [(RAID1, 64), (RAID5, 64), (raid6, 64), (raid6, 0)] {
+        let mut tried = 0;
+        for at in 0..scheme.members() {
+            let begin = || {
+                let mut world = super::failures::world(scheme, metadata_bytes, 11);
+                for start in [0, 8, 4, 16, 2] {
+                    assert!(world.ask(&Request::Write { start, blocks: 8 }).expect("the volume is right"));
+                    world.rest().expect("the volume comes to rest");
+                }
+                world.crash();
+                world
+            };
+            let zones = METADATA_ZONES..begin().drives[at].geometry().zone_count;
+            let blocks: Vec<Lba> = zones.flat_map(|zone| begin().drives[at].written_blocks(zone)).collect();
+            for lba in blocks {
+                let mut world = begin();
+                if !world.drives[at].shift(lba) {
+                    continue;
+                }
+                tried += 1;
+                world.suspects = 1 << at;
+                world.mount(0).unwrap_or_else(|violation| panic!("{scheme:?}, block {lba} of {at}: {violation}"));
+                world.read_all().unwrap_or_else(|violation| panic!("{scheme:?}, block {lba} of {at}: {violation}"));
+            }
+        }
+        assert!(tried > 20, "{tried} blocks of {scheme:?}");
+    }
+}

@@ -9,6 +9,7 @@ use super::{Volume, block_of};
 use crate::MemberIndex;
 use crate::format::{BlockMeta, HEADER_COPIES, MemberState, Place, read_chunk_meta, read_footer_block};
 use crate::machine::start::StartStep;
+use crate::shape::Stream;
 
 /// Blocks of such a zone that are looked at, behind its headers.
 const BLOCKS_MAX: u32 = 64;
@@ -45,6 +46,7 @@ impl Volume {
         buffer: Option<&BlockBuffer>,
     ) {
         let (array, block_bytes) = (self.spec.array, self.spec.shape.block_bytes);
+        let rows = Stream::ALL.iter().map(|&stream| self.spec.shape.layout(stream).unit_blocks).max().unwrap_or(0);
         let since = self.members[member].since_epoch();
         let is_rebuilding = self.members[member].state() == MemberState::Rebuilding;
         let found = self.found();
@@ -59,7 +61,8 @@ impl Volume {
         let Some(buffer) = buffer else { return };
         let says = |sequence: u64| {
             let place = Place { array, segment: sequence, member: member.0 };
-            BlockMeta::read_oob(place.seed(), &buffer.metadata).is_some()
+            let seed = place.seed();
+            (0..rows).any(|row| BlockMeta::read_oob(seed, row, &buffer.metadata).is_some())
                 || block_of(buffer, 0, block_bytes).is_some_and(|block| {
                     read_chunk_meta(&place, block).is_some() || read_footer_block(&place, block).is_some()
                 })

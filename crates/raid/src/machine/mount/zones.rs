@@ -425,7 +425,8 @@ fn slot_out_of_band(
     let first = (at * layout.unit_blocks) as usize;
     let read = |block: usize| {
         let bytes = buffer.metadata.get(block * metadata_bytes..(block + 1) * metadata_bytes);
-        let meta = bytes.and_then(|bytes| BlockMeta::read_oob(seed, bytes));
+        let row = (block - first) as u32;
+        let meta = bytes.and_then(|bytes| BlockMeta::read_oob(seed, row, bytes));
         let data = block_of(buffer, block, block_bytes);
         let is_good = meta.is_some_and(|meta| data.map(crc) == Some(meta.block_crc));
         // Metadata first: where they are not zeros the block need not be looked at.

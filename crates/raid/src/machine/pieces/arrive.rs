@@ -156,7 +156,8 @@ impl Volume {
             let bytes = usize::from(self.members[member].geometry().metadata_bytes);
             let seed = segment.seeds[member.as_usize()];
             let meta = |block: usize| {
-                let meta = BlockMeta::read_oob(seed, buffer.metadata.get(block * bytes..(block + 1) * bytes)?)?;
+                let row = (block - first) as u32;
+                let meta = BlockMeta::read_oob(seed, row, buffer.metadata.get(block * bytes..(block + 1) * bytes)?)?;
                 (meta.stripe == stripe).then_some((meta.record, meta.block_crc))
             };
             (first..from + unit).map(meta).collect()

@@ -97,7 +97,7 @@ impl Verifier<'_> {
         } else {
             let bytes = usize::from(self.members[block.member].geometry().metadata_bytes);
             let metadata = buffer.metadata.get(at * bytes..(at + 1) * bytes)?;
-            BlockMeta::read_oob(segment.seeds[block.member.as_usize()], metadata)?
+            BlockMeta::read_oob(segment.seeds[block.member.as_usize()], in_chunk, metadata)?
         };
         (segment.slots.stripe_at(block.member, slot) == Some(meta.stripe)).then_some(meta)
     }

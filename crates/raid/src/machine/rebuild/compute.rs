@@ -123,7 +123,7 @@ impl Volume {
                     if !self.spec.shape.is_in_band && metadata_bytes > 0 {
                         let from = (at * unit + block) * metadata_bytes;
                         let seed = segment.seeds[target.as_usize()];
-                        meta.write_oob(seed, &mut metadata[from..from + metadata_bytes]);
+                        meta.write_oob(seed, block as u32, &mut metadata[from..from + metadata_bytes]);
                     }
                 } else {
                     // A checksum that is not that of its contents: whoever reads it knows.
@@ -154,7 +154,7 @@ impl Volume {
             } else if metadata_bytes > 0 {
                 let from = (at * unit + block) * metadata_bytes;
                 let seed = segment.seeds[target.as_usize()];
-                metas[entry].write_oob(seed, &mut metadata[from..from + metadata_bytes]);
+                metas[entry].write_oob(seed, block as u32, &mut metadata[from..from + metadata_bytes]);
             }
             // Tombstones collection writes once more: the map knows what they say.
             if !segment.tombstones.contains(&place) {

@@ -135,8 +135,8 @@ impl Stripes {
             let bytes = usize::from(member.geometry().metadata_bytes);
             let (now, later) = rest.split_at_mut(bytes * payload_blocks);
             let first = spec.shape.chunk_of(MemberIndex(at as u8), number) * payload_blocks;
-            for (meta, out) in stripe.metas[first..].iter().zip(now.chunks_exact_mut(bytes)) {
-                meta.write_oob(segment.seeds[at], out);
+            for ((row, meta), out) in (0..).zip(&stripe.metas[first..]).zip(now.chunks_exact_mut(bytes)) {
+                meta.write_oob(segment.seeds[at], row, out);
             }
             rest = later;
         }
