@@ -1,7 +1,8 @@
 //! Superblocks that are damaged, metadata zones that fail, and volumes of version 1.
 
 use zonda_zoned::{
-    BlockBuffer, Blocks, Command, CommandId, Geometry, Lba, NamespaceId, Operation, Payload, Prng, ZoneState,
+    BlockBuffer, Blocks, Command, CommandId, Geometry, Lba, NamespaceId, Operation, Payload, Prng, ZoneAction,
+    ZoneState, ZoneTarget,
 };
 
 use super::failures::{config, geometry};
@@ -238,4 +239,38 @@ fn logs_of_superblocks_go_round_and_every_mount_finds_the_newest() {
         }
         world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
     }
+}
+
+#[test]
+fn zones_of_superblocks_that_were_finished_early_hide_nothing() {
+    for max_active_zones in [3, 8] {
+        for zones in [0..1, 1..2, 0..METADATA_ZONES] {
+            let mut world = world_on(max_active_zones, 9);
+            world.fill().expect("all is written");
+            world.crash();
+            for drive in &mut world.drives {
+                for zone in zones.clone() {
+                    finish(drive, zone);
+                }
+            }
+            mount(&mut world, 0);
+            world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+            // There is a zone for the next one.
+            world.suspects = 0b10;
+            world.volume.fail_member(world.now(), MemberIndex(1));
+            world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+            assert!(world.ask(&Request::Write { start: 0, blocks: 8 }).expect("it is taken"));
+            world.crash();
+            mount(&mut world, 0b10);
+            world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+        }
+    }
+}
+
+fn finish(drive: &mut Drive, zone: u32) {
+    let start = Lba(u64::from(zone) * drive.geometry().zone_size_blocks.0);
+    let operation = Operation::ManageZones { action: ZoneAction::Finish, target: ZoneTarget::Zone(start) };
+    drive.submit(Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation }).expect("there is room");
+    drive.finish_alone();
+    assert_eq!(drive.zone_state(zone), ZoneState::Full);
 }

@@ -21,6 +21,8 @@ pub(in crate::machine) struct MetadataLog {
     is_mirrored: bool,
     /// Whether the second zone holds an active resource, too.
     is_mirror_open: bool,
+    /// Whether neither zone holds one, though one is counted: none of them was written since the device was found.
+    is_idle: bool,
     round: Round,
 }
 
@@ -66,22 +68,24 @@ pub(in crate::machine) enum LogStep {
 impl MetadataLog {
     /// The log of a device of which both zones are empty.
     pub(in crate::machine) fn empty(geometry: &Geometry) -> MetadataLog {
-        MetadataLog::found(geometry, [(0, false); 2], 0, false)
+        MetadataLog::found(geometry, [(0, false); 2], 0, [false; 2])
     }
 
     /// The log that a mount found: for each zone how many blocks are written, and whether it has failed; the zone of the newest
-    /// superblock; whether both zones are active.
+    /// superblock; which zones are active.
     pub(in crate::machine) fn found(
         geometry: &Geometry,
         zones: [(u32, bool); 2],
         current: u32,
-        is_mirror_open: bool,
+        active: [bool; 2],
     ) -> MetadataLog {
+        let is_mirrored = is_mirrored(geometry);
         MetadataLog {
             zones: zones.map(|(next, has_failed)| LogZone { next, has_failed, may_be_active: false }),
             current,
-            is_mirrored: is_mirrored(geometry),
-            is_mirror_open,
+            is_mirrored,
+            is_mirror_open: is_mirrored && active == [true; 2],
+            is_idle: active == [false; 2],
             round: Round::default(),
         }
     }
@@ -89,6 +93,11 @@ impl MetadataLog {
     /// Zones that hold an active resource, or may hold one.
     pub(in crate::machine) fn active_zones(&self) -> u32 {
         1 + u32::from(self.is_mirror_open)
+    }
+
+    /// Whether none of its zones is active on the device, though one is counted: it may be full, or what was written last was lost.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_idle
     }
 
     /// Whether superblocks are to go to a second zone as soon as another zone may be active.
@@ -159,6 +168,7 @@ impl MetadataLog {
     /// The zone of the command in flight holds the superblock, durably.
     pub(super) fn was_written(&mut self) {
         self.current = self.round.zone;
+        self.is_idle = false;
         self.round.left &= !(1 << self.round.zone);
         self.round.is_written = true;
     }

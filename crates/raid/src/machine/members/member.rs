@@ -489,7 +489,7 @@ impl Member {
     pub(super) fn check_invariants(&self) {
         self.commands.check_invariants();
         if self.is_present() {
-            self.zones.check_invariants(&self.geometry);
+            self.zones.check_invariants(&self.geometry, self.log.is_idle());
         }
     }
 }

@@ -27,7 +27,8 @@ pub(super) struct Probe {
     /// Blocks that may hold something.
     written: u32,
     capacity: u64,
-    /// Of a zone whose write pointer is not known, where its end is looked for: the first blank block is among these, or behind them.
+    /// Of a zone whose write pointer is not known, or that was finished early, where its end is looked for: the first blank block is among
+    /// these, or behind them.
     end: Option<Range<u32>>,
     /// The block that is looked at next.
     next: Option<u32>,
@@ -147,8 +148,13 @@ impl Volume {
         };
         probe.failures = 0;
         let read = block_of(&buffer, 0, block_bytes).map_or(Err(HeaderError::Damaged), Superblock::read);
+        let is_blank = read == Err(HeaderError::Blank);
+        if is_blank && probe.state == ZoneState::Full && offset + 1 == probe.written {
+            // It was finished before it was full.
+            probe.end = Some(0..probe.written);
+        }
         if probe.end.is_some() {
-            return probe.narrow_end(offset, read == Err(HeaderError::Blank));
+            return probe.narrow_end(offset, is_blank);
         }
         match read {
             Ok(superblock) => probe.found = Some((offset, superblock)),
@@ -352,9 +358,9 @@ impl Own {
         let is_mirrored = is_mirrored(member.geometry());
         let is_missed = |probe: &Probe| !has_newest(probe) && !is_dead(probe.state);
         let is_complete = has_newest(&probes[current]) && !(is_mirrored && probes.iter().any(is_missed));
-        let zones = [first, second].map(|probe| (probe.written, is_dead(probe.state)));
-        let is_mirror_open = is_mirrored && first.state.is_active() && second.state.is_active();
-        let log = MetadataLog::found(member.geometry(), zones, current as u32, is_mirror_open);
+        let zones = [first, second].map(|probe| (probe.next_block(), is_dead(probe.state)));
+        let active = [first, second].map(|probe| probe.state.is_active());
+        let log = MetadataLog::found(member.geometry(), zones, current as u32, active);
         Some(Own { superblock, log, sequence_at_least, is_complete })
     }
 }
@@ -386,6 +392,11 @@ impl Probe {
             }
             (None, None) => 0,
         }
+    }
+
+    /// Where the next superblock goes.
+    fn next_block(&self) -> u32 {
+        if self.state == ZoneState::Full { self.capacity as u32 } else { self.written }
     }
 
     /// Damaged blocks behind the last whole superblock and its copies.

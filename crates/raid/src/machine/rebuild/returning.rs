@@ -280,8 +280,8 @@ impl Volume {
         self.members.saw_superblock(found.epoch, found.sequence);
         let geometry = self.members[member].geometry();
         let zones = [0, 1].map(|zone| (returning.logs[zone].written, is_dead(returning.logs[zone].state)));
-        let is_mirror_open = is_mirrored(geometry) && returning.logs.iter().all(|log| log.state.is_active());
-        let log = MetadataLog::found(geometry, zones, current as u32, is_mirror_open);
+        let active = [0, 1].map(|zone| returning.logs[zone].state.is_active());
+        let log = MetadataLog::found(geometry, zones, current as u32, active);
         let now = self.now;
         self.members[member].rejoin(&returning.zones, log, now);
         for (_, header) in &returning.headers {
