@@ -58,6 +58,8 @@ pub struct VolumeDrive {
     pub(super) adoptions: Vec<Adoption>,
     /// Requests that were answered later than they were asked.
     pub(super) answers: VecDeque<(RequestId, Result<VolumeReport, DriveError>)>,
+    /// Requests that have failed members, and are answered when that is durable, or at this time.
+    pub(super) failing: Vec<(Instant, RequestId)>,
     pub(super) next_request: u64,
     /// What distinguishes each member's device from all others; `None` where that is not known.
     pub(super) ids: Vec<Option<[u8; 16]>>,
@@ -105,6 +107,7 @@ impl VolumeDrive {
             spares,
             adoptions: Vec::new(),
             answers: VecDeque::new(),
+            failing: Vec::new(),
             next_request: 0,
             ids,
             epoch: None,
@@ -278,10 +281,15 @@ impl VolumeDrive {
         durable.max(self.epoch)
     }
 
+    /// Whether `volume.toml` has the newest epoch that is durable.
+    pub(super) fn is_epoch_saved(&self) -> bool {
+        self.known_epoch() <= self.directory.saved_epoch()
+    }
+
     /// Hands out what has ended. If the epoch of it is not in the file, members that are out of date could be taken for the volume after the
     /// next start: hosts wait until it can be written.
     fn release(&mut self, now: Instant, completions: &mut CompletionQueue) {
-        let is_held = self.known_epoch() > self.directory.saved_epoch();
+        let is_held = !self.is_epoch_saved();
         if is_held && !self.is_held {
             let file = super::VOLUME_FILE;
             self.tell(true, format!("I/O is suspended: members have changed, and {file} cannot be written"));
@@ -455,6 +463,7 @@ impl ZonedDevice for VolumeDrive {
             self.note_states(now);
         }
         self.release(now, completions);
+        self.answer_failures(now);
         self.close_on(now);
     }
 
@@ -470,7 +479,8 @@ impl ZonedDevice for VolumeDrive {
         };
         let adoptions = self.adoptions.iter().filter_map(Adoption::next_wakeup);
         let save = self.save_again_at.filter(|_| self.phase == Phase::Open);
-        leaving.chain(phase).chain(adoptions).chain(save).chain(self.next_look()).min()
+        let failing = self.failing.iter().map(|(until, _)| *until);
+        leaving.chain(phase).chain(adoptions).chain(save).chain(failing).chain(self.next_look()).min()
     }
 }
 
@@ -509,6 +519,7 @@ impl Drive for VolumeDrive {
             self.on.volume_mut().stop_scrub();
             self.abandon_adoptions(now);
             self.abandon_returns();
+            self.abandon_failures();
             if self.save_again_at.is_some() {
                 self.save(now);
             }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use zonda_config::Rate;
 use zonda_raid::{MemberIndex, MemberState};
 use zonda_ring::Ring;
-use zonda_zoned::{CompletionQueue, NamespaceId, ZonedDevice};
+use zonda_zoned::{CompletionQueue, Duration, Instant, NamespaceId, ZonedDevice};
 
 use super::VolumeDrive;
 use super::adopt::{ADOPTIONS_MAX, Adoption, RequestId, Role};
@@ -119,6 +119,16 @@ impl fmt::Display for VolumeRequest {
     }
 }
 
+/// So long may it take until all members have recorded that one has failed.
+const RECORD_MAX: Duration = Duration(5_000_000_000);
+
+fn not_recorded() -> DriveError {
+    DriveError::new(
+        "the member has failed, and the other members have not recorded that yet: a start before they have takes it back",
+        "zonda volume status shows which members are waited for",
+    )
+}
+
 /// How a request was taken.
 #[derive(Debug)]
 pub enum Asked {
@@ -137,7 +147,9 @@ impl VolumeDrive {
                 let report = VolumeReport { lost: Some(self.lost(*from)), ..self.report() };
                 return Asked::Answered(Box::new(Ok(report)));
             }
-            VolumeRequest::Fail { member } => self.fail(member, ring),
+            VolumeRequest::Fail { member } => {
+                return self.later(|volume, id| volume.fail(id, member, ring));
+            }
             VolumeRequest::Replace { member, with, may_wipe } => {
                 return self.later(|volume, id| volume.replace(id, member, with, *may_wipe, ring));
             }
@@ -206,9 +218,10 @@ impl VolumeDrive {
         }
     }
 
-    fn fail(&mut self, name: &str, ring: &Ring) -> Result<(), DriveError> {
+    fn fail(&mut self, id: RequestId, name: &str, ring: &Ring) -> Result<(), DriveError> {
         let member = self.member_named(name)?;
         if self.state(member) == MemberState::Failed && self.keep_away(ring.now(), member)? {
+            self.failing.push((ring.now() + RECORD_MAX, id));
             return Ok(());
         }
         if self.state(member) == MemberState::Failed {
@@ -231,7 +244,33 @@ impl VolumeDrive {
         self.save_or_go_back(before)?;
         self.on.volume_mut().fail_member(ring.now(), member);
         self.on_events(ring.now());
+        self.failing.push((ring.now() + RECORD_MAX, id));
         Ok(())
+    }
+
+    /// Answers who has failed members, once all others and `volume.toml` know of it: a start after that does not take them back.
+    pub(super) fn answer_failures(&mut self, now: Instant) {
+        if self.failing.is_empty() {
+            return;
+        }
+        let volume = self.on.volume();
+        let is_known = !volume.is_ready() || volume.is_epoch_durable() && self.is_epoch_saved();
+        let report = self.report();
+        for (until, id) in std::mem::take(&mut self.failing) {
+            if is_known {
+                self.answers.push_back((id, Ok(report.clone())));
+            } else if until <= now {
+                self.answers.push_back((id, Err(not_recorded())));
+            } else {
+                self.failing.push((until, id));
+            }
+        }
+    }
+
+    /// The volume is closed, and it is not known whether all members know of a failure.
+    pub(super) fn abandon_failures(&mut self) {
+        let failing = std::mem::take(&mut self.failing);
+        self.answers.extend(failing.into_iter().map(|(_, id)| (id, Err(not_recorded()))));
     }
 
     /// A member fails without being asked for, as tests want it: commands are refused while they cannot be written down.

@@ -125,6 +125,12 @@ impl Volume {
         self.members.durable_epoch()
     }
 
+    /// Whether all members that are left know who has failed, so that a mount knows it, too.
+    #[must_use]
+    pub fn is_epoch_durable(&self) -> bool {
+        self.members.is_epoch_durable()
+    }
+
     /// How its blocks are made redundant.
     #[must_use]
     pub fn scheme(&self) -> crate::Scheme {

@@ -145,6 +145,23 @@ fn a_member_that_was_failed_by_command_comes_back_by_command_only() {
 }
 
 #[test]
+fn a_member_that_was_failed_by_command_stays_failed_though_the_program_is_killed_at_once() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    bench.close(bench.create(&["a", "b", "c"], &[]));
+    for _ in 0..5 {
+        let mut volume = bench.open();
+        bench.ask(&mut volume, &fail("b")).expect("it can do without");
+        drop(volume);
+        let mut volume = bench.open();
+        bench.rest(&mut volume);
+        assert_eq!(states(&volume), ["active", "failed", "active"]);
+        bench.readd(&mut volume, "b").expect("the operator says so");
+        bench.rest(&mut volume);
+        bench.close(volume);
+    }
+}
+
+#[test]
 fn a_drive_that_is_not_the_member_is_refused_and_named() {
     let bench = Bench::with(&["a", "b", "c", "x"]);
     bench.close(bench.create_at("other", &["x"], &[]));
