@@ -192,7 +192,8 @@ proptest! {
             let before = meaning(index, message, message.len());
             let length = message.len();
             mutate(message, &mutations);
-            same = before == meaning(index, message, length);
+            // One that lost just its reserved bytes would look the same.
+            same = message.len() >= length && before == meaning(index, message, length);
         };
         let failure = pair.run(Some((index, &mut change))).1;
         prop_assert_eq!(failure.is_none(), same);
