@@ -193,7 +193,7 @@ impl Server {
                 let are_hosts_gone = self.sockets.is_empty() && self.nbd.as_ref().is_none_or(Nbd::is_idle);
                 let is_at_rest = are_hosts_gone && self.drives.is_idle();
                 if is_at_rest || now >= until {
-                    // Its way to the end may take a turn more: no host is connected, or all were cut off.
+                    // No host is connected any more; a volume may hold commands that never end.
                     self.drives.close_on(now);
                     self.phase = Phase::Closing(now + CLOSE_MAX);
                 }

@@ -124,7 +124,7 @@ const RECORD_MAX: Duration = Duration(5_000_000_000);
 
 fn not_recorded() -> DriveError {
     DriveError::new(
-        "the member has failed, and the other members have not recorded that yet: a start before they have takes it back",
+        "the member has failed, but the other members have not recorded it yet: until they have, a restart makes it active again",
         "zonda volume status shows which members are waited for",
     )
 }

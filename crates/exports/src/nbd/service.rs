@@ -62,7 +62,7 @@ pub(crate) enum End {
     Closed(CloseReason),
     /// The other side ended it, or the network did.
     Gone,
-    /// The server stops, and does not wait for what is under way any longer.
+    /// The server stops, and waits for requests in flight no longer.
     Cut,
     /// No export was chosen in time, or others needed the place.
     Handshake,
