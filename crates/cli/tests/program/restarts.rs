@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use zonda_nbd::NbdError;
 use zonda_nbd::testing::Client;
 
 use super::server::Server;
@@ -65,11 +66,23 @@ fn write_until_lost(mut stream: UnixStream, export: &str, acknowledged: &AtomicU
         }
         while client.option_replied().is_some() {}
         while let Some((_, result)) = client.finished() {
+            if result.as_ref().is_err_and(|failure| failure.error == NbdError::Shutdown) {
+                // It stops, and takes no more.
+                return;
+            }
             result.expect("a write succeeds while the server lives");
             answered += 1;
             acknowledged.fetch_add(1, Ordering::SeqCst);
         }
     }
+}
+
+/// The same in a thread of its own, and what is acknowledged so far.
+fn writer(directory: &Path, export: &'static str) -> (Arc<AtomicU64>, thread::JoinHandle<()>) {
+    let acknowledged: Arc<AtomicU64> = Arc::default();
+    let stream = UnixStream::connect(directory.join("nbd.sock")).expect("it listens");
+    let count = Arc::clone(&acknowledged);
+    (acknowledged, thread::spawn(move || write_until_lost(stream, export, &count)))
 }
 
 #[test]
@@ -80,12 +93,11 @@ fn a_server_that_is_killed_under_load_starts_again_at_once() {
     let mut writers = Vec::new();
     for round in 0..KILLS {
         let server = start(&directory);
-        let acknowledged: [Arc<AtomicU64>; 2] = Default::default();
-        for (export, acknowledged) in ["plain", "vol"].into_iter().zip(&acknowledged) {
-            let stream = UnixStream::connect(directory.join("nbd.sock")).expect("it listens");
-            let acknowledged = Arc::clone(acknowledged);
-            writers.push(thread::spawn(move || write_until_lost(stream, export, &acknowledged)));
-        }
+        let started = ["plain", "vol"].map(|export| writer(&directory, export));
+        let acknowledged = started.map(|(acknowledged, writer)| {
+            writers.push(writer);
+            acknowledged
+        });
         while acknowledged.iter().any(|count| count.load(Ordering::SeqCst) < WRITES) {
             assert!(
                 !writers.iter().rev().take(2).any(thread::JoinHandle::is_finished),
@@ -172,10 +184,7 @@ fn a_volume_waits_for_the_server_of_a_member_that_it_needs_and_goes_on_when_that
     let mut remote = start();
     output_in(&directory, &["volume", "create", "vol", "--members", remote.url(0), "--level", "0"]);
     let volume = Server::start(&directory, &["vol", "--nbd", "unix:nbd.sock", "--http", "off"]);
-    let acknowledged: Arc<AtomicU64> = Arc::default();
-    let (count, stream) = (Arc::clone(&acknowledged), UnixStream::connect(directory.join("nbd.sock")));
-    let stream = stream.expect("it listens");
-    let writer = thread::spawn(move || write_until_lost(stream, "vol", &count));
+    let (acknowledged, writer) = writer(&directory, "vol");
     for _ in 0..2 {
         let before = acknowledged.load(Ordering::SeqCst);
         while acknowledged.load(Ordering::SeqCst) < before + WRITES {
@@ -208,10 +217,7 @@ fn a_volume_whose_needed_member_stays_away_is_stopped_all_the_same() {
     let remote = Server::start(&directory, &["drives/a", "--force", "--listen", &listen, "--http", &http]);
     output_in(&directory, &["volume", "create", "vol", "--members", remote.url(0), "--level", "0"]);
     let volume = Server::start(&directory, &["vol", "--nbd", "unix:nbd.sock", "--http", "off"]);
-    let acknowledged: Arc<AtomicU64> = Arc::default();
-    let (count, stream) = (Arc::clone(&acknowledged), UnixStream::connect(directory.join("nbd.sock")));
-    let stream = stream.expect("it listens");
-    let writer = thread::spawn(move || write_until_lost(stream, "vol", &count));
+    let (acknowledged, writer) = writer(&directory, "vol");
     while acknowledged.load(Ordering::SeqCst) < WRITES {
         thread::sleep(Duration::from_millis(1));
     }
