@@ -68,7 +68,8 @@ writer=$!
 (quietly fio --name=stopped $verified $zones --rate=4m --size=$stopped_zones) >/tmp/fio.says 2>&1 &
 zoned_writer=$!
 # fio begins with a report of zones, which Linux does not send again when its connection breaks.
-has_begun() { blkzone report -c 1 $disk | grep -q '(oi)'; }
+# All that it writes may be written between two looks, on a machine that is busy: zones that are full have been begun, too.
+has_begun() { blkzone report -c 1 $disk | grep -qE '\((oi|cl|fu)\)'; }
 wait_until "fio writes" has_begun
 for time in $(seq $stops); do
     let_write stopped
