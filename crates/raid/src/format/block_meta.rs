@@ -50,8 +50,9 @@ impl BlockMeta {
     pub(crate) fn read_oob(seed: PlaceSeed, row: u32, bytes: &[u8]) -> Option<BlockMeta> {
         let sealed: &[u8; OOB_BYTES] = bytes.first_chunk()?;
         let is_sealed = |seed: PlaceSeed| seal(seed, &array_at(sealed, 0)) == u32_at(sealed, BARE_BYTES);
-        // Seals of volumes that were written before those of rows are of no row.
-        (is_sealed(seed.of_row(row)) || is_sealed(seed)).then(|| BlockMeta::read_bare(sealed))
+        // Unwritten blocks are many, and not worth a sum. Seals of volumes that were written before those of rows are of no row.
+        let is_ours = *sealed != [0; OOB_BYTES] && (is_sealed(seed.of_row(row)) || is_sealed(seed));
+        is_ours.then(|| BlockMeta::read_bare(sealed))
     }
 
     #[inline]

@@ -22,7 +22,7 @@ pub(super) struct FoundStripe {
     pub(super) is_torn: bool,
     /// A member that is there was never given all of its chunk.
     pub(super) is_cut: bool,
-    /// For each row of its blocks whether too few of them are good for the others to be computed.
+    /// For each row of its blocks whether too few of them are good for the others to be computed; empty if that holds for none.
     lost_rows: Box<[bool]>,
 }
 
@@ -185,8 +185,11 @@ impl Volume {
         let mut is_complete = true;
         for (stripe, number) in group.clone().enumerate() {
             let rows = &good[stripe * rows..(stripe + 1) * rows];
-            let is_decodable = rows.iter().all(|&row| self.spec.is_stripe_decodable(row, number));
-            let is_whole = is_decodable && rows.iter().all(|&row| row & with_zone == with_zone);
+            let is_row_decodable = |&row: &u32| self.spec.is_stripe_decodable(row, number);
+            let lacks_nothing = rows.iter().all(|&row| row == with_zone);
+            // Of a row that lacks nothing one answers for all.
+            let is_decodable = rows[..if lacks_nothing { 1 } else { rows.len() }].iter().all(is_row_decodable);
+            let is_whole = is_decodable && lacks_nothing;
             is_complete &= is_whole;
             // Of what was complete, or may have been, each block counts: one that is lost is not an older one.
             let may_be_torn = !is_whole && !was_complete;
@@ -200,7 +203,10 @@ impl Volume {
             }
             let is_torn = may_be_torn && !self.spec.has(SeededBug::TornStripeKept);
             let is_cut = is_cut && is_torn;
-            let lost_rows = rows.iter().map(|&row| !self.spec.is_stripe_decodable(row, number)).collect();
+            let lost_rows = match is_decodable {
+                true => Box::default(),
+                false => rows.iter().map(|row| !is_row_decodable(row)).collect(),
+            };
             stripes.push(FoundStripe { number, present: present[stripe], is_whole, is_torn, is_cut, lost_rows });
             for member in (0..members).filter(|member| present[stripe] >> member & 1 == 0) {
                 segment.slots.set_virtual(MemberIndex(member as u8), number);
@@ -235,6 +241,9 @@ impl Volume {
     /// So many stripes of the last group may have been complete, and nothing is known of them. In a group of one stripe it is known at least
     /// which one it is: markers may name its blocks.
     fn lose_unseen(&mut self, reading: &Reading, unseen: u32, first: u32) {
+        if unseen == 0 {
+            return;
+        }
         let (layout, data) = (reading.layout, self.spec.shape.data());
         let member = reading.damaged_member();
         if unseen == 1 && layout.group_range(first).len() == 1 {
@@ -245,7 +254,7 @@ impl Volume {
                 let (segment, block) = (reading.sequence, block as u16);
                 self.lose_unidentified_at(member, LostPlace { segment, stripe: first, member: holder, block });
             }
-        } else if unseen > 0 {
+        } else {
             let blocks = u64::from(unseen * layout.payload_blocks()) * data as u64;
             self.lose_unidentified(member, reading.sequence, blocks);
         }
@@ -257,8 +266,16 @@ impl Volume {
             let member = self.spec.shape.member_of(chunk, stripe.number);
             let slot = self.segments[index].slots.slot_of(member, stripe.number);
             let slot = slot.expect("each member has a slot for each stripe that counts");
+            let is_present = stripe.present >> member.0 & 1 == 1;
+            let zone = reading.zones[member.as_usize()].as_ref().filter(|_| is_present);
+            let own = zone.and_then(|zone| zone.slots[slot as usize].as_ref());
             for row in 0..reading.layout.payload_blocks() {
-                let Some(record) = self.record_of(reading, index, stripe, chunk, row as usize) else {
+                let own = own.map(|own| &own.blocks[row as usize]).filter(|own| own.is_good);
+                let record = match own.and_then(|own| own.meta) {
+                    Some(meta) => Some(Record::from_bytes(&meta.record)),
+                    None => self.record_of(reading, index, stripe, chunk, row as usize),
+                };
+                let Some(record) = record else {
                     let (segment, stripe, block) = (reading.sequence, stripe.number, row as u16);
                     let place = LostPlace { segment, stripe, member: member.0, block };
                     if !reading.found.is_leaving() {
@@ -266,8 +283,7 @@ impl Volume {
                     }
                     continue;
                 };
-                let own = self.block_read(reading, index, stripe, chunk, row as usize);
-                let is_lost = stripe.lost_rows[row as usize] && !own.is_some_and(|own| own.is_good);
+                let is_lost = own.is_none() && stripe.lost_rows.get(row as usize) == Some(&true);
                 let offset = reading.layout.offset_of(slot, row);
                 self.take_block(Physical { segment: index, member, offset }, record, stripe, standing, is_lost);
             }
