@@ -8,8 +8,10 @@ use std::time::Instant;
 
 use crate::ledger::{Ledger, Tests};
 use crate::suite::{self, How};
-use crate::test::{LINTS, levels_and_sizes, of_command, report, timed};
+use crate::test::{levels_and_sizes, of_command, report, timed};
 
+/// The call of cargo that lints everything.
+const LINTS: [&str; 7] = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"];
 /// Executables whose tests start a guest: they stay with `cargo xtask test`.
 const TOO_LONG: &[&str] = &["full_stack/linux"];
 /// Tests that take more than ten seconds each, by a part of their names: they stay there too.

@@ -162,14 +162,14 @@ impl Soak<'_> {
     fn long_tests(&mut self, until: Instant) {
         let start = self.begin("long tests");
         let (mut amount, mut failures) = ("none".to_owned(), Vec::new());
-        match crate::suite::build(self.root, &["--workspace".to_owned()]) {
+        match crate::suite::build_and_lint(self.root) {
             Ok(built) => {
                 let how = How { program: Some(PathBuf::from(self.program())), ..How::default() };
                 let seed = self.next_seed;
                 let outcome = crate::long_tests::run(&built.executables, &how, (until, seed), &self.out);
                 (amount, failures) = (outcome.amount(), outcome.failures);
             }
-            Err(error) => failures.push((error, "cargo test --workspace --no-run".to_owned())),
+            Err(error) => failures.push((error, "cargo build --workspace --tests".to_owned())),
         }
         self.end(Entry { name: "long tests".to_owned(), amount, wall: start.elapsed(), failures, skipped: None });
     }

@@ -1,5 +1,6 @@
 //! Test executables: built once by cargo, then run here, so that each one's time is known and cargo is free to lint meanwhile.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
@@ -22,28 +23,49 @@ pub(crate) struct TestExecutable {
 }
 
 /// What a build left.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Built {
     pub(crate) executables: Vec<TestExecutable>,
     /// The program `zonda`, where it was built.
     pub(crate) program: Option<PathBuf>,
+    /// What compilers warned of, each warning once.
+    pub(crate) warnings: BTreeSet<String>,
 }
 
-/// Builds the test executables of the packages that `selection` names (`["--workspace"]`, `["--package", "zonda-raid"]`).
+/// Builds the test executables of some packages (`["--package", "zonda-raid"]`).
 ///
 /// # Errors
 /// If cargo fails; it has said why.
 pub(crate) fn build(root: &Path, selection: &[String]) -> Result<Built, String> {
-    let output = cargo(root)
-        .args(["test", "--no-run", "--message-format=json-render-diagnostics"])
-        .args(selection)
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("cargo does not start: {error}"))?;
+    let mut command = cargo(root);
+    command.args(["test", "--no-run", "--message-format=json-render-diagnostics"]).args(selection);
+    built_by(command)
+}
+
+/// Builds everything in the workspace, and lints it at once: Clippy is the compiler (docs/decisions/0016).
+///
+/// # Errors
+/// If cargo fails; what it says is printed.
+pub(crate) fn build_and_lint(root: &Path) -> Result<Built, String> {
+    let mut command = with_clippy(cargo(root));
+    command.args(["build", "--workspace", "--lib", "--bins", "--examples", "--tests", "--message-format=json"]);
+    built_by(command)
+}
+
+fn built_by(mut command: Command) -> Result<Built, String> {
+    let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("cargo does not start: {error}"))?;
+    let (built, errors) = built(&String::from_utf8_lossy(&output.stdout));
     if !output.status.success() {
-        return Err(format!("cargo test --no-run: {}", output.status));
+        return Err(format!("{errors}cargo: {}", output.status));
     }
-    Ok(built(&String::from_utf8_lossy(&output.stdout)))
+    Ok(built)
+}
+
+/// The same call of cargo, with Clippy as the compiler of the workspace: it says what it has to say in the same pass. What is built with
+/// it and without it does not mix.
+pub(crate) fn with_clippy(mut command: Command) -> Command {
+    command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+    command
 }
 
 /// Cargo at the root of the workspace.
@@ -64,11 +86,22 @@ fn without_own_package(command: &mut Command) {
     }
 }
 
-fn built(messages: &str) -> Built {
-    let mut built = Built { executables: Vec::new(), program: None };
+/// What was built, and what errors there were.
+fn built(messages: &str) -> (Built, String) {
+    let mut built = Built::default();
+    let mut errors = String::new();
     for line in messages.lines() {
         // Lines that are no message of cargo's do not concern this.
         let Ok(message) = serde_json::from_str::<Value>(line) else { continue };
+        let text = message["message"]["rendered"].as_str().unwrap_or_default();
+        match message["message"]["level"].as_str() {
+            // The last one of a target only counts the others.
+            Some("warning") if !text.trim_end().ends_with(" emitted") => {
+                built.warnings.insert(text.to_owned());
+            }
+            Some("error") => errors += text,
+            _ => {}
+        }
         let Some(path) = message["executable"].as_str().map(PathBuf::from) else { continue };
         if message["profile"]["test"] != true {
             if message["target"]["name"] == "zonda" {
@@ -81,7 +114,7 @@ fn built(messages: &str) -> Built {
         built.executables.push(TestExecutable { name: name_of(&folder, &message["target"]), folder, path });
     }
     built.executables.sort_by(|a, b| a.name.cmp(&b.name));
-    built
+    (built, errors)
 }
 
 fn name_of(folder: &Path, target: &Value) -> String {
@@ -180,11 +213,24 @@ mod tests {
 {"reason":"compiler-artifact","manifest_path":"/w/crates/raid/Cargo.toml","target":{"kind":["lib"],"name":"zonda_raid"},"profile":{"test":false},"executable":null}
 {"reason":"compiler-artifact","manifest_path":"/w/crates/cli/Cargo.toml","target":{"kind":["bin"],"name":"zonda"},"profile":{"test":false},"executable":"/w/t/zonda"}
 no message"#;
-        let built = built(messages);
+        let (built, errors) = built(messages);
+        assert_eq!(errors, "");
         let names: Vec<&str> = built.executables.iter().map(|executable| executable.name.as_str()).collect();
         assert_eq!(names, ["raid", "ssd/integration"]);
         assert_eq!(built.executables[0].folder, Path::new("/w/crates/raid"));
         assert_eq!(built.program.as_deref(), Some(Path::new("/w/t/zonda")));
+    }
+
+    #[test]
+    fn a_warning_that_two_targets_share_counts_once_and_errors_are_kept() {
+        let messages = r#"{"reason":"compiler-message","message":{"level":"warning","rendered":"warning: a\n"}}
+{"reason":"compiler-message","message":{"level":"warning","rendered":"warning: a\n"}}
+{"reason":"compiler-message","message":{"level":"warning","rendered":"warning: 2 warnings emitted\n"}}
+{"reason":"compiler-message","message":{"level":"warning","rendered":"warning: b\n"}}
+{"reason":"compiler-message","message":{"level":"error","rendered":"error: c\n"}}"#;
+        let (built, errors) = built(messages);
+        assert_eq!(built.warnings.into_iter().collect::<Vec<_>>(), ["warning: a\n", "warning: b\n"]);
+        assert_eq!(errors, "error: c\n");
     }
 
     #[test]

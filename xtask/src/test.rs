@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change is shared, and a table of what ran.
 //!
-//! After one build, three lanes run side by side: the Linux guest, which needs a processor of its own; cargo, for lints and
+//! After one build, which lints as well, three lanes run side by side: the Linux guest, which needs a processor of its own; cargo, for
 //! documentation; and the other tests. The last two yield to the guest (`nice`).
 
 use std::path::Path;
@@ -16,16 +16,13 @@ use crate::{levels, names, rooms};
 pub(crate) const BUDGETS_S: &[(&str, u64)] = &[
     ("format", 10),
     ("levels and sizes", 5),
-    ("build", 320),
-    ("lints", 240),
-    ("documentation", 100),
+    ("build and lints", 330),
+    ("documentation", 130),
     ("examples in documentation", 40),
     ("tests in a Linux guest", 100),
     ("other tests", 370),
     ("simulation", 60),
 ];
-/// The call of cargo that lints everything.
-pub(crate) const LINTS: [&str; 7] = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"];
 /// Tests with a Linux guest.
 const GUEST: &str = "full_stack/linux";
 /// Executables that take longest start first, so that none is left alone at the end.
@@ -40,10 +37,12 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     ledger.push(of_command("format", root, &["fmt", "--all", "--check"], false));
     ledger.push(levels_and_sizes(root));
     let mut built = None;
-    ledger.push(timed("build", || match suite::build(root, &["--workspace".to_owned()]) {
+    ledger.push(timed("build and lints", || match suite::build_and_lint(root) {
         Ok(result) => {
+            result.warnings.iter().for_each(|warning| println!("{warning}"));
+            let is_good = result.warnings.is_empty();
             built = Some(result);
-            (true, Tests::default())
+            (is_good, Tests::default())
         }
         Err(error) => {
             println!("{error}");
@@ -78,7 +77,7 @@ pub(crate) fn levels_and_sizes(root: &Path) -> Step {
     })
 }
 
-/// Lints, documentation and tests side by side.
+/// Documentation and tests side by side.
 fn lanes(root: &Path, built: &Built) -> Vec<Step> {
     let (guest, others): (Vec<&TestExecutable>, Vec<&TestExecutable>) =
         in_order(&built.executables).into_iter().partition(|executable| executable.name == GUEST);
@@ -90,7 +89,6 @@ fn lanes(root: &Path, built: &Built) -> Vec<Step> {
         let documentation = ["doc", "--workspace", "--no-deps", "--quiet"];
         let examples = ["test", "--workspace", "--doc", "--quiet"];
         let mut steps = vec![
-            of_command("lints", root, &LINTS, true),
             of_command("documentation", root, &documentation, true),
             of_command("examples in documentation", root, &examples, true),
         ];
@@ -148,6 +146,10 @@ fn first_seed(root: &Path) -> u64 {
 pub(crate) fn of_command(name: &str, root: &Path, arguments: &[&str], is_nice: bool) -> Step {
     let step = timed(name, || {
         let mut command = cargo(root);
+        if arguments[0] == "test" {
+            // It links what the build left.
+            command = suite::with_clippy(command);
+        }
         if is_nice {
             let program = command.get_program().to_owned();
             let mut nice = std::process::Command::new("nice");
