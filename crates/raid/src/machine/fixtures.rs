@@ -5,7 +5,7 @@ use zonda_zoned::{Blocks, Completion, Geometry, Instant, Outcome, Status};
 use super::members::{Member, Members, MetadataLog, Work};
 use super::spec::Spec;
 use crate::limits::METADATA_ZONES;
-use crate::{Level, MemberIndex, Scheme, StreamShape, VolumeConfig};
+use crate::{Level, MemberIndex, Scheme, StreamShape, Tuning, VolumeConfig};
 
 /// Zones of each member.
 pub(super) const ZONES: u32 = 24;
@@ -14,6 +14,13 @@ pub(super) const ZONES: u32 = 24;
 pub(super) fn spec(group_stripes: u32, is_cache_volatile: bool) -> Spec {
     let mut config = config(1, group_stripes);
     config.tuning.is_cache_volatile = is_cache_volatile;
+    Spec::new(config, [7; 16], &vec![geometry(); 3], None).expect("the parts suit each other")
+}
+
+/// The same with groups of one stripe, tuned otherwise.
+pub(super) fn with_tuning(tune: impl FnOnce(&mut Tuning)) -> Spec {
+    let mut config = config(1, 1);
+    tune(&mut config.tuning);
     Spec::new(config, [7; 16], &vec![geometry(); 3], None).expect("the parts suit each other")
 }
 

@@ -65,7 +65,10 @@ pub(in crate::machine) fn choose(
         // Less than a stripe may be what padding costs.
         candidates.retain(|(_, segment)| worth(segment) >= spec.shape.stripe_blocks(Stream::Relocation) as u64);
     }
-    match spec.config.tuning.victim {
+    // What is left to the next mount is being used up, as where one write after the other fails and each closes the segment that it goes
+    // to: the segment of which least has to be moved gives most back, whatever its age.
+    let is_pressed = space.all_free_segments() < space.mount_segments();
+    match if is_pressed { Victim::Greedy } else { spec.config.tuning.victim } {
         Victim::Greedy => {
             candidates.into_iter().max_by_key(|(index, segment)| (worth(segment), std::cmp::Reverse(*index)))
         }
@@ -112,18 +115,15 @@ fn age(now: Instant, since: Instant) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::fixtures::{end_next, members, spec};
+    use super::super::super::fixtures::{end_next, members, spec, with_tuning};
     use super::super::super::members::{Members, Work};
     use super::*;
     use crate::MemberIndex;
     use crate::tables::Physical;
     use zonda_zoned::Status;
 
-    /// A closed segment that something damaged was found in.
-    fn damaged(spec: &Spec, members: &mut Members, segments: &mut Segments) -> SegmentIndex {
-        segments.open_wanted(spec, members, true, Stream::Small, 1);
-        let index = segments.open(Stream::Small)[0];
-        segments.break_off(spec, members, index);
+    /// Ends all commands well.
+    fn end_all(spec: &Spec, members: &mut Members, segments: &mut Segments) {
         while members.has_commands() {
             for member in spec.member_indices() {
                 match end_next(members, member, Status::Success) {
@@ -135,9 +135,48 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A closed segment that something damaged was found in.
+    fn damaged(spec: &Spec, members: &mut Members, segments: &mut Segments) -> SegmentIndex {
+        segments.open_wanted(spec, members, true, Stream::Small, 1);
+        let index = segments.open(Stream::Small)[0];
+        segments.break_off(spec, members, index);
+        end_all(spec, members, segments);
         segments.set_damaged(index);
         assert_eq!(segments[index].state, SegmentState::Sealed);
         index
+    }
+
+    #[test]
+    fn age_counts_until_zones_that_are_left_to_mounts_are_used_up() {
+        let spec = with_tuning(|tuning| tuning.victim = Victim::CostBenefit);
+        let (mut members, mut segments, stripes) = (members(&spec), Segments::new(), Stripes::new());
+        let [old, young] = [(5, Instant::ZERO), (1, Instant(900_000))].map(|(live, filled_at)| {
+            segments.open_wanted(&spec, &mut members, true, Stream::Small, 1);
+            let index = segments.open(Stream::Small)[0];
+            segments.begin_stripe(index, filled_at);
+            segments.stripe_failed(&spec, &mut members, index);
+            end_all(&spec, &mut members, &mut segments);
+            for slot in 0..live {
+                let offset = segments[index].layout.slot_offset(slot);
+                segments.set_live(Physical { segment: index, member: MemberIndex(0), offset });
+            }
+            index
+        });
+        let left_to_mounts = Space::new(&spec, &members, true).mount_segments();
+        let mut last = None;
+        while Space::new(&spec, &members, true).all_free_segments() > 0 {
+            for member in spec.member_indices() {
+                members[member].take_zone();
+            }
+            let space = Space::new(&spec, &members, true);
+            let chosen = choose(space, &segments, &stripes, true, Instant(1_000_000));
+            let expected = if space.all_free_segments() < left_to_mounts { young } else { old };
+            assert!(chosen.is_none() && !space.is_low() || chosen == Some((expected, Urgency::ForRoom)));
+            last = chosen;
+        }
+        assert_eq!(last, Some((young, Urgency::ForRoom)));
     }
 
     #[test]
