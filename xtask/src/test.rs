@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change is shared, and a table of what ran.
 //!
 //! After one build, which lints as well, three lanes run side by side: the Linux guest, which needs a processor of its own; cargo, for
-//! documentation; and the other tests. The last two yield to the guest (`nice`).
+//! documentation, with the simulation behind it; and the other tests. The last two yield to the guest (`nice`).
 
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
@@ -51,7 +51,6 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     }));
     if let Some(built) = built {
         ledger.extend(lanes(root, &built));
-        ledger.push(simulation(root, &built));
     }
     report(&ledger, start.elapsed())
 }
@@ -77,7 +76,7 @@ pub(crate) fn levels_and_sizes(root: &Path) -> Step {
     })
 }
 
-/// Documentation and tests side by side.
+/// Documentation, simulated scenarios and tests side by side.
 fn lanes(root: &Path, built: &Built) -> Vec<Step> {
     let (guest, others): (Vec<&TestExecutable>, Vec<&TestExecutable>) =
         in_order(&built.executables).into_iter().partition(|executable| executable.name == GUEST);
@@ -92,6 +91,7 @@ fn lanes(root: &Path, built: &Built) -> Vec<Step> {
             of_command("documentation", root, &documentation, true),
             of_command("examples in documentation", root, &examples, true),
         ];
+        steps.push(simulation(root, &built));
         for lane in [guest, others] {
             steps.push(lane.join().expect("a lane prints what goes wrong, and does not panic"));
         }
@@ -126,7 +126,9 @@ fn simulation(root: &Path, built: &Built) -> Step {
         let seeds = std::env::var("ZONDA_SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SIMULATED_SEEDS);
         let first = first_seed(root);
         println!("== {seeds} simulated scenarios from seed {first}");
-        let status = std::process::Command::new(program)
+        let status = std::process::Command::new("nice")
+            .arg("-n10")
+            .arg(program)
             .args(["sim", "--quiet", "--first", &first.to_string(), "--seeds", &seeds.to_string()])
             .current_dir(root)
             .stdin(Stdio::null())
