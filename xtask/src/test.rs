@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change is shared, and a table of what ran.
 //!
-//! After one build, which lints as well, three lanes run side by side: the Linux guest, which needs a processor of its own; cargo, for
-//! documentation, with the simulation behind it; and the other tests. The last two yield to the guest (`nice`).
+//! After one build, which lints as well, four lanes run side by side: the Linux guest, which needs a processor of its own; cargo, for
+//! documentation, with the simulation behind it; the tests that start the program; and all others. All yield to the guest (`nice`).
 
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
@@ -20,13 +20,16 @@ pub(crate) const BUDGETS_S: &[(&str, u64)] = &[
     ("documentation", 130),
     ("examples in documentation", 40),
     ("tests in a Linux guest", 100),
-    ("other tests", 370),
+    ("tests of the program", 240),
+    ("other tests", 300),
     ("simulation", 60),
 ];
 /// Tests with a Linux guest.
 const GUEST: &str = "full_stack/linux";
+/// Tests that start the program: they wait most of the time.
+const PROGRAM: &str = "cli/program";
 /// Executables that take longest start first, so that none is left alone at the end.
-const LONGEST_FIRST: &[&str] = &["cli/program", "raid", "sim/sim", "full_stack/nbd", "lab/integration"];
+const LONGEST_FIRST: &[&str] = &["raid", "sim/sim", "full_stack/nbd", "lab/integration"];
 /// Seeds of the simulation, where nothing else is said.
 const SIMULATED_SEEDS: u64 = 3000;
 
@@ -80,10 +83,13 @@ pub(crate) fn levels_and_sizes(root: &Path) -> Step {
 fn lanes(root: &Path, built: &Built) -> Vec<Step> {
     let (guest, others): (Vec<&TestExecutable>, Vec<&TestExecutable>) =
         in_order(&built.executables).into_iter().partition(|executable| executable.name == GUEST);
+    let (program, others): (Vec<&TestExecutable>, Vec<&TestExecutable>) =
+        others.into_iter().partition(|executable| executable.name == PROGRAM);
     let how = How { program: built.program.clone(), ..How::default() };
     let nice = How { is_nice: true, ..how.clone() };
     thread::scope(|scope| {
         let guest = scope.spawn(|| group("tests in a Linux guest", &guest, &how));
+        let program = scope.spawn(|| group("tests of the program", &program, &nice));
         let others = scope.spawn(|| group("other tests", &others, &nice));
         let documentation = ["doc", "--workspace", "--no-deps", "--quiet"];
         let examples = ["test", "--workspace", "--doc", "--quiet"];
@@ -92,7 +98,7 @@ fn lanes(root: &Path, built: &Built) -> Vec<Step> {
             of_command("examples in documentation", root, &examples, true),
         ];
         steps.push(simulation(root, &built));
-        for lane in [guest, others] {
+        for lane in [guest, program, others] {
             steps.push(lane.join().expect("a lane prints what goes wrong, and does not panic"));
         }
         steps
@@ -214,8 +220,8 @@ mod tests {
     #[test]
     fn executables_that_take_longest_come_first_and_no_other_is_left_out() {
         let of = |names: &[&str]| names.iter().map(|name| TestExecutable::named(name)).collect::<Vec<_>>();
-        let executables = of(&["zoned", "raid", "cli/program", "ssd"]);
+        let executables = of(&["zoned", "sim/sim", "raid", "ssd"]);
         let names: Vec<&str> = in_order(&executables).iter().map(|executable| executable.name.as_str()).collect();
-        assert_eq!(names, ["cli/program", "raid", "zoned", "ssd"]);
+        assert_eq!(names, ["raid", "sim/sim", "zoned", "ssd"]);
     }
 }
