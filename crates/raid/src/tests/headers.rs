@@ -1,6 +1,6 @@
 //! Headers of segments that are damaged, or that cannot be read for a while.
 
-use zonda_zoned::{Lba, Operation, ZoneState};
+use zonda_zoned::{BlockBuffer, Blocks, Command, CommandId, Lba, NamespaceId, Operation, Payload, ZoneState};
 
 use super::sides::{RAID1, refusal, written};
 use crate::format::{HEADER_COPIES, SegmentHeader, crc};
@@ -274,6 +274,32 @@ fn a_zone_of_which_nothing_can_be_read_is_the_one_that_another_header_names() {
     read_all(&mut world);
     world.crash();
     mount(&mut world, 0b10);
+    read_all(&mut world);
+}
+
+#[test]
+fn a_header_that_was_cut_short_hides_nothing_beside_a_free_zone_that_went_offline() {
+    let mut world = written(RAID1, 64, 4);
+    world.crash();
+    let free = |drive: &Drive| {
+        let is_empty = |zone: &u32| drive.zone_state(*zone) == ZoneState::Empty;
+        (METADATA_ZONES..drive.geometry().zone_count).find(is_empty).expect("a zone is free")
+    };
+    let zone = free(&world.drives[1]);
+    world.drives[1].degrade(zone, ZoneState::Offline);
+    // The other member was opening a segment: the first block of a header is damaged, and nothing follows.
+    let geometry = world.drives[0].geometry().clone();
+    let start = Lba(u64::from(free(&world.drives[0])) * geometry.zone_size_blocks.0);
+    let data = vec![0x5a; geometry.block_size_bytes as usize];
+    let buffer = BlockBuffer { data: data.into(), metadata: vec![0x5a; 64].into() };
+    let operation = Operation::Write { start, blocks: Blocks(1), payload: Payload::Bytes(Box::new(buffer)) };
+    let command = Command { id: CommandId(7), namespace: NamespaceId::FIRST, operation };
+    world.drives[0].submit(command).expect("there is room for one command");
+    while world.drives[0].has_work() {
+        world.drives[0].step();
+    }
+    assert_eq!(world.drives[0].count_written((start.0 / geometry.zone_size_blocks.0) as u32), 1);
+    mount(&mut world, 0);
     read_all(&mut world);
 }
 

@@ -40,21 +40,18 @@ impl Volume {
         unknown: &[BTreeSet<u32>],
         offline: &[u32],
     ) -> Option<VolumeError> {
+        let damaged: Vec<Option<u32>> =
+            self.spec.member_indices().map(|at| self.may_hold(at, &unknown[at.as_usize()])).collect();
         let shows_all = |at: usize| {
             let is_active = self.members[MemberIndex(at as u8)].state() == MemberState::Active;
-            is_active && unknown[at].is_empty() && offline[at] == 0
+            is_active && damaged[at].is_none() && offline[at] == 0
         };
         if (0..self.spec.members()).any(shows_all) {
             return None;
         }
         for member in self.members.present() {
             let at = member.as_usize();
-            // The first block is a header: without another one nothing is in the zone.
-            // One that was finished before anything was written to it is blank.
-            let may_hold = |zone: &&u32| {
-                self.blocks_in(member, **zone) > 1 && !self.found().blank_headers.contains(&(member, **zone))
-            };
-            let damaged = unknown[at].iter().find(may_hold).copied();
+            let damaged = damaged[at];
             debug_assert!(damaged.is_none_or(|zone| owners[at].get(&zone) == Some(&Owner::Unknown)));
             let capacity = self.members[member].geometry().zone_capacity_blocks.0;
             let blocks = match damaged {
@@ -65,6 +62,15 @@ impl Volume {
             return Some(VolumeError::UnidentifiedLosses { member, segment: 0, blocks });
         }
         None
+    }
+
+    /// The first of these zones that may hold more than a header, or what was left of one when its write was cut short: no stripe counts
+    /// in a segment before all its headers are there.
+    fn may_hold(&mut self, member: MemberIndex, zones: &BTreeSet<u32>) -> Option<u32> {
+        // The first block is a header. A zone that was finished before anything was written to it is blank.
+        let may_hold =
+            |zone: &u32| self.blocks_in(member, *zone) > 1 && !self.found().blank_headers.contains(&(member, *zone));
+        zones.iter().copied().find(may_hold)
     }
 
     /// Segments that may hold something that was acknowledged, and lack the zones of members that are missing.
