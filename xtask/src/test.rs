@@ -97,7 +97,7 @@ fn lanes(root: &Path, built: &Built) -> Vec<Step> {
             of_command("documentation", root, &documentation, true),
             of_command("examples in documentation", root, &examples, true),
         ];
-        steps.push(simulation(root, &built));
+        steps.push(simulation(root, built));
         for lane in [guest, program, others] {
             steps.push(lane.join().expect("a lane prints what goes wrong, and does not panic"));
         }
