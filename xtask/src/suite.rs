@@ -1,4 +1,4 @@
-//! Test executables: built once by cargo, then run here, so that each one's time is known and cargo is free to lint meanwhile.
+//! Test executables: built once by cargo, then run here, so that each one's time is known and cargo builds documentation meanwhile.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub(crate) fn build(root: &Path, selection: &[String]) -> Result<Built, String> 
 /// Builds everything in the workspace, and lints it at once: Clippy is the compiler (docs/decisions/0016).
 ///
 /// # Errors
-/// If cargo fails; what it says is printed.
+/// If cargo fails; what compilers reported.
 pub(crate) fn build_and_lint(root: &Path) -> Result<Built, String> {
     let mut command = with_clippy(cargo(root));
     command.args(["build", "--workspace", "--lib", "--bins", "--examples", "--tests", "--message-format=json"]);
@@ -61,8 +61,8 @@ fn built_by(mut command: Command) -> Result<Built, String> {
     Ok(built)
 }
 
-/// The same call of cargo, with Clippy as the compiler of the workspace: it says what it has to say in the same pass. What is built with
-/// it and without it does not mix.
+/// The same call of cargo, with Clippy as the compiler of the workspace: it reports its lints in the same pass. Cargo keeps what is built
+/// with it apart from what is built without it.
 pub(crate) fn with_clippy(mut command: Command) -> Command {
     command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
     command

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change is shared, and a table of what ran.
 //!
 //! After one build, which lints as well, four lanes run side by side: the Linux guest, which needs a processor of its own; cargo, for
-//! documentation, with the simulation behind it; the tests that start the program; and all others. All yield to the guest (`nice`).
+//! documentation, with the simulation behind it; the tests that start the program; and all other tests. The last three yield to the guest (`nice`).
 
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
@@ -96,8 +96,8 @@ fn lanes(root: &Path, built: &Built) -> Vec<Step> {
         let mut steps = vec![
             of_command("documentation", root, &documentation, true),
             of_command("examples in documentation", root, &examples, true),
+            simulation(root, built),
         ];
-        steps.push(simulation(root, built));
         for lane in [guest, program, others] {
             steps.push(lane.join().expect("a lane prints what goes wrong, and does not panic"));
         }

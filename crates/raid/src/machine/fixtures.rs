@@ -2,7 +2,8 @@
 
 use zonda_zoned::{Blocks, Completion, Geometry, Instant, Outcome, Status};
 
-use super::members::{Member, Members, MetadataLog, Work};
+use super::members::{Member, Members, MetadataLog, Verdict, Work};
+use super::segments::Segments;
 use super::spec::Spec;
 use crate::limits::METADATA_ZONES;
 use crate::{Level, MemberIndex, Scheme, StreamShape, Tuning, VolumeConfig};
@@ -14,19 +15,23 @@ pub(super) const ZONES: u32 = 24;
 pub(super) fn spec(group_stripes: u32, is_cache_volatile: bool) -> Spec {
     let mut config = config(1, group_stripes);
     config.tuning.is_cache_volatile = is_cache_volatile;
-    Spec::new(config, [7; 16], &vec![geometry(); 3], None).expect("the parts suit each other")
+    spec_of(config)
 }
 
 /// The same with groups of one stripe, tuned otherwise.
 pub(super) fn with_tuning(tune: impl FnOnce(&mut Tuning)) -> Spec {
     let mut config = config(1, 1);
     tune(&mut config.tuning);
-    Spec::new(config, [7; 16], &vec![geometry(); 3], None).expect("the parts suit each other")
+    spec_of(config)
 }
 
 /// The same with chunks of `unit_blocks`.
 pub(super) fn spec_of_units(unit_blocks: u32, group_stripes: u32) -> Spec {
-    Spec::new(config(unit_blocks, group_stripes), [7; 16], &vec![geometry(); 3], None).expect("they suit each other")
+    spec_of(config(unit_blocks, group_stripes))
+}
+
+fn spec_of(config: VolumeConfig) -> Spec {
+    Spec::new(config, [7; 16], &vec![geometry(); 3], None).expect("the parts suit each other")
 }
 
 fn config(unit_blocks: u32, group_stripes: u32) -> VolumeConfig {
@@ -54,6 +59,35 @@ pub(super) fn end_next(members: &mut Members, member: MemberIndex, status: Statu
     let completion = Completion { id: command.id, status, outcome: Outcome::None };
     let work = members.ended(member, &completion).expect("it was in flight");
     Some((work, completion))
+}
+
+/// Ends all commands of segments, those of `bad` with an error, until none waits. Returns the last verdict on `bad`.
+pub(super) fn end_all(
+    spec: &Spec,
+    members: &mut Members,
+    segments: &mut Segments,
+    bad: Option<MemberIndex>,
+) -> Verdict {
+    let mut verdict = Verdict::Usable;
+    while members.has_commands() {
+        for member in spec.member_indices() {
+            let status = if bad == Some(member) { Status::InternalError } else { Status::Success };
+            let Some((work, _)) = end_next(members, member, status) else { continue };
+            match work {
+                Work::Header { segment } => segments.on_header(spec, members, segment),
+                Work::Footer { segment, blocks } => segments.on_footer(spec, members, member, segment, blocks, status),
+                Work::FinishZone { segment } => verdict = segments.on_finish(spec, members, member, segment, status),
+                Work::ResetZone { segment } => verdict = segments.on_reset(spec, members, member, segment, status),
+                other => panic!("segments send no {other:?}"),
+            }
+            if verdict == Verdict::Failed {
+                return verdict;
+            }
+        }
+    }
+    segments.check_invariants(spec, members);
+    members.check_invariants();
+    verdict
 }
 
 fn geometry() -> Geometry {

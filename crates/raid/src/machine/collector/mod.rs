@@ -416,10 +416,9 @@ fn is_unneeded(segment: &Segment) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use zonda_zoned::{Outcome, Status};
+    use zonda_zoned::Outcome;
 
-    use super::super::fixtures::{end_next, members, spec};
-    use super::super::members::Work;
+    use super::super::fixtures::{end_all, members, spec};
     use super::*;
 
     #[test]
@@ -432,17 +431,7 @@ mod tests {
         let live = [place(0, 0), place(1, 0), place(1, 2)];
         live.iter().for_each(|&place| segments.set_live(place));
         segments.break_off(&spec, &mut members, index);
-        while members.has_commands() {
-            for member in spec.member_indices() {
-                match end_next(&mut members, member, Status::Success) {
-                    Some((Work::Header { segment }, _)) => segments.on_header(&spec, &mut members, segment),
-                    Some((Work::FinishZone { segment }, completion)) => {
-                        let _ = segments.on_finish(&spec, &mut members, member, segment, completion.status);
-                    }
-                    _ => {}
-                }
-            }
-        }
+        let _ = end_all(&spec, &mut members, &mut segments, None);
         let mut collector = Collector::default();
         collector.begin(&spec, &mut segments, index, Urgency::AtOnce);
         let mut read = Vec::new();

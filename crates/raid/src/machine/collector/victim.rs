@@ -65,8 +65,8 @@ pub(in crate::machine) fn choose(
         // Less than a stripe may be what padding costs.
         candidates.retain(|(_, segment)| worth(segment) >= spec.shape.stripe_blocks(Stream::Relocation) as u64);
     }
-    // What is left to the next mount is being used up, as where one write after the other fails and each closes the segment that it goes
-    // to: the segment of which least has to be moved gives most back, whatever its age.
+    // Collection uses what is reserved for the next mount, as where one write after the other fails and each closes the segment that it
+    // goes to: then the segment that reclaims most is emptied, whatever its age.
     let is_pressed = space.all_free_segments() < space.mount_segments();
     match if is_pressed { Victim::Greedy } else { spec.config.tuning.victim } {
         Victim::Greedy => {
@@ -115,34 +115,18 @@ fn age(now: Instant, since: Instant) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::fixtures::{end_next, members, spec, with_tuning};
-    use super::super::super::members::{Members, Work};
+    use super::super::super::fixtures::{end_all, members, spec, with_tuning};
+    use super::super::super::members::Members;
     use super::*;
     use crate::MemberIndex;
     use crate::tables::Physical;
-    use zonda_zoned::Status;
-
-    /// Ends all commands well.
-    fn end_all(spec: &Spec, members: &mut Members, segments: &mut Segments) {
-        while members.has_commands() {
-            for member in spec.member_indices() {
-                match end_next(members, member, Status::Success) {
-                    Some((Work::Header { segment }, _)) => segments.on_header(spec, members, segment),
-                    Some((Work::FinishZone { segment }, completion)) => {
-                        let _ = segments.on_finish(spec, members, member, segment, completion.status);
-                    }
-                    other => assert!(other.is_none(), "{other:?}"),
-                }
-            }
-        }
-    }
 
     /// A closed segment that something damaged was found in.
     fn damaged(spec: &Spec, members: &mut Members, segments: &mut Segments) -> SegmentIndex {
         segments.open_wanted(spec, members, true, Stream::Small, 1);
         let index = segments.open(Stream::Small)[0];
         segments.break_off(spec, members, index);
-        end_all(spec, members, segments);
+        let _ = end_all(spec, members, segments, None);
         segments.set_damaged(index);
         assert_eq!(segments[index].state, SegmentState::Sealed);
         index
@@ -157,7 +141,7 @@ mod tests {
             let index = segments.open(Stream::Small)[0];
             segments.begin_stripe(index, filled_at);
             segments.stripe_failed(&spec, &mut members, index);
-            end_all(&spec, &mut members, &mut segments);
+            let _ = end_all(&spec, &mut members, &mut segments, None);
             for slot in 0..live {
                 let offset = segments[index].layout.slot_offset(slot);
                 segments.set_live(Physical { segment: index, member: MemberIndex(0), offset });

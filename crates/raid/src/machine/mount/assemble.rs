@@ -185,10 +185,13 @@ impl Volume {
         let mut is_complete = true;
         for (stripe, number) in group.clone().enumerate() {
             let rows = &good[stripe * rows..(stripe + 1) * rows];
-            let is_row_decodable = |&row: &u32| self.spec.is_stripe_decodable(row, number);
+            let is_row_decodable = |row: u32| self.spec.is_stripe_decodable(row, number);
             let lacks_nothing = rows.iter().all(|&row| row == with_zone);
-            // Of a row that lacks nothing one answers for all.
-            let is_decodable = rows[..if lacks_nothing { 1 } else { rows.len() }].iter().all(is_row_decodable);
+            // One answer serves all rows that lack nothing.
+            let is_decodable = match lacks_nothing {
+                true => is_row_decodable(with_zone),
+                false => rows.iter().all(|&row| is_row_decodable(row)),
+            };
             let is_whole = is_decodable && lacks_nothing;
             is_complete &= is_whole;
             // Of what was complete, or may have been, each block counts: one that is lost is not an older one.
@@ -205,7 +208,7 @@ impl Volume {
             let is_cut = is_cut && is_torn;
             let lost_rows = match is_decodable {
                 true => Box::default(),
-                false => rows.iter().map(|row| !is_row_decodable(row)).collect(),
+                false => rows.iter().map(|&row| !is_row_decodable(row)).collect(),
             };
             stripes.push(FoundStripe { number, present: present[stripe], is_whole, is_torn, is_cut, lost_rows });
             for member in (0..members).filter(|member| present[stripe] >> member & 1 == 0) {

@@ -2,7 +2,7 @@
 
 use zonda_zoned::{Blocks, Instant, Outcome, Status};
 
-use super::super::fixtures::{ZONES, end_next, members, spec, spec_of_units};
+use super::super::fixtures::{ZONES, end_all, end_next, members, spec, spec_of_units};
 use super::super::members::{Members, Verdict, Waiter, Work};
 use super::super::spec::Spec;
 use super::Segments;
@@ -10,30 +10,6 @@ use crate::MemberIndex;
 use crate::limits::{MEMBER_FAILURES_MAX, METADATA_ZONES, WRITE_ATTEMPTS_MAX};
 use crate::shape::Stream;
 use crate::tables::{Physical, SegmentIndex, SegmentState};
-
-/// Ends all commands, those of `bad` with an error, until none waits. Returns the last verdict on `bad`.
-fn end_all(spec: &Spec, members: &mut Members, segments: &mut Segments, bad: Option<MemberIndex>) -> Verdict {
-    let mut verdict = Verdict::Usable;
-    while members.has_commands() {
-        for member in spec.member_indices() {
-            let status = if bad == Some(member) { Status::InternalError } else { Status::Success };
-            let Some((work, _)) = end_next(members, member, status) else { continue };
-            match work {
-                Work::Header { segment } => segments.on_header(spec, members, segment),
-                Work::Footer { segment, blocks } => segments.on_footer(spec, members, member, segment, blocks, status),
-                Work::FinishZone { segment } => verdict = segments.on_finish(spec, members, member, segment, status),
-                Work::ResetZone { segment } => verdict = segments.on_reset(spec, members, member, segment, status),
-                other => panic!("segments send no {other:?}"),
-            }
-            if verdict == Verdict::Failed {
-                return verdict;
-            }
-        }
-    }
-    segments.check_invariants(spec, members);
-    members.check_invariants();
-    verdict
-}
 
 fn open_one(spec: &Spec, members: &mut Members, segments: &mut Segments) -> SegmentIndex {
     segments.open_wanted(spec, members, true, Stream::Small, 1);
