@@ -72,6 +72,8 @@ pub enum SeededBug {
     UndetectedSplit,
     /// Members that are all older than the epoch that the caller knows are believed.
     OlderEpoch,
+    /// A mount begins no epoch, so that a copy of a member from before is as new as the member.
+    UncountedMount,
     /// A zone that a rebuild has not filled counts at the next mount.
     HalfRebuiltZone,
     /// A block that is lost is known to be in memory alone: its marker says nothing.
@@ -100,7 +102,7 @@ pub enum SeededBug {
 
 impl SeededBug {
     /// Every bug, with the name that the command line uses.
-    pub const ALL: [(&'static str, SeededBug); 45] = [
+    pub const ALL: [(&'static str, SeededBug); 46] = [
         ("skipped-barrier", SeededBug::SkippedBarrier),
         ("hasty-acknowledgement", SeededBug::HastyAcknowledgement),
         ("ignored-chunk-error", SeededBug::IgnoredChunkError),
@@ -134,6 +136,7 @@ impl SeededBug {
         ("uncounted-zone", SeededBug::UncountedZone),
         ("undetected-split", SeededBug::UndetectedSplit),
         ("older-epoch", SeededBug::OlderEpoch),
+        ("uncounted-mount", SeededBug::UncountedMount),
         ("half-rebuilt-zone", SeededBug::HalfRebuiltZone),
         ("unwritten-marker", SeededBug::UnwrittenMarker),
         ("dropped-marker", SeededBug::DroppedMarker),

@@ -116,8 +116,8 @@ pub struct MountOptions {
     /// Mounts although acknowledged blocks are lost of which it is not known which ones they are: any block may then have an
     /// older version than the one that was acknowledged. Later mounts do not refuse for those losses again.
     pub accepts_losses: bool,
-    /// Mounts although all members are older than `newest_epoch`: what was written since is lost. The volume goes on with a newer epoch, so
-    /// that members which come back later are not taken for newer ones.
+    /// Mounts although all members are older than `newest_epoch`, or one that is needed is an older copy of itself: what was written since is
+    /// lost. The volume goes on with a newer epoch, so that members which come back later are not taken for newer ones.
     pub accepts_older: bool,
     /// Where members were written to without each other, the side of this one is kept. The members of the other side are treated as failed,
     /// and keep what they hold; later mounts do not refuse for them again.

@@ -24,7 +24,7 @@ pub struct Membership {
     pub array: ArrayId,
     /// Which member this device is.
     pub member: u8,
-    /// The epoch of the superblock: it counts changes of the members.
+    /// The epoch of the superblock: it counts mounts and changes of the members.
     pub epoch: u64,
     /// The number of the superblock: of two of one epoch, the higher one is newer.
     pub sequence: u64,

@@ -20,27 +20,31 @@ pub struct Agreement<'a> {
 
 impl<'a> Agreement<'a> {
     /// What these superblocks, one of each device of one volume, say together. Where members went on without each other, the side of the
-    /// `chosen` one counts. `None` if no superblock counts.
+    /// `chosen` one counts. `reached` is the newest epoch that the caller knows to have counted. `None` if no superblock counts.
     ///
     /// # Errors
     /// [`VolumeError::SplitBrain`] where no side was chosen; else why the chosen member has none.
-    pub fn of(own: &[&'a Membership], chosen: Option<MemberIndex>) -> Result<Option<Agreement<'a>>, VolumeError> {
+    pub fn of(
+        own: &[&'a Membership],
+        chosen: Option<MemberIndex>,
+        reached: Option<u64>,
+    ) -> Result<Option<Agreement<'a>>, VolumeError> {
         let Some(newest) = newest(&counting(own)) else { return Ok(None) };
-        match (split_brain(own), chosen) {
+        match (split_brain(own, reached), chosen) {
             (None, _) => Ok(Some(Agreement { newest, rejected: Vec::new() })),
             (Some(error), None) => Err(error),
-            (Some(_), Some(chosen)) => Agreement::chosen(own, chosen).map(Some),
+            (Some(_), Some(chosen)) => Agreement::chosen(own, chosen, reached).map(Some),
         }
     }
 
     /// Whether a member whose superblock has this epoch and sequence is an older copy of itself, which lacks what was written since: every
-    /// active member had the newest epoch before that counted, and the caller knows that it did if it has `reached` that epoch.
+    /// active member had each epoch before that counted, and the caller knows that those up to the one did that it has `reached`.
     #[must_use]
     pub fn is_older_copy(&self, member: MemberIndex, (epoch, sequence): (u64, u64), reached: Option<u64>) -> bool {
-        let is_active = |known: &KnownMember| known.state == MemberState::Active;
-        self.newest.members.get(member.as_usize()).is_some_and(is_active)
-            && reached.is_some_and(|reached| reached >= self.newest.epoch)
-            && epoch < self.newest.epoch
+        let counted = reached.map_or(0, |reached| reached.min(self.newest.epoch));
+        let was_active = |known: &KnownMember| known.state == MemberState::Active && known.since_epoch <= counted;
+        self.newest.members.get(member.as_usize()).is_some_and(was_active)
+            && epoch < counted
             && sequence < self.newest.sequence
     }
 
@@ -49,8 +53,9 @@ impl<'a> Agreement<'a> {
         Some(Agreement { newest: newest(&counting(own))?, rejected: Vec::new() })
     }
 
-    fn chosen(own: &[&'a Membership], chosen: MemberIndex) -> Result<Agreement<'a>, VolumeError> {
-        let is_apart = |one: &Membership, other: &Membership| conflicts(one, other) || conflicts(other, one);
+    fn chosen(own: &[&'a Membership], chosen: MemberIndex, reached: Option<u64>) -> Result<Agreement<'a>, VolumeError> {
+        let is_apart =
+            |one: &Membership, other: &Membership| conflicts(one, other, reached) || conflicts(other, one, reached);
         let has_no_side = |why: &str| {
             let text =
                 format!("no side can be kept by member {}, {why}: choose a member of the side to keep", chosen.0);
@@ -78,7 +83,7 @@ impl<'a> Agreement<'a> {
         };
         let missing = best.members.iter().enumerate().filter(|(at, entry)| is_of_left(*at, entry));
         let missing: Vec<u8> = missing.map(|(at, _)| at as u8).collect();
-        if let Some(error) = split_brain(&kept) {
+        if let Some(error) = split_brain(&kept, reached) {
             return Err(error);
         }
         let mut rejected: Vec<MemberIndex> =
@@ -93,18 +98,20 @@ fn newest<'a>(own: &[&'a Membership]) -> Option<&'a Membership> {
     own.iter().copied().max_by_key(|one| (one.epoch, one.sequence))
 }
 
-/// Whether two members each went on after they had counted the other one as failed.
-pub(crate) fn split_brain(own: &[&Membership]) -> Option<VolumeError> {
+/// Whether two members each went on after they had counted the other one as failed, as far as somebody can tell who knows that the volume
+/// has `reached` an epoch.
+pub(crate) fn split_brain(own: &[&Membership], reached: Option<u64>) -> Option<VolumeError> {
     let counting = counting(own);
     // Members that went on apart from each other, and that those which count now have both left, are out of date and nothing more: none of
     // them went on without these.
     let best = newest(&counting)?;
     let takes_part = |one: &Membership| one.member == best.member || is_present(best, one);
     let is_current = |one: &Membership, other: &Membership| takes_part(one) || takes_part(other);
-    let conflicting = |one: &&&Membership| counting.iter().any(|other| conflicts(one, other) && is_current(one, other));
+    let is_split = |one: &Membership, other: &Membership| conflicts(one, other, reached) && is_current(one, other);
+    let conflicting = |one: &&&Membership| counting.iter().any(|other| is_split(one, other));
     let newest = counting.iter().filter(conflicting).max_by_key(|one| (one.epoch, one.sequence))?;
-    let apart: Vec<&Membership> =
-        counting.iter().copied().filter(|other| conflicts(newest, other) || conflicts(other, newest)).collect();
+    let is_apart = |other: &Membership| conflicts(newest, other, reached) || conflicts(other, newest, reached);
+    let apart: Vec<&Membership> = counting.iter().copied().filter(|other| is_apart(other)).collect();
     let known = |is_of_side: &dyn Fn(&Membership) -> bool| {
         own.iter().copied().filter(|one| !is_void(one, own) && is_of_side(one)).collect::<Vec<&Membership>>()
     };
@@ -159,10 +166,26 @@ fn is_void(superblock: &Membership, own: &[&Membership]) -> bool {
 }
 
 /// Whether the owner of the second superblock went on although the owner of the first one counted it as failed. One that counts the
-/// first one as present did not: its epoch never counted, or it was taken back.
-fn conflicts(one: &Membership, other: &Membership) -> bool {
+/// first one as present did not: its epoch never counted, or it was taken back. Neither did one that was taken back before the owner of
+/// the first one failed.
+fn conflicts(one: &Membership, other: &Membership, reached: Option<u64>) -> bool {
     let has_left = state_of(one, other) == Some(MemberState::Failed) && is_present(other, other);
-    has_left && !is_present(other, one) && entry_of(one, other).is_some_and(|entry| other.epoch >= entry.since_epoch)
+    has_left
+        && !is_present(other, one)
+        && !is_left_behind(one, other, reached)
+        && entry_of(one, other).is_some_and(|entry| other.epoch >= entry.since_epoch)
+}
+
+/// Whether the owner of the first superblock was there when that of the second, which it counts as failed, was taken back: the superblock
+/// is older than that, since its owner is an older copy of itself, or what is newer is damaged. For somebody who knows no newer epoch than
+/// the second one's, its owner has not gone on without the other one since.
+fn is_left_behind(one: &Membership, other: &Membership, reached: Option<u64>) -> bool {
+    let (failed, left) = (entry_of(one, other), entry_of(other, one));
+    let own = other.members.get(usize::from(other.member));
+    let (Some(failed), Some(own), Some(left)) = (failed, own, left) else { return false };
+    failed.since_epoch < own.since_epoch
+        && own.since_epoch < left.since_epoch
+        && reached.is_some_and(|reached| reached <= other.epoch)
 }
 
 /// Whether a superblock names the owner of another one as present.
@@ -214,7 +237,7 @@ mod tests {
 
     fn newest_epoch(own: &[Membership]) -> Result<u64, VolumeError> {
         let own: Vec<&Membership> = own.iter().collect();
-        Agreement::of(&own, None).map(|agreement| agreement.expect("one counts").newest.epoch)
+        Agreement::of(&own, None, None).map(|agreement| agreement.expect("one counts").newest.epoch)
     }
 
     #[test]
@@ -251,7 +274,8 @@ mod tests {
             let other = said(2, epoch, &[ACTIVE, failed(4), ACTIVE]);
             let own = [&kept, &other];
             assert!(is_split(&own));
-            let agreement = Agreement::of(&own, Some(MemberIndex(1))).expect("a side is chosen").expect("one counts");
+            let agreement =
+                Agreement::of(&own, Some(MemberIndex(1)), None).expect("a side is chosen").expect("one counts");
             let members: Vec<u8> = agreement.rejected.iter().map(|member| member.0).collect();
             assert_eq!((agreement.newest.member, &members[..]), (1, rejected), "epoch {epoch}");
         }
@@ -272,7 +296,7 @@ mod tests {
     }
 
     fn is_split(own: &[&Membership]) -> bool {
-        split_brain(own).is_some()
+        split_brain(own, None).is_some()
     }
 
     #[test]
@@ -282,6 +306,20 @@ mod tests {
         let alone = said(1, 9, &[ACTIVE, ACTIVE]);
         assert_eq!(newest_of(&[&older, &alone]), Some(0), "it never came back");
         assert!(is_split(&[&older, &said(1, 9, &[failed(9), active(8)])]), "it may have gone on alone");
+    }
+
+    #[test]
+    fn an_older_superblock_of_a_member_that_failed_after_the_other_one_had_come_back_is_no_side_for_who_knows_the_newest_epoch()
+     {
+        let older = said(0, 5, &[ACTIVE, failed(5)]);
+        let newest = said(1, 10, &[failed(10), active(8)]);
+        for (reached, is_side) in [(None, true), (Some(9), false), (Some(10), false), (Some(11), true)] {
+            assert_eq!(split_brain(&[&older, &newest], reached).is_some(), is_side, "known: {reached:?}");
+        }
+        let before = said(1, 10, &[failed(6), active(8)]);
+        assert!(split_brain(&[&older, &before], Some(10)).is_some(), "member 0 was not there when member 1 came back");
+        let alone = said(0, 10, &[ACTIVE, failed(5)]);
+        assert!(split_brain(&[&alone, &newest], Some(10)).is_some(), "member 0 has gone on since");
     }
 
     #[test]
@@ -328,7 +366,7 @@ mod tests {
         let own = [said(0, 4, &[ACTIVE, failed(4), failed(2)]), said(1, 5, &[failed(5), ACTIVE, failed(2)])];
         let own: Vec<&Membership> = own.iter().collect();
         for (chosen, other) in [(0, 1), (1, 0)] {
-            let agreement = Agreement::of(&own, Some(MemberIndex(chosen))).unwrap().unwrap();
+            let agreement = Agreement::of(&own, Some(MemberIndex(chosen)), None).unwrap().unwrap();
             assert_eq!((agreement.newest.member, agreement.rejected), (chosen, vec![MemberIndex(other)]));
         }
     }

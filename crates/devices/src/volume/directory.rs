@@ -44,7 +44,7 @@ pub(super) struct VolumeFile {
     /// Absent once the volume is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) state: Option<FileState>,
-    /// The newest epoch of the volume that was seen: it counts changes of the members. A set of members that only has older ones is
+    /// The newest epoch of the volume that was seen: it counts mounts and changes of the members. A set of members that only has older ones is
     /// not the whole volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) epoch: Option<u64>,

@@ -63,8 +63,6 @@ pub struct VolumeDrive {
     pub(super) next_request: u64,
     /// What distinguishes each member's device from all others; `None` where that is not known.
     pub(super) ids: Vec<Option<[u8; 16]>>,
-    /// The newest epoch that is known to be on the members.
-    pub(super) epoch: Option<u64>,
     /// When `volume.toml`, which could not be written, is written again.
     pub(super) save_again_at: Option<Instant>,
     /// Members that have failed, and are looked for.
@@ -110,7 +108,6 @@ impl VolumeDrive {
             failing: Vec::new(),
             next_request: 0,
             ids,
-            epoch: None,
             save_again_at: None,
             absent: Vec::new(),
             returning: Vec::new(),
@@ -268,22 +265,23 @@ impl VolumeDrive {
             }
         }
         self.directory.file.lost_blocks = Some(status.lost_blocks).filter(|blocks| *blocks > 0);
-        // Members of an unfinished mount may still be behind the one that reached it: it only grows.
+        // What members have reached that are away is not forgotten: it only grows.
         self.directory.file.epoch = self.directory.file.epoch.max(self.known_epoch());
         if self.directory.file != before {
             self.save(now);
         }
     }
 
-    /// The newest epoch that is durable on the members, as far as that is known.
+    /// The newest epoch that is durable on the members; `None` if the volume is lost.
     fn known_epoch(&self) -> Option<u64> {
-        let durable = self.on.volume().is_ready().then(|| self.on.volume().epoch());
-        durable.max(self.epoch)
+        self.on.volume().is_ready().then(|| self.on.volume().epoch())
     }
 
-    /// Whether `volume.toml` has the newest epoch that is durable.
+    /// Whether `volume.toml` has the newest epoch in which a member's state has changed. That of the mount is for copies of members from
+    /// before, which are rare: nobody waits for it.
     pub(super) fn is_epoch_saved(&self) -> bool {
-        self.known_epoch() <= self.directory.saved_epoch()
+        let volume = self.on.volume();
+        !volume.is_ready() || Some(volume.changed_epoch()) <= self.directory.saved_epoch()
     }
 
     /// Hands out what has ended. If the epoch of it is not in the file, members that are out of date could be taken for the volume after the

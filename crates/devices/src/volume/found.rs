@@ -115,7 +115,7 @@ impl Found {
         let own: Vec<&Membership> = own.collect();
         let latest = own.iter().copied().reduce(|best, next| if next.is_newer_than(best) { next } else { best });
         let seen_epoch = latest.map_or(0, |latest| latest.epoch);
-        let newest = match Agreement::of(&own, side) {
+        let newest = match Agreement::of(&own, side, directory.file.epoch) {
             Ok(Some(agreement)) => {
                 told.extend(rejected_in_words(&directory, &agreement, &own));
                 if let (Some(side), true) = (side, agreement.rejected.is_empty()) {

@@ -49,7 +49,7 @@ pub struct ImportReport {
     pub array: String,
     /// `RAID 5 (3+1)`.
     pub scheme: String,
-    /// The newest epoch that any of the drives knows: `volume.toml` has it.
+    /// The newest epoch that any of the drives knows, or by force the one that enough of them have reached: `volume.toml` has it.
     pub epoch: u64,
     /// The newest epoch of the drives that are imported. If it is lower, the volume is out of date.
     pub found_epoch: u64,
@@ -200,14 +200,14 @@ impl ImportReport {
     /// found.
     fn choose<'a>(&mut self, candidates: &'a [Candidate], force: bool) -> Result<&'a Membership, DriveError> {
         let own: Vec<&Membership> = candidates.iter().map(|one| &one.own).collect();
-        let newest = match Agreement::of(&own, None) {
+        let newest = match Agreement::of(&own, None, None) {
             Ok(Some(agreement)) => agreement.newest,
             Err(error @ VolumeError::SplitBrain { .. }) if !force => return Err(split_brain(&error, candidates)),
             Ok(None) | Err(_) => latest(&own),
         };
         self.epoch = newest.epoch;
         let is_enough = |view: &Membership, own: &[&Membership]| {
-            view.scheme.is_some_and(|scheme| scheme.are_enough(active(view, own)))
+            view.scheme.is_some_and(|scheme| scheme.are_enough(active(view, own, view.epoch)))
         };
         let mut views: Vec<&Membership> =
             own.iter().copied().filter(|one| force && newest.is_newer_than(one)).collect();
@@ -216,6 +216,11 @@ impl ImportReport {
             let as_old: Vec<&Membership> = own.iter().copied().filter(|one| !one.is_newer_than(view)).collect();
             is_enough(view, &as_old)
         };
+        if let Some(reached) = reached_apart(newest, &own).filter(|_| force && !is_enough(newest, &own)) {
+            // A mount that was cut short leaves the same.
+            (self.epoch, self.found_epoch) = (reached, reached);
+            return Ok(newest);
+        }
         let view = if is_enough(newest, &own) { Some(newest) } else { views.iter().find(older).copied() };
         let Some(view) = view else { return Err(too_few(newest, &own)) };
         self.found_epoch = view.epoch;
@@ -248,7 +253,14 @@ impl ImportReport {
             of_place.retain(|one| !is_newer(one));
             let (same, replaced): (Vec<&Candidate>, Vec<&Candidate>) =
                 of_place.into_iter().partition(|one| one.own.id() == known.id);
-            if same.len() == 1 && is_older_copy(view, &same[0].own) {
+            if same.len() == 1 && same[0].own.epoch < view.epoch && self.epoch < view.epoch {
+                self.warnings.push(format!(
+                    "{} has epoch {}, the newest one is {}: a start was cut short before this drive had it, or the drive is an older copy; \
+                     in that case what was written since reads as it was, or as zeros",
+                    same[0].location, same[0].own.epoch, view.epoch
+                ));
+            }
+            if same.len() == 1 && is_older_copy(view, &same[0].own, self.epoch) {
                 self.warnings.push(format!(
                     "{} is an older copy of member {at}: its epoch is {}, and the volume had reached {} with it; it is rebuilt or caught up \
                      when the volume is served",
@@ -429,17 +441,27 @@ fn latest<'a>(own: &[&'a Membership]) -> &'a Membership {
     own.iter().copied().reduce(newer).expect("a volume was found by its members")
 }
 
-/// Whether a drive is an older copy of a member, which a mount takes for one that is missing.
-fn is_older_copy(view: &Membership, one: &Membership) -> bool {
+/// Whether a drive is an older copy of a member, which a mount takes for one that is missing, if an epoch is known to have been `reached`.
+fn is_older_copy(view: &Membership, one: &Membership, reached: u64) -> bool {
     let agreement = Agreement { newest: view, rejected: Vec::new() };
-    agreement.is_older_copy(MemberIndex(one.member), (one.epoch, one.sequence), Some(view.epoch))
+    agreement.is_older_copy(MemberIndex(one.member), (one.epoch, one.sequence), Some(reached))
 }
 
-/// The members that a superblock has as active and that are found, as bits.
-fn active(view: &Membership, own: &[&Membership]) -> u32 {
+/// The newest epoch that enough members have reached, of those that say the same of all members as the newest superblock: its epoch is
+/// one of a mount, and it is not known whether all members had it.
+fn reached_apart(newest: &Membership, own: &[&Membership]) -> Option<u64> {
+    let agree: Vec<&Membership> = own.iter().copied().filter(|one| one.members == newest.members).collect();
+    let scheme = newest.scheme?;
+    let mut epochs: Vec<u64> = agree.iter().map(|one| one.epoch).collect();
+    epochs.sort_unstable_by_key(|&epoch| std::cmp::Reverse(epoch));
+    epochs.into_iter().find(|&epoch| scheme.are_enough(active(newest, &agree, epoch)))
+}
+
+/// The members that a superblock has as active and that are found, as bits, if an epoch is known to have been `reached`.
+fn active(view: &Membership, own: &[&Membership], reached: u64) -> u32 {
     let is_found = |at: usize, id: [u8; 16]| {
         let is_meant = |one: &&Membership| usize::from(one.member) == at && one.id() == id;
-        own.iter().copied().filter(|one| !is_older_copy(view, one)).any(|one| is_meant(&one))
+        own.iter().copied().filter(|one| !is_older_copy(view, one, reached)).any(|one| is_meant(&one))
     };
     let is_active =
         |(at, known): &(usize, &zonda_raid::KnownMember)| known.state == MemberState::Active && is_found(*at, known.id);
@@ -487,11 +509,15 @@ fn same_place<'a>(member: u8, drives: impl Iterator<Item = &'a Candidate>, are_s
 }
 
 fn too_few(newest: &Membership, own: &[&Membership]) -> DriveError {
-    let found = active(newest, own);
+    let found = active(newest, own, newest.epoch);
     let lacking = |(at, known): (usize, &zonda_raid::KnownMember)| {
-        let is_found = own.iter().any(|one| usize::from(one.member) == at && one.id() == known.id);
+        let own = own.iter().find(|one| usize::from(one.member) == at && one.id() == known.id);
+        let is_found = own.is_some();
         let how = match known.state {
             _ if found >> at & 1 == 1 => return None,
+            MemberState::Active if let Some(own) = own => {
+                format!("an older copy, or not given the epoch: it has {}", own.epoch)
+            }
             MemberState::Rebuilding if is_found => "not rebuilt yet".to_owned(),
             MemberState::Failed if is_found => format!("failed since epoch {}", known.since_epoch),
             MemberState::Failed => format!("missing, and failed since epoch {}", known.since_epoch),
@@ -509,7 +535,8 @@ fn too_few(newest: &Membership, own: &[&Membership]) -> DriveError {
             newest.epoch,
             lacking.join(", ")
         ),
-        "name drives that it lacks, too; --force goes back to an older epoch, if enough drives have one",
+        "name drives that it lacks, too; --force takes drives as they are that differ by a start alone, or goes back to an older epoch, if \
+         enough have one",
     )
 }
 

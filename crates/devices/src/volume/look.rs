@@ -69,7 +69,7 @@ impl VolumeReport {
         let latest = own.iter().copied().reduce(|best, next| if next.is_newer_than(best) { next } else { best });
         let names = Names(&directory.file.member);
         let mut refusal = refusals.first().map(|error| names.in_words(error).message);
-        let agreement = Agreement::of(&own, None).unwrap_or_else(|error| {
+        let agreement = Agreement::of(&own, None, directory.file.epoch).unwrap_or_else(|error| {
             refusal.get_or_insert_with(|| names.in_words(&error).message);
             None
         });

@@ -59,7 +59,8 @@ pub struct VolumeOpenOptions {
     /// Acknowledged blocks are lost of which it is not known which ones they are: any block may then have an older version than the one
     /// that was acknowledged. Later mounts do not refuse for those losses again.
     pub accepts_losses: bool,
-    /// All members that are present are older than `volume.toml` knows the volume to be: what was written since on others is lost.
+    /// All members that are present are older than `volume.toml` knows the volume to be, or one that is needed is an older copy of itself:
+    /// what was written since is lost.
     pub accepts_older: bool,
     /// Members were written to without each other: the side of this one is kept, those of the other side are treated as failed.
     pub accepts_side: Option<String>,
@@ -197,7 +198,6 @@ impl VolumeDrive {
         let mut drive = VolumeDrive::new(on, directory, spares, ids);
         drive.early_events = events;
         drive.keeps_members = accepted.keeps_members;
-        drive.epoch = newest.map(|newest| newest.epoch);
         told.into_iter().for_each(|text| drive.tell(true, text));
         leaving.into_iter().for_each(|seat| drive.let_go(seat, ring.now()));
         let lost_blocks = drive.on.volume().status().lost_blocks;
@@ -418,7 +418,8 @@ impl Names<'_> {
                 let causes: Vec<String> = causes.into_iter().flatten().collect();
                 DriveError::new(
                     format!("{}, and the volume can do without {tolerates}", causes.join(", ")),
-                    "bring one of those that are missing back: what it holds is needed",
+                    "bring one of those that are missing back: what it holds is needed. If one is there and out of date, since its drive was \
+                     restored from a copy, and there is nothing newer: zonda serve DIR --accept-older takes it as it is",
                 )
             }
             VolumeError::UnidentifiedLosses { member, segment, blocks } => DriveError::new(

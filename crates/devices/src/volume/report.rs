@@ -68,7 +68,7 @@ pub struct VolumeReport {
     pub refusal: Option<String>,
     /// How many more members it can do without now.
     pub can_lose: u32,
-    /// The newest epoch that is known: it counts changes of the members.
+    /// The newest epoch that is known: it counts mounts and changes of the members.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
     /// What hosts see.

@@ -1,5 +1,6 @@
 //! Volumes on images on a real file system.
 
+mod copies;
 mod imports;
 mod losses;
 mod places;
@@ -44,6 +45,15 @@ impl Bench {
 
     fn at(&self, name: &str) -> PathBuf {
         self.above.path().join(name)
+    }
+
+    /// Copies the files of a drive.
+    fn copy(&self, from: &str, to: &str) {
+        std::fs::create_dir_all(self.at(to)).expect("there is room");
+        for entry in std::fs::read_dir(self.at(from)).expect("it exists") {
+            let entry = entry.expect("it can be read");
+            std::fs::copy(entry.path(), self.at(to).join(entry.file_name())).expect("there is room");
+        }
     }
 
     fn make_drive(&self, name: &str) {

@@ -136,6 +136,11 @@ pub(crate) struct Superblock {
 }
 
 impl Superblock {
+    /// Whether another one of the same volume says the same of its members and of what was accepted, in whatever epoch.
+    pub(crate) fn says_the_same(&self, other: &Superblock) -> bool {
+        (self.version, self.accepted_segment, &self.members) == (other.version, other.accepted_segment, &other.members)
+    }
+
     /// Writes the superblock into a block.
     pub(crate) fn write(&self, out: &mut [u8]) {
         assert!(self.members.len() <= MEMBERS_MAX, "an array has at most {MEMBERS_MAX} members");

@@ -343,6 +343,9 @@ impl Volume {
             }
             Step::WriteSuperblocks => {
                 self.pump_superblocks();
+                if self.is_lost() {
+                    return;
+                }
                 if self.members.is_epoch_durable() {
                     self.become_ready();
                 }

@@ -118,11 +118,18 @@ impl Volume {
         self.spec.array
     }
 
-    /// The newest epoch that all members know that were left then: it grows with every change of members. A caller that keeps it can
-    /// tell a mount of this volume what is too old (`newest_epoch`).
+    /// The newest epoch that all members know that were left then: it grows with every mount and every change of members. A caller that
+    /// keeps it can tell a mount of this volume what is too old (`newest_epoch`).
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.members.durable_epoch()
+    }
+
+    /// The newest epoch of these in which a member's state has changed: until the caller has it, others may be taken for the volume that are
+    /// out of date.
+    #[must_use]
+    pub fn changed_epoch(&self) -> u64 {
+        self.members.changed_epoch()
     }
 
     /// Whether all members that are left know who has failed, so that a mount knows it, too.

@@ -98,6 +98,34 @@ fn older_copies_that_others_contradict_are_missing_and_nothing_is_reset() {
     }
 }
 
+#[test]
+fn a_member_that_comes_back_as_it_was_before_a_mount_is_missing_though_nothing_was_written_since() {
+    let cases = [(RAID0, 0b10_u32, 0), (RAID5, 0b010, 0b001), (RAID5, 0b010, 0), (RAID6, 0b0010, 0b1000)];
+    for (scheme, older, without) in cases {
+        let mut world = super::failures::world(scheme, 64, 6);
+        (world.keeps_epochs, world.suspects) = (true, u32::MAX);
+        request(&mut world, &Request::Write { start: 0, blocks: 40 });
+        request(&mut world, &Request::Flush);
+        world.crash();
+        let copies = world.drives.clone();
+        world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
+        world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+        world.crash();
+        for at in (0..copies.len()).filter(|at| older >> at & 1 == 1) {
+            world.drives[at] = copies[at].clone();
+            world.drives[at].is_unreliable = true;
+        }
+        let is_needed = (older | without).count_ones() > u32::from(scheme.parity);
+        assert_eq!(expect_refused_or_right(&mut world, without, older | without), is_needed, "{scheme:?}");
+        if is_needed {
+            world.crash();
+            world.options.accepts_older = true;
+            world.model.accept_losses();
+            world.mount(without).unwrap_or_else(|violation| panic!("{scheme:?}: {violation}"));
+        }
+    }
+}
+
 fn written_blocks(world: &mut World, at: usize) -> u64 {
     let zones = world.drives[at].geometry().zone_count;
     (0..zones).map(|zone| world.drives[at].count_written(zone)).sum()

@@ -8,6 +8,7 @@ mod counts;
 mod crashes;
 mod damage;
 mod enumerate;
+mod epochs;
 mod failures;
 mod found;
 mod headers;

@@ -78,7 +78,8 @@ pub(crate) struct ServeArgs {
     /// For one start, and so no key of zonda.toml: later starts do not refuse for the same losses
     #[arg(long)]
     accept_losses: bool,
-    /// Mounts a volume although the members that are present are older than it was: what was written since is lost. For one start
+    /// Mounts a volume although the members that are present, or one that it needs, are older than it was: what was written since is lost.
+    /// For one start
     #[arg(long)]
     accept_older: bool,
     /// Mounts a volume whose members were written to without each other: keeps the side of this member, and treats the members of the

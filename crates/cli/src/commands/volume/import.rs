@@ -19,7 +19,8 @@ missing; superblocks have no spares, rates or reserve, so add these again.
 
 Drives of several volumes, two drives that claim the same place, drives in use, and too few drives are refused. So are drives that were \
 written to without each other (split brain). --force leaves out drives that are out of date, and goes back to an older epoch if no newer \
-one has enough members: what was written since is then not in the volume, and zonda serve refuses it without --accept-older.";
+one has enough members: what was written since is then not in the volume, and zonda serve refuses it without --accept-older. Drives that \
+differ by a start alone it takes as they are: one of them may be an older copy.";
 
 const EXAMPLES: &str = "Examples:
   zonda volume import vol --members drives/c,drives/a,drives/b

@@ -250,12 +250,14 @@ impl Run {
     /// What was acknowledged in an epoch is not forgotten with the members that know it.
     fn file_must_know_the_epoch(&self, at: usize) -> Result<(), String> {
         let Some(volume) = &self.volumes[at].drive else { return Ok(()) };
-        let reached = volume.on.volume().epoch();
+        let reached = volume.on.volume().changed_epoch();
         let text = self.file_of(at);
         let epoch =
             text.lines().find_map(|line| line.strip_prefix("epoch = ")).and_then(|text| text.parse::<u64>().ok());
         if epoch < Some(reached) {
-            return Err(format!("a write was acknowledged in epoch {reached}, {VOLUME_FILE} has {epoch:?}"));
+            return Err(format!(
+                "a write was acknowledged after members changed in epoch {reached}, {VOLUME_FILE} has {epoch:?}"
+            ));
         }
         Ok(())
     }

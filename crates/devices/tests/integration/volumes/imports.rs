@@ -151,22 +151,13 @@ fn members_that_are_older_are_imported_by_force_and_served_only_when_that_is_acc
     assert!(volume.report().epoch > Some(report.epoch), "it is newer than what is left behind");
 }
 
-/// Copies the files of a drive.
-fn copy(bench: &Bench, from: &str, to: &str) {
-    std::fs::create_dir_all(bench.at(to)).expect("there is room");
-    for entry in std::fs::read_dir(bench.at(from)).expect("it exists") {
-        let entry = entry.expect("it can be read");
-        std::fs::copy(entry.path(), bench.at(to).join(entry.file_name())).expect("there is room");
-    }
-}
-
 #[test]
 fn a_drive_is_not_imported_while_a_server_has_the_current_one() {
     let bench = Bench::with(&["a", "x", "y"]);
     let mut volume = bench.create(&["a"], &[]);
     bench.write(&mut volume, 10, 1);
     bench.close(volume);
-    copy(&bench, "a", "copy");
+    bench.copy("a", "copy");
     let scan = || ImportOptions { scan: vec![bench.at("")], ..ImportOptions::default() };
     let mut volume = bench.open();
     bench.write(&mut volume, 10, 2);
@@ -190,7 +181,7 @@ fn an_older_copy_of_a_member_is_imported_as_what_a_mount_takes_it_for() {
     let mut volume = bench.create(&["a", "b", "c"], &[]);
     bench.write(&mut volume, 10, 1);
     bench.close(volume);
-    copy(&bench, "c", "older");
+    bench.copy("c", "older");
     // Two changes of members later.
     let mut volume = bench.open();
     bench.ask(&mut volume, &VolumeRequest::Fail { member: "a".to_owned() }).expect("it can do without");

@@ -9,6 +9,9 @@
 //! Members whose own superblock is older than the epoch before are given the new one when all others have it: one that has an epoch
 //! which others never reached could not be told from one that went on by itself.
 //!
+//! Each mount is an epoch, too, so that a copy of a member from before is known by its own. Nobody waits for that where a member cannot
+//! record it: an epoch that is given up counts for nothing.
+//!
 //! Verbs, in their order: [`begin_epoch`](Members::begin_epoch), [`write_superblocks`](Members::write_superblocks), an event for each
 //! command that ends, [`decided`](Members::decided).
 
@@ -34,6 +37,10 @@ pub(super) struct Epochs {
     sequence: u64,
     /// The current epoch has still to be written.
     is_wanted: bool,
+    /// It is that of a mount, and says nothing new of the members.
+    is_of_mount: bool,
+    /// A member could not record it, and is not asked again.
+    is_given_up: bool,
     /// Superblocks in flight.
     pending: u32,
     /// Members that are given the epoch when all others have it, as bits.
@@ -44,15 +51,36 @@ pub(super) struct Epochs {
 
 impl Epochs {
     pub(super) fn new(current: u64, sequence: u64) -> Epochs {
-        Epochs { current, durable: current, sequence, is_wanted: false, pending: 0, late: 0, waiting: Vec::new() }
+        Epochs {
+            current,
+            durable: current,
+            sequence,
+            is_wanted: false,
+            is_of_mount: false,
+            is_given_up: false,
+            pending: 0,
+            late: 0,
+            waiting: Vec::new(),
+        }
     }
 
     /// A member has the superblock, or never will.
     fn ended(&mut self) {
         self.pending -= 1;
-        if self.is_durable() {
+        self.count();
+    }
+
+    /// The epoch counts, if all members that are left have it.
+    fn count(&mut self) {
+        if self.is_durable() && !self.is_given_up {
             self.durable = self.current;
         }
+    }
+
+    /// The superblocks are to be written, whoever has to wait for that.
+    fn require(&mut self) {
+        self.is_wanted = true;
+        self.is_of_mount = false;
     }
 
     /// Whether all members that are left know who they are.
@@ -72,7 +100,18 @@ impl Members {
         for member in &mut self.members {
             member.record(self.epochs.current);
         }
-        self.epochs.is_wanted = true;
+        self.epochs.require();
+    }
+
+    /// A mount changes what is on the members, and no member's state.
+    pub(in crate::machine) fn begin_epoch_of_mount(&mut self, spec: &Spec) {
+        self.begin_epoch(spec);
+        self.epochs.is_of_mount = true;
+    }
+
+    /// Members that a mount found active have reached this epoch, all of them.
+    pub(in crate::machine) fn have_reached(&mut self, epoch: u64) {
+        self.epochs.durable = self.epochs.durable.min(epoch);
     }
 
     /// The next epoch is newer than this one.
@@ -82,14 +121,14 @@ impl Members {
 
     /// The superblocks are written once more: their newest copies may be damaged.
     pub(in crate::machine) fn renew_superblocks(&mut self) {
-        self.epochs.is_wanted = true;
+        self.epochs.require();
     }
 
     /// Zones of these members, as bits, are offline, and nothing that they held is needed any more: superblocks are to say so.
     pub(in crate::machine) fn count_offline(&mut self, members: u32) {
         for member in self.present().filter(|member| members >> member.0 & 1 == 1) {
             self[member].lost_offline(1);
-            self.epochs.is_wanted = true;
+            self.epochs.require();
         }
     }
 
@@ -98,6 +137,7 @@ impl Members {
         let mut failed = Vec::new();
         if self.epochs.is_wanted && self.epochs.pending == 0 {
             self.epochs.is_wanted = false;
+            self.epochs.is_given_up = false;
             self.epochs.sequence += 1;
             let behind = bits(self.present().filter(|&member| self[member].is_behind()).map(MemberIndex::as_usize));
             self.epochs.late = behind;
@@ -106,9 +146,7 @@ impl Members {
         if self.epochs.late != 0 && !self.epochs.is_wanted && self.epochs.pending == 0 {
             let late = std::mem::take(&mut self.epochs.late) & self.present_bits();
             self.write_superblocks_of(spec, late, &mut failed);
-            if self.epochs.is_durable() {
-                self.epochs.durable = self.epochs.current;
-            }
+            self.epochs.count();
         }
         failed
     }
@@ -212,6 +250,12 @@ impl Members {
         self.epochs.durable
     }
 
+    /// The newest of these in which a member's state has changed.
+    pub(in crate::machine) fn changed_epoch(&self) -> u64 {
+        let since = self.iter().map(super::Member::since_epoch).filter(|&since| since <= self.epochs.durable);
+        since.max().unwrap_or(0)
+    }
+
     /// A command of a member's log has ended: one zone that fails costs no member.
     fn continue_after(&mut self, spec: &Spec, member: MemberIndex, status: Status) -> Verdict {
         if !self[member].is_present() {
@@ -226,11 +270,16 @@ impl Members {
     }
 
     /// A member that cannot record who belongs to the volume does not belong to it any more. One that the volume cannot do without, or
-    /// that has no room, is asked again.
+    /// that has no room, is asked again; nobody waits for that with the epoch of a mount.
     fn superblock_failed(&mut self, spec: &Spec, member: MemberIndex, status: Status) -> Verdict {
-        let verdict = self.verdict_of(status);
+        let mut verdict = self.verdict_of(status);
         if verdict == Verdict::Usable || !self.can_spare(spec, member) {
-            self.epochs.is_wanted = true;
+            if self.epochs.is_of_mount {
+                self.epochs.is_given_up = true;
+                verdict = Verdict::Usable;
+            } else {
+                self.epochs.is_wanted = true;
+            }
             self[member].log.forgive();
         }
         self.epochs.ended();
@@ -317,6 +366,52 @@ mod tests {
         assert!(members.is_epoch_durable());
         assert_eq!((members.epoch(), members.decided(&spec)), (2, vec![4]));
         members.check_invariants();
+    }
+
+    /// Writes superblocks, of which those of member 1 end with a status. Returns what is said of the members.
+    fn write_with(members: &mut Members, spec: &Spec, status_of_1: Status) -> Vec<Verdict> {
+        assert_eq!(members.write_superblocks(spec), []);
+        let mut verdicts = Vec::new();
+        for member in spec.member_indices() {
+            let status = if member.0 == 1 { status_of_1 } else { Status::Success };
+            while end_next(members, member, status).is_some() {
+                verdicts.push(members.on_superblock(spec, member, status));
+            }
+        }
+        verdicts
+    }
+
+    #[test]
+    fn nobody_waits_for_the_epoch_of_a_mount_that_a_member_without_room_cannot_record_and_it_does_not_count() {
+        let spec = spec(1, false);
+        for is_of_mount in [true, false] {
+            let mut members = members(&spec);
+            if is_of_mount {
+                members.begin_epoch_of_mount(&spec);
+            } else {
+                members.begin_epoch(&spec);
+            }
+            let verdicts = write_with(&mut members, &spec, Status::CapacityExceeded);
+            assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Usable), "{verdicts:?}");
+            assert_eq!((members.is_epoch_durable(), members.durable_epoch()), (is_of_mount, 1));
+            // There is room, and members change.
+            members.begin_epoch(&spec);
+            write_with(&mut members, &spec, Status::Success);
+            assert_eq!((members.is_epoch_durable(), members.durable_epoch()), (true, 3));
+        }
+    }
+
+    #[test]
+    fn an_epoch_counts_once_all_members_have_reached_it_that_a_mount_found_active() {
+        let spec = spec(1, false);
+        let mut members = members(&spec);
+        members.begin_epoch(&spec);
+        write_with(&mut members, &spec, Status::Success);
+        members.have_reached(1);
+        assert_eq!((members.epoch(), members.durable_epoch()), (2, 1));
+        members.begin_epoch_of_mount(&spec);
+        write_with(&mut members, &spec, Status::Success);
+        assert_eq!(members.durable_epoch(), 3);
     }
 
     #[test]

@@ -130,7 +130,8 @@ impl Volume {
         if older == 0 || self.spec.are_enough(bits(others.map(MemberIndex::as_usize))) {
             return None;
         }
-        if self.found().options.accepts_losses {
+        let options = self.found().options;
+        if options.accepts_losses || options.accepts_older {
             return None;
         }
         let missing =

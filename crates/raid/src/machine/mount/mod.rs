@@ -42,6 +42,7 @@ use zonda_zoned::{BlockBuffer, Geometry, Outcome, Payload, Status};
 use super::members::Member;
 use super::start::{Kind, Start, StartStep, Step};
 use super::{Phase, Volume};
+use crate::bug::SeededBug;
 use crate::config::{Level, MountOptions, Scheme, StreamShape, Tuning, VolumeConfig};
 use crate::limits::MOUNT_ATTEMPTS_MAX;
 use crate::shape::Known;
@@ -58,7 +59,7 @@ use zones::Reading;
 #[derive(Debug, Default)]
 pub(super) struct Mount {
     options: MountOptions,
-    /// Members that are believed do not all know the newest epoch.
+    /// Members that are believed do not all know what the newest superblock says.
     is_behind: bool,
     /// What each member's superblock says of its zones that are offline.
     known_offline: Vec<Option<u32>>,
@@ -262,6 +263,8 @@ impl Volume {
                     let is_behind = self.found().is_behind;
                     if is_behind || accepts || self.members.iter().any(Member::has_unrecorded_state) {
                         self.members.begin_epoch(&self.spec);
+                    } else if !self.spec.has(SeededBug::UncountedMount) {
+                        self.members.begin_epoch_of_mount(&self.spec);
                     }
                     self.reset_orphans();
                     self.enter(Step::WriteSuperblocks);
@@ -269,6 +272,9 @@ impl Volume {
             }
             Step::WriteSuperblocks => {
                 self.pump_superblocks();
+                if self.is_lost() {
+                    return;
+                }
                 if self.members.is_epoch_durable() {
                     self.enter(Step::CloseSegments);
                     self.reset_aside_of_none();
@@ -278,6 +284,9 @@ impl Volume {
             }
             Step::CloseSegments => {
                 self.pump_superblocks();
+                if self.is_lost() {
+                    return;
+                }
                 self.segments.reset_empty(&self.spec, &mut self.members);
                 let is_moving = |state| !matches!(state, SegmentState::Sealed);
                 if self.members.is_epoch_durable() && !self.segments.iter().any(|(_, segment)| is_moving(segment.state))

@@ -22,6 +22,9 @@ impl Volume {
     /// Segments are emptied until enough are free; then torn blocks are moved, if any are left, or hosts may come.
     pub(super) fn reclaim(&mut self) {
         self.pump_superblocks();
+        if self.is_lost() {
+            return;
+        }
         self.pump_collector();
         self.pump_stream(Stream::Relocation);
         if !self.collector.is_idle() {

@@ -56,8 +56,10 @@ enum Before {
 struct Own {
     superblock: Superblock,
     log: MetadataLog,
-    /// The member may have recorded a superblock of this sequence.
+    /// The member may have recorded a superblock of this sequence, and counts as one that has where that is for the worse.
     sequence_at_least: u64,
+    /// It may have recorded one of this sequence, and lost it with the zone that held it.
+    sequence_at_most: u64,
     /// Every zone that should have the superblock has it.
     is_complete: bool,
 }
@@ -196,7 +198,7 @@ impl Volume {
         let options = self.found().options;
         let said: Vec<Membership> = own.iter().flatten().map(|own| Membership::of(&own.superblock)).collect();
         let all: Vec<&Membership> = said.iter().collect();
-        let agreement = match Agreement::of(&all, options.accepts_side) {
+        let agreement = match Agreement::of(&all, options.accepts_side, options.newest_epoch) {
             Err(VolumeError::SplitBrain { .. }) if self.spec.has(SeededBug::UndetectedSplit) => Agreement::unseen(&all),
             agreement => agreement?,
         };
@@ -231,17 +233,28 @@ impl Volume {
             return Err(VolumeError::Member { member, what });
         }
         let is_careless = self.spec.has(SeededBug::BelievedStaleMember);
-        for (member, entry) in (0..).map(MemberIndex).zip(own) {
+        let is_member = |member: MemberIndex, own: &Own| {
+            let at = member.as_usize();
+            own.superblock.members.get(at).is_some_and(|own| own.id == best.members[at].id) && present.contains(&member)
+        };
+        let is_older_copy = |member: MemberIndex, own: &Own| {
+            let own = (own.superblock.epoch, own.sequence_at_most);
+            agreement.is_older_copy(member, own, options.newest_epoch)
+        };
+        let is_current = |member: &MemberIndex| {
+            let at = member.as_usize();
+            let own = own[at].as_ref().filter(|_| best.members[at].state == MemberState::Active);
+            own.is_some_and(|own| is_member(*member, own) && !is_older_copy(*member, own))
+        };
+        let current = bits(self.spec.member_indices().filter(is_current).map(MemberIndex::as_usize));
+        let takes_older = options.accepts_older && !self.spec.are_enough(current);
+        let mut reached_by_all = best.epoch;
+        for (member, entry) in (0..).map(MemberIndex).zip(&own) {
             let known = best.members[member.as_usize()];
-            let is_believed = entry
-                .as_ref()
-                .is_some_and(|own| own.superblock.members.get(member.as_usize()).is_some_and(|own| own.id == known.id));
-            let is_older_copy = entry.as_ref().is_some_and(|own| {
-                let own = (own.superblock.epoch, own.sequence_at_least);
-                agreement.is_older_copy(member, own, options.newest_epoch)
-            });
+            let is_older_copy = entry.as_ref().is_some_and(|own| is_older_copy(member, own)) && !takes_older;
             let is_stale = known.state == MemberState::Failed || rejected.contains(&member) || is_older_copy;
-            let is_there = present.contains(&member) && is_believed && (!is_stale || is_careless);
+            let entry = entry.as_ref().filter(|own| is_member(member, own) && (!is_stale || is_careless));
+            let is_there = entry.is_some();
             let state = match known.state {
                 _ if !is_there => MemberState::Failed,
                 MemberState::Failed => MemberState::Active,
@@ -251,22 +264,24 @@ impl Volume {
             if rejected.contains(&member) {
                 self.members[member].reject();
             }
-            if is_there {
-                let own = entry.expect("what is believed was read");
+            if let Some(own) = entry {
+                // A change of members was cut short, or a block is damaged: the next mount may not be able to read the newest.
+                self.found().is_behind |= !own.superblock.says_the_same(&best) || !own.is_complete;
                 self.found().known_offline[member.as_usize()] = own.superblock.offline_zones;
-                self.found().known_read_only[member.as_usize()] = own.superblock.read_only_zones;
-                let is_newest = (own.superblock.epoch, own.superblock.sequence) == (best.epoch, best.sequence);
-                // The mount before was cut short, or a block is damaged: the next one may not be able to read the newest.
-                self.found().is_behind |= !is_newest || !own.is_complete;
+                self.found().known_read_only[member.as_usize()] = own.superblock.read_only_zones.clone();
+                if state == MemberState::Active {
+                    reached_by_all = reached_by_all.min(own.superblock.epoch);
+                }
                 if state == MemberState::Rebuilding && own.superblock.epoch < best.epoch {
                     // It came back when the mount or the program before was cut short.
                     self.members[member].set_behind();
                 }
-                self.members[member].resume_log(own.log);
+                self.members[member].resume_log(own.log.clone());
             } else if known.state != MemberState::Failed {
                 self.events.push_back(Event::MemberFailed { member, reason: FailReason::Absent });
             }
         }
+        self.members.have_reached(reached_by_all);
         self.found().is_behind |= best.version < VERSION;
         if !self.members.are_enough(&self.spec) {
             return Err(VolumeError::TooManyMissing {
@@ -354,6 +369,10 @@ impl Own {
         let geometry = member.geometry();
         let at_least = |probe: &Probe, other: &Probe| probe.sequence_at_least(other, geometry);
         let sequence_at_least = at_least(first, second).max(at_least(second, first));
+        let is_zone_lost =
+            |probe: &Probe| probe.found.is_none() && (probe.written > 0 || probe.state == ZoneState::Offline);
+        let loses_newest = !is_mirrored(geometry) && probes.iter().any(is_zone_lost);
+        let sequence_at_most = if loses_newest { u64::MAX } else { sequence_at_least };
         let has_newest = |probe: &Probe| key(probe) == key(&probes[current]) && probe.is_undamaged();
         let is_mirrored = is_mirrored(member.geometry());
         let is_missed = |probe: &Probe| !has_newest(probe) && !is_dead(probe.state);
@@ -361,7 +380,7 @@ impl Own {
         let zones = [first, second].map(|probe| (probe.next_block(), is_dead(probe.state)));
         let active = [first, second].map(|probe| probe.state.is_active());
         let log = MetadataLog::found(member.geometry(), zones, current as u32, active);
-        Some(Own { superblock, log, sequence_at_least, is_complete })
+        Some(Own { superblock, log, sequence_at_least, sequence_at_most, is_complete })
     }
 }
 

@@ -52,6 +52,9 @@ impl Volume {
     /// The torn blocks of one segment are rewritten.
     pub(super) fn move_torn(&mut self) {
         self.pump_superblocks();
+        if self.is_lost() {
+            return;
+        }
         let segment = self.found().torn.first().expect("there are torn blocks").segment;
         if !std::mem::replace(&mut self.found().is_asked, true) {
             self.found().flush = FlushAtMount::Wanted;

@@ -242,7 +242,7 @@ impl Volume {
         let others: Vec<Superblock> =
             self.members.present().map(|other| self.members.superblock_of(&self.spec, other)).collect();
         let all: Vec<Membership> = others.iter().chain([found]).map(Membership::of).collect();
-        split_brain(&all.iter().collect::<Vec<_>>()).map_or(Ok(()), Err)
+        split_brain(&all.iter().collect::<Vec<_>>(), Some(self.members.durable_epoch())).map_or(Ok(()), Err)
     }
 
     fn read_returned_headers(&mut self, member: MemberIndex) {
