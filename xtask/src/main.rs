@@ -1,6 +1,7 @@
 //! What the project does to itself: checks, tests, long campaigns.
 
 mod changed;
+mod documentation;
 mod edges;
 mod ledger;
 mod levels;
@@ -21,6 +22,7 @@ usage: cargo xtask check             levels, sizes and names
        cargo xtask names             tests that documents name exist
        cargo xtask edges             a table: how much of the workspace an edit of each crate rebuilds
        cargo xtask changed [BASE]    format, lints, and the tests of the packages that differ from BASE (HEAD)
+       cargo xtask documentation     builds everything, and fails where documentation has a link that leads nowhere
        cargo xtask test              everything that must hold before a change is shared, and a table of what ran
        cargo xtask soak HOURS        everything long, with fresh seeds, and one report (out/soak/report.md)";
 
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         },
         ["changed"] => changed::run(root, None),
         ["changed", base] => changed::run(root, Some(base)),
+        ["documentation"] => test::documentation_alone(root),
         ["test"] => test::run(root),
         ["soak", hours] => soak::run(root, hours),
         _ => {

@@ -1,6 +1,6 @@
 //! Test executables: built once by cargo, then run here, so that each one's time is known and cargo builds documentation meanwhile.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
@@ -28,6 +28,8 @@ pub(crate) struct Built {
     pub(crate) executables: Vec<TestExecutable>,
     /// The program `zonda`, where it was built.
     pub(crate) program: Option<PathBuf>,
+    /// Where the library of each package was built, by the package's identity.
+    pub(crate) libraries: BTreeMap<String, PathBuf>,
     /// What compilers warned of, each warning once.
     pub(crate) warnings: BTreeSet<String>,
 }
@@ -102,6 +104,9 @@ fn built(messages: &str) -> (Built, String) {
             Some("error") => errors += text,
             _ => {}
         }
+        if let (Some(id), Some(path)) = (message["package_id"].as_str(), library_of(&message)) {
+            built.libraries.insert(id.to_owned(), path);
+        }
         let Some(path) = message["executable"].as_str().map(PathBuf::from) else { continue };
         if message["profile"]["test"] != true {
             if message["target"]["name"] == "zonda" {
@@ -115,6 +120,15 @@ fn built(messages: &str) -> (Built, String) {
     }
     built.executables.sort_by(|a, b| a.name.cmp(&b.name));
     (built, errors)
+}
+
+/// The file by which others are compiled against what was built, if that is a library: a workspace's own stand in two places.
+fn library_of(message: &Value) -> Option<PathBuf> {
+    let is_library = message["target"]["kind"].as_array()?.iter().any(|kind| kind == "lib" || kind == "proc-macro");
+    let is_tested = message["profile"]["test"] == true;
+    let files: Vec<&str> = message["filenames"].as_array()?.iter().filter_map(Value::as_str).collect();
+    let ending = |ending: &str| files.iter().find(|file| file.ends_with(ending)).map(PathBuf::from);
+    ending(".rmeta").or_else(|| ending(".rlib")).or_else(|| ending(".so")).filter(|_| is_library && !is_tested)
 }
 
 fn name_of(folder: &Path, target: &Value) -> String {
@@ -219,6 +233,18 @@ no message"#;
         assert_eq!(names, ["raid", "ssd/integration"]);
         assert_eq!(built.executables[0].folder, Path::new("/w/crates/raid"));
         assert_eq!(built.program.as_deref(), Some(Path::new("/w/t/zonda")));
+    }
+
+    #[test]
+    fn libraries_are_known_by_their_packages_and_those_of_tests_are_none() {
+        let messages = r#"{"package_id":"b#1","target":{"kind":["lib"]},"profile":{"test":false},"filenames":["/t/libb.rlib","/t/deps/libb-1.rmeta"]}
+{"package_id":"b#1","target":{"kind":["lib"]},"profile":{"test":true},"filenames":["/t/deps/b-2"]}
+{"package_id":"p#1","target":{"kind":["proc-macro"]},"profile":{"test":false},"filenames":["/t/deps/libp-3.so"]}
+{"package_id":"d#1","target":{"kind":["lib","cdylib"]},"profile":{"test":false},"filenames":["/t/deps/libd-4.so","/t/deps/libd-4.rlib"]}
+{"package_id":"c#1","target":{"kind":["bin"]},"profile":{"test":false},"filenames":["/t/c"]}"#;
+        let (built, _) = built(messages);
+        let expected = [("b#1", "/t/deps/libb-1.rmeta"), ("d#1", "/t/deps/libd-4.rlib"), ("p#1", "/t/deps/libp-3.so")];
+        assert_eq!(built.libraries, expected.map(|(id, path)| (id.to_owned(), PathBuf::from(path))).into());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change is shared, and a table of what ran.
 //!
-//! After one build, which lints as well, four lanes run side by side: the Linux guest, which needs a processor of its own; cargo, for
-//! documentation, with the simulation behind it; the tests that start the program; and all other tests. The last three yield to the guest (`nice`).
+//! After one build, which lints as well, four lanes run side by side: the Linux guest, which needs a processor of its own; documentation
+//! and its examples, with the simulation behind it; the tests that start the program; and all other tests. The last three yield to the guest (`nice`).
 
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::ledger::{Ledger, Step, Tests, seconds};
 use crate::suite::{self, Built, How, TestExecutable, cargo, text_of};
-use crate::{levels, names, rooms};
+use crate::{documentation, levels, names, rooms};
 
 /// What each step may take on two quiet cores, in seconds; CONTRIBUTING.md repeats them, and a test compares the two.
 pub(crate) const BUDGETS_S: &[(&str, u64)] = &[
@@ -58,6 +58,18 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     report(&ledger, start.elapsed())
 }
 
+/// Documentation alone, of what is built for it.
+pub(crate) fn documentation_alone(root: &Path) -> ExitCode {
+    match suite::build_and_lint(root) {
+        Ok(built) if documentation(root, &built).is_good => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            println!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// The table, and the line that sums it up.
 pub(crate) fn report(ledger: &Ledger, whole: Duration) -> ExitCode {
     println!("\n{}", ledger.table(whole));
@@ -91,10 +103,9 @@ fn lanes(root: &Path, built: &Built) -> Vec<Step> {
         let guest = scope.spawn(|| group("tests in a Linux guest", &guest, &how));
         let program = scope.spawn(|| group("tests of the program", &program, &nice));
         let others = scope.spawn(|| group("other tests", &others, &nice));
-        let documentation = ["doc", "--workspace", "--no-deps", "--quiet"];
         let examples = ["test", "--workspace", "--doc", "--quiet"];
         let mut steps = vec![
-            of_command("documentation", root, &documentation, true),
+            documentation(root, built),
             of_command("examples in documentation", root, &examples, true),
             simulation(root, built),
         ];
@@ -120,6 +131,12 @@ fn group(name: &str, executables: &[&TestExecutable], how: &How) -> Step {
         steps.iter().for_each(|step| tests.add(step.tests));
         (steps.iter().all(|step| step.is_good), tests)
     })
+}
+
+fn documentation(root: &Path, built: &Built) -> Step {
+    let step = timed("documentation", || (documentation::check(root, built), Tests::default()));
+    println!("== documentation: {} in {}", if step.is_good { "passed" } else { "FAILED" }, seconds(step.wall));
+    step
 }
 
 /// Simulated scenarios from seeds that the commit chooses, so that each commit tests others.
@@ -169,9 +186,6 @@ pub(crate) fn of_command(name: &str, root: &Path, arguments: &[&str], is_nice: b
                 };
             }
             command = nice;
-        }
-        if arguments[0] == "doc" {
-            command.env("RUSTDOCFLAGS", "--deny warnings");
         }
         command.args(arguments).stdin(Stdio::null());
         match command.output() {
