@@ -73,11 +73,18 @@ impl Volume {
         }
     }
 
-    /// I/O that was suspended goes on; members that are not needed any more are failed.
+    /// I/O that was suspended goes on. Members that are not needed any more are failed if they are silent or have failed just now. One
+    /// that has not failed since it may be tried again may be well: a rebuild only reads its sources, and only a write shows that the
+    /// member takes writes again. Its next command does.
     pub(super) fn look_at_suspended(&mut self) {
         if self.members.is_suspended() {
             for (member, reason) in self.members.suspended() {
-                if self.members.can_spare(&self.spec, member) {
+                if !self.members.can_spare(&self.spec, member) {
+                    continue;
+                }
+                if self.members.release(self.now, member) {
+                    self.resumed(member);
+                } else {
                     self.evict(member, reason);
                 }
             }

@@ -216,6 +216,35 @@ fn the_first_event_after_the_program_did_not_run_may_be_any_and_counts_against_n
 }
 
 #[test]
+fn a_source_that_answers_again_is_kept_when_the_rebuild_from_it_ends_though_nothing_was_written_to_it() {
+    for scheme in [RAID1, RAID5] {
+        let mut world = needy(scheme);
+        world.rest().unwrap();
+        world.replace(0).unwrap();
+        for _ in 0..100 {
+            world.step(1_000_000).unwrap();
+        }
+        assert!(world.volume.status().rebuild.is_some(), "it reads its sources");
+        world.model.is_lost = true; // reads may fail meanwhile
+        world.drives[NEEDED].set_presence(Presence::Failing);
+        world.wait(Duration::from_secs(40)).unwrap();
+        assert_eq!(suspended(&world), [(needed(scheme), FailReason::Errors)]);
+        world.drives[NEEDED].set_presence(Presence::There);
+        world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+        world.model.is_lost = false;
+        assert!(world.events.contains(&Event::Rebuilt { member: MemberIndex(0) }), "{:?}", world.events);
+        assert!(world.events.contains(&Event::Resumed { member: needed(scheme) }));
+        expect_unharmed(&mut world, needed(scheme));
+        // It is one like any other: from now on the volume can do without it.
+        world.suspects = 1 << NEEDED;
+        world.drives[NEEDED].set_presence(Presence::Failing);
+        go_on(&mut world, 300);
+        let fails = Event::MemberFailed { member: needed(scheme), reason: FailReason::Errors };
+        assert!(world.events.contains(&fails), "{:?}", world.events);
+    }
+}
+
+#[test]
 fn a_rebuild_waits_for_a_source_that_fails_everything_for_a_while_and_takes_nothing_for_lost() {
     let mut rebuilds = 0;
     for (scheme, steps) in [(RAID1, 100), (RAID1, 200), (RAID1, 400), (RAID5, 100), (RAID5, 200), (RAID5, 400)] {

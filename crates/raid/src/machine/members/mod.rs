@@ -420,6 +420,11 @@ impl Members {
         self.suspensions.suspend(now, member, reason)
     }
 
+    /// A member that I/O is suspended for is not needed any more. Says whether I/O to it is resumed, since it may be tried again.
+    pub(super) fn release(&mut self, now: Instant, member: MemberIndex) -> bool {
+        self.suspensions.release(now, member)
+    }
+
     /// Writes are suspended, since a member has no room for them. Says whether that is news.
     pub(super) fn suspend_for_room(&mut self, now: Instant) -> bool {
         self.suspensions.suspend_for_room(now)

@@ -71,6 +71,14 @@ impl Suspensions {
         self.full_until.take_if(|until| *until <= now).is_some()
     }
 
+    /// A member is not needed any more. If no command of it has failed since its writes were last due to be tried again, it is an
+    /// ordinary member from now on: its next command shows what it is. Says whether that is so.
+    pub(super) fn release(&mut self, now: Instant, member: MemberIndex) -> bool {
+        let before = self.members.len();
+        self.members.retain(|known| known.member != member || known.retry_at.is_none_or(|at| at > now));
+        self.members.len() < before
+    }
+
     /// A member is failed after all, or another one takes its place.
     pub(super) fn forget(&mut self, member: MemberIndex) {
         self.members.retain(|known| known.member != member);
@@ -145,6 +153,18 @@ mod tests {
         assert!(!suspensions.suspend(due, A, FailReason::Errors) && !suspensions.may_write(due));
         suspensions.check_invariants();
         assert!(suspensions.answered(A, true) && suspensions.may_write(due));
+    }
+
+    #[test]
+    fn a_member_that_is_not_needed_any_more_is_released_once_it_may_be_tried_again() {
+        let mut suspensions = Suspensions::default();
+        assert!(suspensions.suspend(Instant(5), A, FailReason::Errors));
+        assert!(suspensions.suspend(Instant(5), B, FailReason::Silence));
+        let due = Instant(5) + RETRY_AFTER;
+        assert!(!suspensions.release(Instant(due.0 - 1), A), "it has failed just now");
+        assert!(!suspensions.release(due, B), "it has not answered");
+        assert!(suspensions.release(due, A));
+        assert_eq!((suspensions.reason(A), suspensions.reason(B)), (None, Some(FailReason::Silence)));
     }
 
     #[test]
