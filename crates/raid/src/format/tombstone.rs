@@ -20,6 +20,10 @@
 //! Version 2 says that a block has lost ranges or places: a reader that knows only version 1 must not take them for trims. In
 //! version 1 all entries are trimmed ranges, and the two bits are not fields.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use super::block;
 use super::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 
@@ -89,6 +93,31 @@ impl Tombstones {
     pub(crate) fn extend(&mut self, other: Tombstones) {
         self.ranges.extend(other.ranges);
         self.places.extend(other.places);
+    }
+
+    /// What the ranges say of each block: of several ranges that have a block, only the one with the latest timestamp counts.
+    pub(crate) fn newest_ranges(&self) -> Vec<Tombstone> {
+        let mut ranges = self.ranges.clone();
+        ranges.sort_by_key(|range| (Reverse(range.timestamp), range.lba));
+        // The end of each piece, by its first block. Pieces do not overlap.
+        let mut pieces: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut newest = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let Range { start: mut at, end } = range.lbas();
+            if let Some((_, &later_end)) = pieces.range(..=at).next_back() {
+                at = at.max(later_end);
+            }
+            while at < end {
+                let later = pieces.range(at..end).next().map(|(&start, &end)| (start, end));
+                let (piece_end, next) = later.unwrap_or((end, end));
+                if at < piece_end {
+                    newest.push(Tombstone { lba: at, blocks: (piece_end - at) as u32, ..range });
+                    pieces.insert(at, piece_end);
+                }
+                at = next;
+            }
+        }
+        newest
     }
 }
 
@@ -160,6 +189,21 @@ mod tests {
 
     const PLACE_OF_LOST: LostPlace =
         LostPlace { segment: 0x0102_0304_0506_0708, stripe: 0x1112_1314, member: 0x21, block: 0x3132 };
+
+    #[test]
+    fn of_several_ranges_that_have_a_block_only_the_latest_counts() {
+        let range = |lba, blocks, timestamp| Tombstone { lba, blocks, timestamp, is_lost: false };
+        let marker = Tombstone { is_lost: true, ..range(12, 3, 7) };
+        let ranges = vec![range(10, 10, 5), marker, range(8, 4, 6), range(13, 1, 9), range(8, 1, 6)];
+        let places = Vec::new();
+        let newest = Tombstones { ranges, places }.newest_ranges();
+        let before = Tombstone { blocks: 1, ..marker };
+        let behind = Tombstone { lba: 14, ..before };
+        assert_eq!(newest, [range(13, 1, 9), before, behind, range(8, 4, 6), range(15, 5, 5)]);
+        let apart = vec![range(0, 4, 1), range(4, 4, 2), range(9, 1, 3)];
+        let newest = Tombstones { ranges: apart, places: Vec::new() }.newest_ranges();
+        assert_eq!(newest, [range(9, 1, 3), range(4, 4, 2), range(0, 4, 1)], "ranges that do not overlap stay whole");
+    }
 
     #[test]
     fn tombstones_read_back() {

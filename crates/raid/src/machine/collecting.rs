@@ -153,18 +153,24 @@ impl Volume {
     }
 
     /// Rewrites what is still needed of some tombstones; says how many blocks that takes.
+    ///
+    /// A tombstone is needed while it is the newest durable version of its block: older versions may be on any member, also on one that is
+    /// absent or being rebuilt, and in segments that are not reset, and a mount that does not find the tombstone takes one of these for
+    /// the newest. Once a newer version is durable, a mount finds that one instead, whatever older versions it finds, and the version
+    /// itself stays until a newer one is durable. A version that is only on its way says nothing: it may be withdrawn, and a crash may
+    /// come first. So what counts is the durable version, and of several tombstones of a block in one segment the latest: it is the one
+    /// that the map means, and if an earlier one were moved as well, to another segment, the map might mean that one, and the latest would
+    /// be dropped.
     pub(super) fn move_tombstones(&mut self, from: SegmentIndex, found: &Tombstones, mover: Mover) -> u64 {
         let mut blocks = 0;
         let mut kept: Vec<Tombstone> = Vec::new();
-        for range in &found.ranges {
+        for range in found.newest_ranges() {
             for lba in range.lbas() {
-                let is_needed = match self.map.location_if_any(lba) {
+                let is_needed = match self.map.durable_location(&self.stripes, lba) {
                     Some(Location::Trimmed { segment }) => !range.is_lost && segment == from,
                     Some(Location::Lost { segment }) => {
                         range.is_lost && segment == from && !self.spec.has(SeededBug::DroppedMarker)
                     }
-                    // A newer version is on its way: until it is durable a crash needs the tombstone.
-                    Some(Location::Buffered { .. }) => true,
                     _ => false,
                 };
                 if !is_needed {
@@ -178,7 +184,7 @@ impl Volume {
                     {
                         last.blocks += 1;
                     }
-                    _ => kept.push(Tombstone { lba, blocks: 1, ..*range }),
+                    _ => kept.push(Tombstone { lba, blocks: 1, ..range }),
                 }
             }
         }
@@ -215,5 +221,75 @@ impl Volume {
         let found: BTreeSet<LostPlace> = found.places.iter().copied().collect();
         places.retain(|place| found.contains(place));
         places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zonda_zoned::{Blocks, Geometry, Prng};
+
+    use super::*;
+    use crate::testing::{Drive, Request, World};
+    use crate::{Level, Scheme, VolumeConfig};
+
+    /// A volume in which a block was written and trimmed, and the segment of its tombstone.
+    fn trimmed(lba: u64) -> (World, SegmentIndex) {
+        let zone_blocks = Blocks(64);
+        let geometry = Geometry {
+            metadata_bytes: 64,
+            zone_size_blocks: zone_blocks,
+            zone_capacity_blocks: zone_blocks,
+            zone_count: 24,
+            ..Geometry::tiny()
+        };
+        let drives = (0..2).map(|at| Drive::new(geometry.clone(), Prng::new(at))).collect();
+        let config = VolumeConfig::new("small", Scheme { level: Level::Raid1, data: 1, parity: 1 });
+        let mut world = World::create(config, drives, Prng::new(2)).expect("the drives suit");
+        world.ask(&Request::Write { start: lba, blocks: 1 }).unwrap();
+        world.rest().unwrap();
+        world.ask(&Request::Trim(vec![(lba, 1)])).unwrap();
+        world.rest().unwrap();
+        let Location::Trimmed { segment } = world.volume.map.location(lba) else { panic!("it was trimmed") };
+        (world, segment)
+    }
+
+    /// The ranges that are written elsewhere of these tombstones in a segment.
+    fn moved(volume: &mut Volume, from: SegmentIndex, ranges: &[Tombstone]) -> Vec<Tombstone> {
+        let found = Tombstones { ranges: ranges.to_vec(), places: Vec::new() };
+        if volume.move_tombstones(from, &found, Mover::Repair) == 0 {
+            return Vec::new();
+        }
+        let stripe = volume.stripes.is_filling(Stream::Relocation).expect("it waits for more blocks");
+        match &volume.stripes[stripe].blocks.last().expect("it was added").source {
+            Source::MovedTombstones { tombstones, .. } => tombstones.ranges.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_tombstone_is_moved_if_the_newest_durable_version_of_its_block_is_in_its_segment() {
+        const LBA: u64 = 5;
+        let (mut world, segment) = trimmed(LBA);
+        let range = |timestamp| Tombstone { lba: LBA, blocks: 1, timestamp, is_lost: false };
+        assert_eq!(moved(&mut world.volume, segment, &[range(2)]), [range(2)]);
+        assert_eq!(moved(&mut world.volume, SegmentIndex(segment.0 + 1), &[range(2)]), [], "another segment has it");
+        assert_eq!(
+            moved(&mut world.volume, segment, &[Tombstone { is_lost: true, ..range(2) }]),
+            [],
+            "no marker counts"
+        );
+        world.ask(&Request::Write { start: LBA, blocks: 1 }).unwrap();
+        assert_eq!(moved(&mut world.volume, segment, &[range(2)]), [range(2)], "a crash needs it until then");
+        world.rest().unwrap();
+        assert_eq!(moved(&mut world.volume, segment, &[range(2)]), [], "what was written is durable");
+        world.ask(&Request::Write { start: LBA, blocks: 1 }).unwrap();
+        assert_eq!(moved(&mut world.volume, segment, &[range(2)]), [], "and it is if it is written once more");
+    }
+
+    #[test]
+    fn of_two_tombstones_of_a_block_in_a_segment_the_later_one_is_moved_alone() {
+        let (mut world, segment) = trimmed(5);
+        let range = |timestamp| Tombstone { lba: 5, blocks: 1, timestamp, is_lost: false };
+        assert_eq!(moved(&mut world.volume, segment, &[range(2), range(4), range(3)]), [range(4)]);
     }
 }

@@ -13,7 +13,7 @@ use crate::MemberIndex;
 use crate::event::FailReason;
 use crate::limits::RELOCATION_SEGMENTS;
 use crate::shape::Stream;
-use crate::tables::{SegmentIndex, SegmentState};
+use crate::tables::{Segment, SegmentIndex, SegmentState};
 
 /// How a write or a trim ends for which there is no space.
 const NO_SPACE: Status = Status::CapacityExceeded;
@@ -26,7 +26,9 @@ impl Volume {
         }
         for stream in [Stream::Small, Stream::Large] {
             if self.is_without_segment(stream) && !self.may_get_space(stream) {
-                if let Some(narrowest) = self.narrowest_member() {
+                if self.recount_tombstones() {
+                    // Segments that hold little else may be collected now.
+                } else if let Some(narrowest) = self.narrowest_member() {
                     self.evict(narrowest, FailReason::Errors);
                 } else if let Some(idle) = self.idle_segment(stream) {
                     self.segments.break_off(&self.spec, &mut self.members, idle);
@@ -38,7 +40,7 @@ impl Volume {
         }
         let stream = Stream::Relocation;
         let is_out = self.is_without_segment(stream) && self.waits_with_trims(stream) && !self.may_get_space(stream);
-        if is_out {
+        if is_out && !self.recount_tombstones() {
             self.end_trims_in_relocation();
         }
         is_out
@@ -67,6 +69,25 @@ impl Volume {
         self.segments.open(stream).is_empty()
             && self.members.is_epoch_durable()
             && !self.segments.may_open(self.space(), stream)
+    }
+
+    /// Counts how many tombstones each segment still has to keep. A segment counts its tombstones as needed as they were when they were
+    /// written, since to count them down would take time with each write. Returns whether fewer are needed than a segment counted.
+    fn recount_tombstones(&mut self) -> bool {
+        let counts = |segment: &Segment| segment.tombstone_ranges > 0 && !segment.tombstones.is_empty();
+        let counting: Vec<SegmentIndex> =
+            self.segments.iter().filter(|(_, segment)| counts(segment)).map(|(index, _)| index).collect();
+        if counting.is_empty() {
+            return false;
+        }
+        let Some(needed) = self.map.recount_tombstones(&self.stripes) else { return false };
+        let mut are_fewer = false;
+        for index in counting {
+            let blocks = needed.get(&index).copied().unwrap_or(0);
+            let places = self.lost_places.held_by(index, &self.segments).len() as u32;
+            are_fewer |= self.segments.lower_tombstone_ranges(index, blocks + places);
+        }
+        are_fewer
     }
 
     /// Whether something is in flight that may free space, or show that there is some.

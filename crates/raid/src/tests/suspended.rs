@@ -77,6 +77,8 @@ fn a_member_that_is_needed_and_pauses_is_waited_for() {
 fn a_member_that_is_needed_and_fails_everything_for_a_while_is_tried_again_and_keeps_its_zones() {
     for scheme in [SINGLE, RAID1, RAID5] {
         let (mut world, member) = (needy(scheme), needed(scheme));
+        // A command in flight would end well after the suspension and resume I/O: then it would be suspended once more.
+        world.rest().unwrap();
         world.model.is_lost = true; // reads may fail meanwhile
         world.drives[member.as_usize()].set_presence(Presence::Failing);
         asks_in_vain(&mut world);

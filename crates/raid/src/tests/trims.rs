@@ -8,7 +8,7 @@ use zonda_zoned::{
 use super::failures::{config, crash_and_mount, expect_all, geometry, go_on};
 use crate::format::tombstones_per_block;
 use crate::testing::{Drive, Mix, Presence, Request, World};
-use crate::{Event, MemberIndex, Scheme, Volume};
+use crate::{Event, Level, MemberIndex, Scheme, Volume};
 
 /// A world whose volume has so many blocks of trims on their way at most.
 fn world(trim_blocks: u64, seed: u64) -> World {
@@ -213,5 +213,77 @@ fn a_write_that_failed_for_want_of_room_does_not_come_back_after_its_block_was_t
         world.crash();
         world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
         world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+    }
+}
+
+/// Asks for something as soon as there is a place for it.
+fn ask(world: &mut World, request: &Request) {
+    while !world.ask(request).unwrap() {
+        world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+    }
+}
+
+/// A volume on a single drive with zones of 20 blocks, and hardly more space than its blocks take.
+fn world_of_small_zones(seed: u64, metadata_bytes: u16, zone_count: u32, unit_blocks: u32) -> World {
+    let zone_blocks = Blocks(20);
+    let geometry = Geometry {
+        zone_size_blocks: zone_blocks,
+        zone_capacity_blocks: zone_blocks,
+        zone_count,
+        max_active_zones: None,
+        max_open_zones: None,
+        ..geometry(metadata_bytes)
+    };
+    let mut config = config(Scheme { level: Level::Raid0, data: 1, parity: 0 });
+    config.small.unit_blocks = unit_blocks;
+    config.large.unit_blocks = unit_blocks;
+    config.tuning.reserve_percent = 1;
+    config.tuning.large_segments = 0;
+    let prng = Prng::new(seed);
+    let drive = Drive::new(geometry, prng.fork("drive"));
+    World::create(config, vec![drive], prng.fork("world")).expect("the drive suits")
+}
+
+#[test]
+fn segments_full_of_tombstones_of_blocks_that_were_written_since_are_collected_when_a_write_waits_for_space() {
+    // All tombstones of a cycle fill more than a segment, and nothing else is in it.
+    let mut world = world_of_small_zones(1, 64, 110, 2);
+    let blocks = world.model.volume_blocks();
+    let every_other: Vec<(u64, u64)> = (0..blocks).step_by(2).map(|lba| (lba, 1)).collect();
+    let per_block = tombstones_per_block(world.drives[0].geometry().block_size_bytes);
+    for cycle in 0..70 {
+        for &(start, blocks) in &every_other {
+            ask(&mut world, &Request::Write { start, blocks });
+        }
+        world.rest().unwrap_or_else(|violation| panic!("cycle {cycle}: {violation}"));
+        every_other.chunks(per_block).for_each(|ranges| ask(&mut world, &Request::Trim(ranges.to_vec())));
+    }
+    world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+    crash_and_mount(&mut world);
+    world.read_all().unwrap();
+}
+
+#[test]
+fn tombstones_of_blocks_that_are_written_and_trimmed_again_and_again_do_not_add_up() {
+    for seed in 0..4 {
+        let mut world = world_of_small_zones(seed, 0, 14, 3);
+        let mut prng = Prng::new(seed).fork("load");
+        let blocks = world.model.volume_blocks();
+        for _ in 0..6000 {
+            let start = prng.below(blocks);
+            let request = match prng.below(3) {
+                0 => Request::Trim(vec![(start, 1)]),
+                _ => Request::Write { start, blocks: 1 },
+            };
+            ask(&mut world, &request);
+            if prng.chance(1, 4) {
+                for _ in 0..prng.below(50) {
+                    world.step(u64::MAX).unwrap_or_else(|violation| panic!("{violation}"));
+                }
+            }
+        }
+        world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+        crash_and_mount(&mut world);
+        world.read_all().unwrap();
     }
 }

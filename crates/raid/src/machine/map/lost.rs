@@ -70,6 +70,28 @@ impl Map {
         found
     }
 
+    /// Counts the blocks whose newest durable version is a tombstone or a marker, for each segment; `None` if there cannot be fewer than
+    /// the last time. Takes a look at every block of the volume.
+    pub(in crate::machine) fn recount_tombstones(&mut self, stripes: &Stripes) -> Option<BTreeMap<SegmentIndex, u32>> {
+        if !std::mem::take(&mut self.has_stale_tombstones) {
+            return None;
+        }
+        let mut needed = BTreeMap::new();
+        for lba in 0..self.blocks() {
+            if let Location::Trimmed { segment } | Location::Lost { segment } =
+                self.oldest_version(stripes, lba).0.location()
+            {
+                *needed.entry(segment).or_default() += 1;
+            }
+        }
+        Some(needed)
+    }
+
+    /// Where the newest durable version of a block is, if there is such a block.
+    pub(in crate::machine) fn durable_location(&self, stripes: &Stripes, lba: u64) -> Option<Location> {
+        (lba < self.blocks()).then(|| self.oldest_version(stripes, lba).0.location())
+    }
+
     /// The oldest version of a block that is known, the durable one, and the timestamp of the next newer one: it was given after that
     /// of the oldest, and none is given twice.
     fn oldest_version(&self, stripes: &Stripes, lba: u64) -> (Address, Option<u64>) {

@@ -44,6 +44,8 @@ pub(super) struct Map {
     lost: BTreeSet<u64>,
     failed: FailedWrites,
     next_timestamp: u64,
+    /// Since tombstones were last counted some have come to be needed no more, or were written although they were not needed.
+    has_stale_tombstones: bool,
 }
 
 /// What a write or a trim reaches beside the map: the stripes that take new versions, the segments that hold old ones, the requests
@@ -65,6 +67,7 @@ impl Map {
             lost: BTreeSet::new(),
             failed: FailedWrites::default(),
             next_timestamp: 1,
+            has_stale_tombstones: true,
         }
     }
 
@@ -106,11 +109,6 @@ impl Map {
     #[inline]
     pub(super) fn location(&self, lba: u64) -> Location {
         self.entries[lba as usize].location()
-    }
-
-    /// The same for a block that may not be of the volume.
-    pub(super) fn location_if_any(&self, lba: u64) -> Option<Location> {
-        self.entries.get(lba as usize).map(|entry| entry.location())
     }
 
     /// Where a block is, for whoever reads it: a trim counts before its tombstones are written.

@@ -37,7 +37,11 @@ impl Map {
         (stripe, block, at): (u32, u32, usize),
         segment: SegmentIndex,
     ) {
-        let Some(old) = stripes.take_trimmed(stripe, block, at) else { return };
+        let Some(old) = stripes.take_trimmed(stripe, block, at) else {
+            // A newer version was durable before.
+            self.has_stale_tombstones = true;
+            return;
+        };
         self.retire(stripes, segments, lba, old);
         self.take_over(stripes, lba, Address::buffered(stripe, block), Address::trimmed(segment));
     }
@@ -81,11 +85,12 @@ impl Map {
         from: SegmentIndex,
         to: SegmentIndex,
     ) {
-        if is_lost {
-            self.replace(stripes, lba, Address::lost(from), Address::lost(to));
-        } else {
-            self.replace(stripes, lba, Address::trimmed(from), Address::trimmed(to));
-        }
+        let (old, new) = match is_lost {
+            true => (Address::lost(from), Address::lost(to)),
+            false => (Address::trimmed(from), Address::trimmed(to)),
+        };
+        // A newer version may have become durable while the tombstone was moved.
+        self.has_stale_tombstones |= !self.replace(stripes, lba, old, new);
     }
 
     /// What `me` was for the map, or for the next version in a stripe, `address` is from now on.
@@ -129,8 +134,13 @@ impl Map {
     /// A version is not needed any more: a newer one is durable.
     #[inline]
     fn retire(&mut self, stripes: &mut Stripes, segments: &mut Segments, lba: u64, old: Address) {
-        if stripes.retire(segments, lba, old) {
-            self.lost.remove(&lba);
+        match stripes.retire(segments, lba, old) {
+            Location::Trimmed { .. } => self.has_stale_tombstones = true,
+            Location::Lost { .. } => {
+                self.lost.remove(&lba);
+                self.has_stale_tombstones = true;
+            }
+            Location::Nowhere | Location::Media(_) | Location::Buffered { .. } => {}
         }
     }
 
@@ -160,6 +170,8 @@ impl Map {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use bytes::Bytes;
     use zonda_zoned::Instant;
 
@@ -228,6 +240,49 @@ mod tests {
         let new = parts.publish(second, 1);
         assert!(!parts.segments[old.segment].is_live(old.member, old.offset));
         assert_eq!((parts.map.location(LBA), parts.check()), (Location::Media(new), 1));
+    }
+
+    #[test]
+    fn a_tombstone_is_needed_until_a_newer_version_is_durable_whatever_else_is_on_its_way() {
+        let mut parts = Parts::new();
+        let segment = parts.segments.open(Stream::Small)[0];
+        let recount = |parts: &mut Parts| parts.map.recount_tombstones(&parts.stripes);
+        parts.map.point(&mut parts.segments, LBA, Address::trimmed(segment));
+        assert_eq!(recount(&mut parts), Some(BTreeMap::from([(segment, 1)])));
+        let (first, second) = (parts.write(), parts.write());
+        let durable = |parts: &Parts| parts.map.durable_location(&parts.stripes, LBA);
+        assert_eq!(durable(&parts), Some(Location::Trimmed { segment }), "a crash needs it");
+        assert_eq!(recount(&mut parts), None, "none was replaced since");
+        let place = parts.publish(first, 0);
+        assert_eq!(durable(&parts), Some(Location::Media(place)), "although a newer version is not durable yet");
+        assert_eq!(recount(&mut parts), Some(BTreeMap::new()));
+        parts.map.publish_moved_tombstone(&mut parts.stripes, (LBA, false), segment, SegmentIndex(7));
+        assert_eq!(
+            recount(&mut parts),
+            Some(BTreeMap::new()),
+            "a tombstone that a newer version overtook while it was moved is not needed"
+        );
+        parts.publish(second, 1);
+        assert_eq!(recount(&mut parts), None);
+        assert_eq!(durable(&parts), Some(parts.map.location(LBA)));
+    }
+
+    #[test]
+    fn tombstones_that_are_durable_later_than_a_newer_version_are_counted_as_not_needed() {
+        let mut parts = Parts::new();
+        let first = parts.write();
+        parts.publish(first, 0);
+        let Parts { spec, segments, stripes, requests, map, .. } = &mut parts;
+        map.begin_trim(requests, zonda_zoned::CommandId(2), &[(LBA, 1)]);
+        map.pump_trims(&mut Reach { spec, segments, stripes, requests, now: Instant::ZERO });
+        let Location::Buffered { stripe, block } = map.location(LBA) else { panic!("its tombstone is in a stripe") };
+        stripes.pad(spec, Stream::Small);
+        let newer = parts.write();
+        parts.publish(newer, 1);
+        assert!(parts.map.recount_tombstones(&parts.stripes).is_some(), "nothing was counted before");
+        let segment = parts.segments.open(Stream::Small)[0];
+        parts.map.publish_trimmed(&mut parts.stripes, &mut parts.segments, LBA, (stripe, block, 0), segment);
+        assert_eq!(parts.map.recount_tombstones(&parts.stripes), Some(BTreeMap::new()));
     }
 
     #[test]

@@ -131,6 +131,14 @@ impl Segments {
         self.table[index].tombstone_ranges += ranges;
     }
 
+    /// At most so many ranges of tombstones in a segment are needed. Returns whether that is fewer than the segment counted.
+    pub(super) fn lower_tombstone_ranges(&mut self, index: SegmentIndex, needed: u32) -> bool {
+        let ranges = &mut self.table[index].tombstone_ranges;
+        let are_fewer = needed < *ranges;
+        *ranges = needed.min(*ranges);
+        are_fewer
+    }
+
     /// The tombstones of a block are not needed.
     pub(super) fn drop_tombstones(&mut self, place: Physical) {
         self.table[place.segment].tombstones.retain(|other| *other != place);

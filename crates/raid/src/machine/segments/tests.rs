@@ -141,6 +141,19 @@ fn a_chunk_is_in_the_slot_that_its_member_says_or_in_none() {
     assert_eq!(place(1, layout.slot_offset(2)), Some(2));
 }
 
+#[test]
+fn ranges_of_tombstones_become_fewer_and_never_more() {
+    let spec = spec(1, false);
+    let (mut members, mut segments) = (members(&spec), Segments::new());
+    let index = open_one(&spec, &mut members, &mut segments);
+    let place = Physical { segment: index, member: MemberIndex(0), offset: segments[index].layout.slot_offset(0) };
+    segments.add_tombstones(place, 5);
+    for (needed, are_fewer, left) in [(6, false, 5), (5, false, 5), (2, true, 2), (3, false, 2), (0, true, 0)] {
+        assert_eq!(segments.lower_tombstone_ranges(index, needed), are_fewer, "{needed} are needed");
+        assert_eq!(segments[index].tombstone_ranges, left);
+    }
+}
+
 /// Closes an empty segment and resets its zones, which are read only on `bad`. Returns the verdict on that.
 fn reset_one(spec: &Spec, members: &mut Members, segments: &mut Segments, bad: MemberIndex) -> Verdict {
     let index = open_one(spec, members, segments);

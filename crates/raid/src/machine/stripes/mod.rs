@@ -210,17 +210,15 @@ impl Stripes {
         self.slab[stripe].blocks[block as usize].old_of(lba)
     }
 
-    /// A version is not needed any more: a newer one is durable. So are those that it replaces. Says whether the oldest was a lost one.
+    /// A version is not needed any more: a newer one is durable. So are those that it replaces. Returns where the oldest was.
     #[inline]
-    pub(super) fn retire(&mut self, segments: &mut Segments, lba: u64, old: Address) -> bool {
+    pub(super) fn retire(&mut self, segments: &mut Segments, lba: u64, old: Address) -> Location {
         let mut old = old;
         loop {
             match old.location() {
-                Location::Nowhere | Location::Trimmed { .. } => return false,
-                Location::Lost { .. } => return true,
                 Location::Media(place) => {
                     segments.set_dead(place);
-                    return false;
+                    return Location::Media(place);
                 }
                 Location::Buffered { stripe, block } => {
                     let block = &mut self.slab[stripe].blocks[block as usize];
@@ -229,6 +227,7 @@ impl Stripes {
                     old = std::mem::replace(block.old_of(lba), superseded);
                     block.is_superseded |= !is_trim;
                 }
+                oldest => return oldest,
             }
         }
     }
