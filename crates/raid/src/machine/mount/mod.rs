@@ -252,7 +252,6 @@ impl Volume {
                     return;
                 }
                 if !self.read_next_leaving() {
-                    self.found().stamps = Vec::new();
                     if let Some(error) = self.too_many_older() {
                         return self.fail(error);
                     }

@@ -6,7 +6,7 @@ use zonda_zoned::Status;
 
 use super::{FlushAtMount, Volume};
 use crate::MemberIndex;
-use crate::format::{Record, TOMBSTONE_LBA, read_tombstones};
+use crate::format::{Record, TOMBSTONE_LBA, Tombstone, read_tombstones};
 use crate::machine::Phase;
 use crate::machine::members::Waiter;
 use crate::machine::reads::Purpose;
@@ -28,6 +28,9 @@ impl Volume {
             let segment = &self.segments[place.segment];
             segment.is_live(place.member, place.offset) || segment.tombstones.contains(place)
         });
+        if torn.is_empty() {
+            self.found().stamps = Vec::new();
+        }
         self.found().torn = torn;
         self.found().unsound.clear();
         self.found().lost.clear();
@@ -85,6 +88,9 @@ impl Volume {
             return;
         }
         self.found().torn.retain(|place| place.segment != segment);
+        if self.found().torn.is_empty() {
+            self.found().stamps = Vec::new();
+        }
         self.found().is_asked = false;
         self.release_shadowed(segment);
         self.segments.look_at(segment);
@@ -142,7 +148,9 @@ impl Volume {
             return;
         }
         if record.lba == TOMBSTONE_LBA {
-            if let Some(tombstones) = read_tombstones(&data) {
+            if let Some(mut tombstones) = read_tombstones(&data) {
+                // Another tombstone of a block in the same segment may be later: the map means that one.
+                tombstones.ranges = newest_ranges(&self.found().stamps, &tombstones.ranges);
                 let moved = self.move_tombstones(place.segment, &tombstones, Mover::Mount);
                 self.found().moving += moved;
             }
@@ -152,10 +160,39 @@ impl Volume {
     }
 }
 
+/// What these ranges say of blocks of which nothing newer was found: `stamps` has the newest timestamp of each block.
+fn newest_ranges(stamps: &[u64], ranges: &[Tombstone]) -> Vec<Tombstone> {
+    let mut newest: Vec<Tombstone> = Vec::new();
+    for range in ranges {
+        let is_newest = |lba: &u64| stamps.get(*lba as usize) == Some(&range.timestamp);
+        let from = newest.len();
+        for lba in range.lbas().filter(is_newest) {
+            match newest[from..].last_mut() {
+                Some(last) if last.lbas().end == lba => last.blocks += 1,
+                _ => newest.push(Tombstone { lba, blocks: 1, ..*range }),
+            }
+        }
+    }
+    newest
+}
+
 impl super::Mount {
     /// Torn blocks of a segment.
     pub(super) fn torn_in(&self, segment: SegmentIndex) -> impl Iterator<Item = Physical> + '_ {
         let first = Physical { segment, member: MemberIndex(0), offset: 0 };
         self.torn.range(first..).copied().take_while(move |place| place.segment == segment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_torn_range_only_blocks_are_moved_of_which_nothing_newer_was_found() {
+        let range = |lba, blocks, timestamp| Tombstone { lba, blocks, timestamp, is_lost: false };
+        let stamps = [2, 2, 6, 2, 0, 3, 3];
+        let ranges = [range(0, 5, 2), range(5, 4, 3), range(2, 1, 6)];
+        assert_eq!(newest_ranges(&stamps, &ranges), [range(0, 2, 2), range(3, 1, 2), range(5, 2, 3), range(2, 1, 6)]);
     }
 }
