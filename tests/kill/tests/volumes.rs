@@ -10,13 +10,14 @@ use zonda_kill::{Launcher, Loss, Trouble, VolumesRun, VolumesSummary, program};
 
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| program(None).expect("zonda exists or can be built"));
 
-/// Serves a volume; at each start after the first, its members are again what they were before.
+/// Serves a volume; at each start after the first, its members and `volume.toml` are again what they were before.
 const FORGETFUL: &str = r#"#!/bin/sh
 if [ "$1" = serve ]; then
     for member in m* tmpfs/first; do
         if [ -d "before/$member" ]; then cp --sparse=always "before/$member"/* "$member/"
         elif [ -d "$member" ]; then mkdir -p "before/$member"; cp --sparse=always "$member"/* "before/$member/"; fi
     done
+    if [ -f before/volume.toml ]; then cp before/volume.toml vol/; else cp vol/volume.toml before/; fi
 fi
 exec PROGRAM "$@"
 "#;
