@@ -33,6 +33,8 @@ struct LogZone {
     next: u32,
     /// It is not written any more until the next mount.
     has_failed: bool,
+    /// It was offline or read only when the device was found.
+    is_dead: bool,
     /// It is tried again after it has failed, and may hold an active resource.
     may_be_active: bool,
 }
@@ -71,7 +73,7 @@ impl MetadataLog {
         MetadataLog::found(geometry, [(0, false); 2], 0, [false; 2])
     }
 
-    /// The log that a mount found: for each zone how many blocks are written, and whether it has failed; the zone of the newest
+    /// The log that a mount found: for each zone how many blocks are written, and whether it is offline or read only; the zone of the newest
     /// superblock; which zones are active.
     pub(in crate::machine) fn found(
         geometry: &Geometry,
@@ -81,7 +83,7 @@ impl MetadataLog {
     ) -> MetadataLog {
         let is_mirrored = is_mirrored(geometry);
         MetadataLog {
-            zones: zones.map(|(next, has_failed)| LogZone { next, has_failed, may_be_active: false }),
+            zones: zones.map(|(next, is_dead)| LogZone { next, has_failed: is_dead, is_dead, may_be_active: false }),
             current,
             is_mirrored,
             is_mirror_open: is_mirrored && active == [true; 2],
@@ -110,6 +112,11 @@ impl MetadataLog {
         let opens = self.lacks_mirror() && may_open;
         self.is_mirror_open |= opens;
         let capacity = geometry.zone_capacity_blocks.0;
+        let left = self.zone(other(self.current));
+        if u64::from(self.zone(self.current).next) >= capacity && left.has_failed && !left.is_dead {
+            // It may have failed for a moment, long ago: only if it does once more there is no zone left.
+            self.forgive();
+        }
         let left = if self.is_mirror_open {
             (0..METADATA_ZONES).filter(|&zone| !self.zone(zone).has_failed).fold(0, |left, zone| left | 1 << zone)
         } else {
@@ -187,7 +194,7 @@ impl MetadataLog {
     /// Zones that have failed are tried again. What was written of them is not known: they count as full, and are reset.
     pub(super) fn forgive(&mut self) {
         for zone in self.zones.iter_mut().filter(|zone| zone.has_failed) {
-            *zone = LogZone { next: u32::MAX, has_failed: false, may_be_active: true };
+            *zone = LogZone { next: u32::MAX, has_failed: false, may_be_active: true, ..*zone };
         }
     }
 
@@ -299,6 +306,25 @@ mod tests {
         log.was_written();
         assert_eq!(log.next(&geometry), LogStep::Done);
         assert_eq!(write(&mut log, &geometry), [LogStep::Write { zone: 0, offset: 2, copies: 2 }, LogStep::Done]);
-        assert_eq!(write(&mut log, &geometry), [LogStep::Failed], "its only superblock is not reset");
+        log.begin(&geometry, true);
+        assert_eq!(log.next(&geometry), LogStep::Reset { zone: 1 }, "it is tried once more");
+        log.has_failed();
+        assert_eq!(log.next(&geometry), LogStep::Failed, "its only superblock is not reset");
+    }
+
+    #[test]
+    fn a_zone_that_failed_for_a_moment_is_written_again_once_the_other_one_is_full() {
+        let geometry = geometry(None, 4);
+        let mut log = MetadataLog::empty(&geometry);
+        log.begin(&geometry, true);
+        log.next(&geometry);
+        log.has_failed();
+        let to = |zone, offset, copies| LogStep::Write { zone, offset, copies };
+        assert_eq!(log.next(&geometry), to(0, 0, 2));
+        log.was_written();
+        assert_eq!(write(&mut log, &geometry), [to(0, 2, 2), LogStep::Done]);
+        let reset = |zone| LogStep::Reset { zone };
+        let steps = [reset(1), to(1, 0, 1), reset(0), to(0, 0, 1), LogStep::Done];
+        assert_eq!(write(&mut log, &geometry), steps);
     }
 }
