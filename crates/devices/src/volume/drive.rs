@@ -278,7 +278,7 @@ impl VolumeDrive {
     }
 
     /// Whether `volume.toml` has the newest epoch in which a member's state has changed. That of the mount is for copies of members from
-    /// before, which are rare: nobody waits for it.
+    /// before, which are rare: I/O does not wait for it.
     pub(super) fn is_epoch_saved(&self) -> bool {
         let volume = self.on.volume();
         !volume.is_ready() || Some(volume.changed_epoch()) <= self.directory.saved_epoch()

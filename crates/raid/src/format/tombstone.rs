@@ -63,6 +63,18 @@ impl Tombstone {
     pub(crate) fn lbas(&self) -> std::ops::Range<u64> {
         self.lba..self.lba + u64::from(self.blocks)
     }
+
+    /// Adds one of its blocks to ranges: to the last one, if the block continues that.
+    pub(crate) fn add_block(&self, lba: u64, ranges: &mut Vec<Tombstone>) {
+        match ranges.last_mut() {
+            Some(last)
+                if last.lbas().end == lba && (last.timestamp, last.is_lost) == (self.timestamp, self.is_lost) =>
+            {
+                last.blocks += 1;
+            }
+            _ => ranges.push(Tombstone { lba, blocks: 1, ..*self }),
+        }
+    }
 }
 
 /// Where a block was that is lost; the logical block that it held is known.

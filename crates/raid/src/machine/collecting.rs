@@ -173,18 +173,8 @@ impl Volume {
                     }
                     _ => false,
                 };
-                if !is_needed {
-                    continue;
-                }
-                match kept.last_mut() {
-                    Some(last)
-                        if last.lbas().end == lba
-                            && last.timestamp == range.timestamp
-                            && last.is_lost == range.is_lost =>
-                    {
-                        last.blocks += 1;
-                    }
-                    _ => kept.push(Tombstone { lba, blocks: 1, ..range }),
+                if is_needed {
+                    range.add_block(lba, &mut kept);
                 }
             }
         }

@@ -12,7 +12,7 @@ use crate::limits::METADATA_ZONES;
 const _: () = assert!(METADATA_ZONES == 2, "a superblock goes to two zones");
 
 /// Owns where a member's next superblock is written.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(in crate::machine) struct MetadataLog {
     zones: [LogZone; 2],
     /// The zone that holds the newest superblock.

@@ -9,8 +9,8 @@
 //! Members whose own superblock is older than the epoch before are given the new one when all others have it: one that has an epoch
 //! which others never reached could not be told from one that went on by itself.
 //!
-//! Each mount is an epoch, too, so that a copy of a member from before is known by its own. Nobody waits for that where a member cannot
-//! record it: an epoch that is given up counts for nothing.
+//! Each mount is an epoch, too, so that a copy of a member from before is known by its own. Where a member cannot record it the mount
+//! goes on, and the epoch is abandoned: it does not count.
 //!
 //! Verbs, in their order: [`begin_epoch`](Members::begin_epoch), [`write_superblocks`](Members::write_superblocks), an event for each
 //! command that ends, [`decided`](Members::decided).
@@ -40,7 +40,7 @@ pub(super) struct Epochs {
     /// It is that of a mount, and says nothing new of the members.
     is_of_mount: bool,
     /// A member could not record it, and is not asked again.
-    is_given_up: bool,
+    is_abandoned: bool,
     /// Superblocks in flight.
     pending: u32,
     /// Members that are given the epoch when all others have it, as bits.
@@ -57,7 +57,7 @@ impl Epochs {
             sequence,
             is_wanted: false,
             is_of_mount: false,
-            is_given_up: false,
+            is_abandoned: false,
             pending: 0,
             late: 0,
             waiting: Vec::new(),
@@ -72,7 +72,7 @@ impl Epochs {
 
     /// The epoch counts, if all members that are left have it.
     fn count(&mut self) {
-        if self.is_durable() && !self.is_given_up {
+        if self.is_durable() && !self.is_abandoned {
             self.durable = self.current;
         }
     }
@@ -137,7 +137,7 @@ impl Members {
         let mut failed = Vec::new();
         if self.epochs.is_wanted && self.epochs.pending == 0 {
             self.epochs.is_wanted = false;
-            self.epochs.is_given_up = false;
+            self.epochs.is_abandoned = false;
             self.epochs.sequence += 1;
             let behind = bits(self.present().filter(|&member| self[member].is_behind()).map(MemberIndex::as_usize));
             self.epochs.late = behind;
@@ -270,12 +270,12 @@ impl Members {
     }
 
     /// A member that cannot record who belongs to the volume does not belong to it any more. One that the volume cannot do without, or
-    /// that has no room, is asked again; nobody waits for that with the epoch of a mount.
+    /// that has no room, is asked again; the epoch of a mount is abandoned instead.
     fn superblock_failed(&mut self, spec: &Spec, member: MemberIndex, status: Status) -> Verdict {
         let mut verdict = self.verdict_of(status);
         if verdict == Verdict::Usable || !self.can_spare(spec, member) {
             if self.epochs.is_of_mount {
-                self.epochs.is_given_up = true;
+                self.epochs.is_abandoned = true;
                 verdict = Verdict::Usable;
             } else {
                 self.epochs.is_wanted = true;
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_the_epoch_of_a_mount_that_a_member_without_room_cannot_record_and_it_does_not_count() {
+    fn the_epoch_of_a_mount_that_a_member_out_of_space_cannot_record_is_abandoned_and_does_not_count() {
         let spec = spec(1, false);
         for is_of_mount in [true, false] {
             let mut members = members(&spec);

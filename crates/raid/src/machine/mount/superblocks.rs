@@ -249,11 +249,11 @@ impl Volume {
         let current = bits(self.spec.member_indices().filter(is_current).map(MemberIndex::as_usize));
         let takes_older = options.accepts_older && !self.spec.are_enough(current);
         let mut reached_by_all = best.epoch;
-        for (member, entry) in (0..).map(MemberIndex).zip(&own) {
+        for (member, entry) in (0..).map(MemberIndex).zip(own) {
             let known = best.members[member.as_usize()];
             let is_older_copy = entry.as_ref().is_some_and(|own| is_older_copy(member, own)) && !takes_older;
             let is_stale = known.state == MemberState::Failed || rejected.contains(&member) || is_older_copy;
-            let entry = entry.as_ref().filter(|own| is_member(member, own) && (!is_stale || is_careless));
+            let entry = entry.filter(|own| is_member(member, own) && (!is_stale || is_careless));
             let is_there = entry.is_some();
             let state = match known.state {
                 _ if !is_there => MemberState::Failed,
@@ -268,7 +268,7 @@ impl Volume {
                 // A change of members was cut short, or a block is damaged: the next mount may not be able to read the newest.
                 self.found().is_behind |= !own.superblock.says_the_same(&best) || !own.is_complete;
                 self.found().known_offline[member.as_usize()] = own.superblock.offline_zones;
-                self.found().known_read_only[member.as_usize()] = own.superblock.read_only_zones.clone();
+                self.found().known_read_only[member.as_usize()] = own.superblock.read_only_zones;
                 if state == MemberState::Active {
                     reached_by_all = reached_by_all.min(own.superblock.epoch);
                 }
@@ -276,7 +276,7 @@ impl Volume {
                     // It came back when the mount or the program before was cut short.
                     self.members[member].set_behind();
                 }
-                self.members[member].resume_log(own.log.clone());
+                self.members[member].resume_log(own.log);
             } else if known.state != MemberState::Failed {
                 self.events.push_back(Event::MemberFailed { member, reason: FailReason::Absent });
             }

@@ -165,13 +165,7 @@ fn newest_ranges(stamps: &[u64], ranges: &[Tombstone]) -> Vec<Tombstone> {
     let mut newest: Vec<Tombstone> = Vec::new();
     for range in ranges {
         let is_newest = |lba: &u64| stamps.get(*lba as usize) == Some(&range.timestamp);
-        let from = newest.len();
-        for lba in range.lbas().filter(is_newest) {
-            match newest[from..].last_mut() {
-                Some(last) if last.lbas().end == lba => last.blocks += 1,
-                _ => newest.push(Tombstone { lba, blocks: 1, ..*range }),
-            }
-        }
+        range.lbas().filter(is_newest).for_each(|lba| range.add_block(lba, &mut newest));
     }
     newest
 }
