@@ -1,22 +1,19 @@
 //! Long tests, in an order of their own each time, for as long as there is time: each one alone, two side by side.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use crate::process;
 use crate::suite::{How, TestExecutable};
 
 /// What their names begin with, behind the module.
 pub(crate) const PREFIX: &str = "soak_";
 /// How many run at once.
 const WORKERS: usize = 2;
-/// How often it is looked whether a test has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// What became of them.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -47,7 +44,7 @@ impl Outcome {
     }
 }
 
-/// Runs the long tests of these executables until the time is over. Their output goes to `folder`, and stays there when one fails.
+/// Runs the long tests of these executables until the time is over. Their output goes to `folder`, and stays there when one fails or does not end.
 pub(crate) fn run(executables: &[TestExecutable], how: &How, (until, seed): (Instant, u64), folder: &Path) -> Outcome {
     let mut tests: Vec<(usize, String)> = (0..executables.len())
         .flat_map(|at| names(executables, at, how).into_iter().map(move |name| (at, name)))
@@ -105,32 +102,7 @@ fn run_one(
     folder: &Path,
 ) -> std::io::Result<Option<ExitStatus>> {
     let how = How { arguments: ["--ignored", "--exact", name].map(str::to_owned).to_vec(), ..how.clone() };
-    let path = log(folder, name);
-    let output = File::create(&path)?;
-    let mut command = executable.command(&how);
-    // A group of its own: what it has started ends with it.
-    command.stdout(output.try_clone()?).stderr(output).process_group(0);
-    let mut child = command.spawn()?;
-    let status = wait(&mut child, until)?;
-    if status.is_none_or(|status| status.success()) {
-        let _ = std::fs::remove_file(&path);
-    }
-    Ok(status)
-}
-
-fn wait(child: &mut Child, until: Instant) -> std::io::Result<Option<ExitStatus>> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if Instant::now() >= until {
-            let group = format!("-{}", child.id());
-            Command::new("kill").args(["-9", "--", &group]).stderr(Stdio::null()).status()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        thread::sleep(LOOK_EVERY);
-    }
+    Ok(process::run(executable.command(&how), Path::new(&log(folder, name)), until)?.status)
 }
 
 fn log(folder: &Path, name: &str) -> String {
@@ -171,28 +143,6 @@ mod tests {
         let mut items = shuffled(3);
         items.sort_unstable();
         assert_eq!(items, (0..40).collect::<Vec<u32>>());
-    }
-
-    #[test]
-    fn a_test_that_does_not_end_in_time_is_ended_with_what_it_has_started() {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(Stdio::piped()).process_group(0);
-        let mut child = shell.spawn().expect("sh starts");
-        let mut line = String::new();
-        let mut output = std::io::BufReader::new(child.stdout.take().expect("it is piped"));
-        std::io::BufRead::read_line(&mut output, &mut line).expect("the number of the sleep");
-        assert_eq!(wait(&mut child, Instant::now()).expect("it is waited for"), None);
-        let stat = format!("/proc/{}/stat", line.trim());
-        let gone_by = Instant::now() + Duration::from_secs(30);
-        loop {
-            // Whoever is killed still runs for a moment, and then waits for a parent that may not come.
-            let state = std::fs::read_to_string(&stat).unwrap_or_default();
-            if state.is_empty() || state.contains(") Z ") {
-                break;
-            }
-            assert!(Instant::now() < gone_by, "the sleep goes on: {state}");
-            thread::sleep(Duration::from_millis(1));
-        }
     }
 
     #[test]

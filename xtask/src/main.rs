@@ -7,6 +7,7 @@ mod ledger;
 mod levels;
 mod long_tests;
 mod names;
+mod process;
 mod rooms;
 mod soak;
 mod suite;

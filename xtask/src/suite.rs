@@ -3,14 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::ledger::{Step, Tests, seconds};
+use crate::process;
 
 /// Characters of a failed executable's output that are printed, from its end.
 const SHOWN_BYTES_MAX: usize = 200_000;
+/// What one program may take that a step starts: the longest takes seven minutes beside all others on a slow machine. What is stopped
+/// then hangs.
+pub(crate) const PROGRAM_TIME_MAX: Duration = Duration::from_secs(20 * 60);
 
 /// One executable of tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,10 +165,10 @@ impl TestExecutable {
     /// Runs it to its end; prints a line when it passes, and all of its output when it does not.
     pub(crate) fn run(&self, how: &How) -> Step {
         let start = Instant::now();
-        let output = self.command(how).output();
+        let ended = process::run(self.command(how), &output_file(&self.name), start + PROGRAM_TIME_MAX);
         let wall = start.elapsed();
-        let (is_good, text) = match output {
-            Ok(output) => (output.status.success(), text_of(&output)),
+        let (is_good, text) = match ended {
+            Ok(ended) => (ended.is_good(), ended.text),
             Err(error) => (false, format!("{} does not start: {error}", self.path.display())),
         };
         let tests = Tests::of_output(&text);
@@ -203,6 +207,13 @@ impl TestExecutable {
         }
         command
     }
+}
+
+/// Where the output of a step goes while it runs, and stays when it fails: beside what was built.
+pub(crate) fn output_file(step: &str) -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_default();
+    let target = program.ancestors().nth(2).unwrap_or(Path::new("target"));
+    target.join("test-output").join(format!("{}-{}.txt", step.replace(['/', ' '], "-"), std::process::id()))
 }
 
 /// Both outputs, one after the other.

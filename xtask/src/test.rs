@@ -4,13 +4,13 @@
 //! and its examples, with the simulation behind it; the tests that start the program; and all other tests. The last three yield to the guest (`nice`).
 
 use std::path::Path;
-use std::process::{ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::ledger::{Ledger, Step, Tests, seconds};
-use crate::suite::{self, Built, How, TestExecutable, cargo, text_of};
-use crate::{documentation, levels, names, rooms};
+use crate::suite::{self, Built, How, TestExecutable, cargo};
+use crate::{documentation, levels, names, process, rooms};
 
 /// What each step may take on two quiet cores, in seconds; CONTRIBUTING.md repeats them, and a test compares the two.
 pub(crate) const BUDGETS_S: &[(&str, u64)] = &[
@@ -149,20 +149,18 @@ fn simulation(root: &Path, built: &Built) -> Step {
         let seeds = std::env::var("ZONDA_SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SIMULATED_SEEDS);
         let first = first_seed(root);
         println!("== {seeds} simulated scenarios from seed {first}");
-        let status = std::process::Command::new("nice")
-            .arg("-n10")
-            .arg(program)
-            .args(["sim", "--quiet", "--first", &first.to_string(), "--seeds", &seeds.to_string()])
-            .current_dir(root)
-            .stdin(Stdio::null())
-            .status();
-        (status.is_ok_and(|status| status.success()), Tests::default())
+        let mut command = Command::new("nice");
+        command.arg("-n10").arg(program).current_dir(root).stdin(Stdio::null());
+        command.args(["sim", "--quiet", "--first", &first.to_string(), "--seeds", &seeds.to_string()]);
+        let (is_good, text) = to_the_end("simulation", command);
+        println!("{text}");
+        (is_good, Tests::default())
     })
 }
 
 /// The commit's first seven digits as a number; 1 where there is no commit.
 fn first_seed(root: &Path) -> u64 {
-    let output = std::process::Command::new("git").args(["rev-parse", "--short=7", "HEAD"]).current_dir(root).output();
+    let output = Command::new("git").args(["rev-parse", "--short=7", "HEAD"]).current_dir(root).output();
     let commit = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
     u64::from_str_radix(&commit, 16).unwrap_or(1)
 }
@@ -177,7 +175,7 @@ pub(crate) fn of_command(name: &str, root: &Path, arguments: &[&str], is_nice: b
         }
         if is_nice {
             let program = command.get_program().to_owned();
-            let mut nice = std::process::Command::new("nice");
+            let mut nice = Command::new("nice");
             nice.arg("-n10").arg(program).current_dir(root);
             for (key, value) in command.get_envs() {
                 match value {
@@ -188,22 +186,22 @@ pub(crate) fn of_command(name: &str, root: &Path, arguments: &[&str], is_nice: b
             command = nice;
         }
         command.args(arguments).stdin(Stdio::null());
-        match command.output() {
-            Ok(output) => {
-                let text = text_of(&output);
-                if !output.status.success() {
-                    println!("{text}\ncargo {}: {}", arguments.join(" "), output.status);
-                }
-                (output.status.success(), Tests::of_output(&text))
-            }
-            Err(error) => {
-                println!("cargo does not start: {error}");
-                (false, Tests::default())
-            }
+        let (is_good, text) = to_the_end(name, command);
+        if !is_good {
+            println!("{text}\ncargo {} FAILED", arguments.join(" "));
         }
+        (is_good, Tests::of_output(&text))
     });
     println!("== {name}: {} in {}", if step.is_good { "passed" } else { "FAILED" }, seconds(step.wall));
     step
+}
+
+/// Whether a command succeeds, and what it printed.
+fn to_the_end(step: &str, command: Command) -> (bool, String) {
+    match process::run(command, &suite::output_file(step), Instant::now() + suite::PROGRAM_TIME_MAX) {
+        Ok(ended) => (ended.is_good(), ended.text),
+        Err(error) => (false, format!("it does not start: {error}")),
+    }
 }
 
 /// Runs a step and takes its time.

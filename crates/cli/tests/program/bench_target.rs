@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::images::make_image;
 use super::server::Server;
-use super::{assert_golden, file, json_in, output_in, refused_in, scratch, zonda_in};
+use super::{assert_golden, file, json_in, output_in, refused_in, scratch, wait_until, zonda_in};
 
 /// Writers and readers that verify, for a fifth of a second.
 const JOBS: &str = r#"
@@ -133,9 +133,7 @@ fn while_it_runs(directory: &Path, server: &Server, then: impl FnOnce()) -> (Opt
                 .find(|command| command["kind"] == "read")
                 .map_or(0, |read| read["count"].as_u64().expect("it is a count"))
         };
-        while reads() < 100 && !run.is_finished() {
-            thread::yield_now();
-        }
+        wait_until("reads have begun", || reads() >= 100 || run.is_finished());
         then();
         let ran = run.join().expect("it ends");
         (ran.code, serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr)))

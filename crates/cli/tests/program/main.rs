@@ -22,6 +22,7 @@ use std::io::Write;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// What a command left.
 struct Ran {
@@ -92,6 +93,18 @@ fn json_in(directory: &Path, arguments: &[&str]) -> serde_json::Value {
     let output = output_in(directory, arguments);
     assert_eq!(output.lines().count(), 1, "one object, and nothing else");
     serde_json::from_str(&output).unwrap_or_else(|error| panic!("{arguments:?}: {error}\n{output}"))
+}
+
+/// How long a test waits for what must come: a machine can be slow, and a test that hangs says nothing.
+const WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// Waits until this holds, and fails where it does not come to that.
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < WAIT_MAX, "not after {} s: {what}", WAIT_MAX.as_secs());
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// The root of the workspace.

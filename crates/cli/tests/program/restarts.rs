@@ -15,7 +15,7 @@ use zonda_nbd::testing::Client;
 
 use super::server::Server;
 use super::volume::{create, make_volume};
-use super::{output_in, refused_in, scratch, zonda_in};
+use super::{output_in, refused_in, scratch, wait_until, zonda_in};
 
 const KILLS: usize = 20;
 /// Writes that a server acknowledges before it is killed.
@@ -85,6 +85,20 @@ fn writer(directory: &Path, export: &'static str) -> (Arc<AtomicU64>, thread::Jo
     (acknowledged, thread::spawn(move || write_until_lost(stream, export, &count)))
 }
 
+/// Waits until more writes are acknowledged; none may fail meanwhile.
+fn wait_for_writes(acknowledged: &AtomicU64, writer: &thread::JoinHandle<()>) {
+    let before = acknowledged.load(Ordering::SeqCst);
+    wait_until("writes are acknowledged", || {
+        assert!(!writer.is_finished(), "a write has failed");
+        acknowledged.load(Ordering::SeqCst) >= before + WRITES
+    });
+}
+
+/// Waits until the volume says that it waits for a member.
+fn wait_until_suspended(directory: &Path) {
+    wait_until("the volume is suspended", || zonda_in(directory, &["volume", "status", "vol"]).code == Some(1));
+}
+
 #[test]
 fn a_server_that_is_killed_under_load_starts_again_at_once() {
     let directory = make_volume("restarts");
@@ -98,13 +112,11 @@ fn a_server_that_is_killed_under_load_starts_again_at_once() {
             writers.push(writer);
             acknowledged
         });
-        while acknowledged.iter().any(|count| count.load(Ordering::SeqCst) < WRITES) {
-            assert!(
-                !writers.iter().rev().take(2).any(thread::JoinHandle::is_finished),
-                "a connection was lost in round {round}"
-            );
-            thread::yield_now();
-        }
+        wait_until("writes are acknowledged", || {
+            let is_lost = writers.iter().rev().take(2).any(thread::JoinHandle::is_finished);
+            assert!(!is_lost, "a connection was lost in round {round}");
+            acknowledged.iter().all(|count| count.load(Ordering::SeqCst) >= WRITES)
+        });
         // The next one starts before the writers have seen the end of their connections.
         server.kill();
     }
@@ -186,23 +198,13 @@ fn a_volume_waits_for_the_server_of_a_member_that_it_needs_and_goes_on_when_that
     let volume = Server::start(&directory, &["vol", "--nbd", "unix:nbd.sock", "--http", "off"]);
     let (acknowledged, writer) = writer(&directory, "vol");
     for _ in 0..2 {
-        let before = acknowledged.load(Ordering::SeqCst);
-        while acknowledged.load(Ordering::SeqCst) < before + WRITES {
-            assert!(!writer.is_finished(), "a write has failed");
-            thread::sleep(Duration::from_millis(1));
-        }
+        wait_for_writes(&acknowledged, &writer);
         remote.kill();
-        while zonda_in(&directory, &["volume", "status", "vol"]).code != Some(1) {
-            thread::sleep(Duration::from_millis(20));
-        }
+        wait_until_suspended(&directory);
         assert!(!writer.is_finished(), "a write has failed");
         remote = start();
     }
-    let before = acknowledged.load(Ordering::SeqCst);
-    while acknowledged.load(Ordering::SeqCst) < before + WRITES {
-        assert!(!writer.is_finished(), "a write has failed");
-        thread::sleep(Duration::from_millis(1));
-    }
+    wait_for_writes(&acknowledged, &writer);
     assert_eq!(zonda_in(&directory, &["volume", "status", "vol"]).code, Some(0), "it is suspended no longer");
     let log = volume.stop();
     assert_eq!(log.matches("is connected to again").count(), 2, "{log}");
@@ -218,13 +220,9 @@ fn a_volume_whose_needed_member_stays_away_is_stopped_all_the_same() {
     output_in(&directory, &["volume", "create", "vol", "--members", remote.url(0), "--level", "0"]);
     let volume = Server::start(&directory, &["vol", "--nbd", "unix:nbd.sock", "--http", "off"]);
     let (acknowledged, writer) = writer(&directory, "vol");
-    while acknowledged.load(Ordering::SeqCst) < WRITES {
-        thread::sleep(Duration::from_millis(1));
-    }
+    wait_for_writes(&acknowledged, &writer);
     remote.kill();
-    while zonda_in(&directory, &["volume", "status", "vol"]).code != Some(1) {
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_until_suspended(&directory);
     // Writes wait for the member now, and it does not come.
     volume.signal(Signal::TERM);
     let (status, log) = volume.wait();

@@ -9,6 +9,8 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use super::wait_until;
+
 /// `zonda serve`, running.
 pub(crate) struct Server {
     child: Child,
@@ -67,9 +69,7 @@ impl Server {
             let sessions = status["subsystems"].as_array().expect("there are some").iter().map(|of| &of["sessions"]);
             status["connections"] == 0 && sessions.into_iter().all(|of| of.as_array().is_some_and(Vec::is_empty))
         };
-        while !is_alone() {
-            std::thread::yield_now();
-        }
+        wait_until("all hosts have gone", is_alone);
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

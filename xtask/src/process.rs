@@ -1,0 +1,182 @@
+//! Programs that end: each has a limit, after which it is stopped with all that it has started.
+//!
+//! Output goes to a file and not through a pipe: what a program leaves behind holds nothing up, and one that hangs has said how far it came.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether a program has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How a program ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// None where it was stopped at its limit.
+    pub(crate) status: Option<ExitStatus>,
+    /// Both outputs, as they came; what ran is listed behind them where it was stopped.
+    pub(crate) text: String,
+}
+
+impl Ended {
+    pub(crate) fn is_good(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+}
+
+/// Runs a program to its end, at most until then. Its output goes to this file, which is removed again if all went well.
+///
+/// # Errors
+/// If the file cannot be made or read, or the program does not start.
+pub(crate) fn run(mut command: Command, output: &Path, until: Instant) -> io::Result<Ended> {
+    if let Some(folder) = output.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let start = Instant::now();
+    let file = File::create(output)?;
+    command.stdout(file.try_clone()?).stderr(file);
+    let mut child = command.spawn()?;
+    let (status, stopped) = wait(&mut child, until)?;
+    let mut bytes = Vec::new();
+    File::open(output)?.read_to_end(&mut bytes)?;
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    if status.is_none() {
+        let _ = write!(
+            text,
+            "\nit had not ended after {:.0} s, and was stopped. What ran:\n",
+            start.elapsed().as_secs_f64()
+        );
+        stopped.iter().for_each(|(id, command)| text += &format!("   {id} {command}\n"));
+    }
+    let ended = Ended { status, text };
+    if ended.is_good() {
+        fs::remove_file(output)?;
+    }
+    Ok(ended)
+}
+
+/// None, and what ran, where it was stopped because the time was over.
+fn wait(child: &mut Child, until: Instant) -> io::Result<(Option<ExitStatus>, BTreeMap<u32, String>)> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok((Some(status), BTreeMap::new()));
+        }
+        if Instant::now() >= until {
+            let running = with_descendants(child.id());
+            let ids = running.keys().map(u32::to_string);
+            // One that has ended since is no error.
+            Command::new("kill").arg("-9").args(ids).stderr(Stdio::null()).status()?;
+            child.wait()?;
+            return Ok((None, running));
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// A process and all that it has started, directly or not: their commands by their numbers.
+fn with_descendants(root: u32) -> BTreeMap<u32, String> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let ids = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    for id in ids {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        if let Some(parent) = parent_of(&stat) {
+            children.entry(parent).or_default().push(id);
+        }
+    }
+    let (mut found, mut to_visit) = (BTreeMap::new(), vec![root]);
+    while let Some(id) = to_visit.pop() {
+        let command = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        found.insert(id, String::from_utf8_lossy(&command).replace('\0', " ").trim_end().to_owned());
+        to_visit.extend(children.remove(&id).unwrap_or_default());
+    }
+    found
+}
+
+/// The parent in what `/proc/PID/stat` holds: the number, the name in parentheses, the state, the parent (proc(5)).
+fn parent_of(stat: &str) -> Option<u32> {
+    // A name may have parentheses and spaces in it.
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    behind_name.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).stdin(Stdio::null());
+        shell
+    }
+
+    fn output_file(test: &str) -> std::path::PathBuf {
+        crate::suite::output_file(&format!("process-{test}"))
+    }
+
+    /// A killed process still runs for a moment, and then waits for a parent that may not come.
+    fn is_gone(id: &str) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_in_time_is_stopped_with_what_it_has_started_and_what_it_said_is_kept() {
+        let file = output_file("hangs");
+        let until = Instant::now() + Duration::from_secs(2);
+        let ended = run(shell("echo begun; sh -c 'echo $$; sleep 1000; true'; true"), &file, until).expect("sh starts");
+        assert!(ended.status.is_none() && !ended.is_good());
+        let lines: Vec<&str> = ended.text.lines().collect();
+        assert_eq!(lines[0], "begun", "{}", ended.text);
+        assert!(
+            ended.text.contains("it had not ended after 2 s") && ended.text.contains("sleep 1000\n"),
+            "{}",
+            ended.text
+        );
+        let gone_by = Instant::now() + Duration::from_secs(30);
+        while !is_gone(lines[1]) {
+            assert!(Instant::now() < gone_by, "what it started goes on");
+            thread::sleep(LOOK_EVERY);
+        }
+        assert!(fs::read_to_string(&file).expect("it stays").starts_with("begun\n"));
+        fs::remove_file(file).expect("it is there");
+    }
+
+    #[test]
+    fn what_a_program_leaves_behind_holds_nothing_up() {
+        let file = output_file("leaves");
+        let start = Instant::now();
+        let ended = run(shell("sleep 100 & echo $!"), &file, start + Duration::from_secs(60)).expect("sh starts");
+        assert!(ended.is_good() && start.elapsed() < Duration::from_secs(50), "{ended:?}");
+        Command::new("kill").arg(ended.text.trim()).status().expect("there is kill");
+        assert!(!file.exists(), "nothing went wrong: its output is not kept");
+    }
+
+    #[test]
+    fn a_failure_keeps_both_outputs_in_the_order_in_which_they_came() {
+        let file = output_file("fails");
+        let ended =
+            run(shell("echo one; echo two >&2; echo three; exit 3"), &file, Instant::now() + Duration::from_secs(60));
+        let ended = ended.expect("sh starts");
+        assert_eq!(
+            (ended.status.and_then(|status| status.code()), ended.text.as_str()),
+            (Some(3), "one\ntwo\nthree\n")
+        );
+        assert_eq!(fs::read_to_string(&file).expect("it stays"), ended.text);
+        fs::remove_file(file).expect("it is there");
+    }
+
+    #[test]
+    fn the_parent_of_a_process_with_parentheses_in_its_name_is_found() {
+        assert_eq!(parent_of("17 (a) b) S 4) S 12 17 17 0"), Some(12));
+        assert_eq!(parent_of(""), None);
+    }
+}
