@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::work::{FileStep, FileWork};
@@ -55,10 +55,11 @@ impl File {
     /// Opens or makes a file.
     ///
     /// # Errors
-    /// `InvalidInput` when the options ask for neither reading nor writing; otherwise what the system says: `NotFound`,
-    /// `AlreadyExists`, `PermissionDenied`, ...
+    /// `InvalidInput` when the options ask for neither reading nor writing, or the path is a pipe, which has no offsets and for whose
+    /// other end an open would wait; otherwise what the system says: `NotFound`, `AlreadyExists`, `PermissionDenied`, ...
     pub fn open(path: &Path, options: FileOptions) -> io::Result<File> {
         let mut flags = OFlags::CLOEXEC
+            | OFlags::NONBLOCK
             | match (options.read, options.write) {
                 (true, true) => OFlags::RDWR,
                 (true, false) => OFlags::RDONLY,
@@ -68,6 +69,11 @@ impl File {
         flags.set(OFlags::CREATE, options.create);
         flags.set(OFlags::EXCL, options.exclusive);
         let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))?;
+        if FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) == FileType::Fifo {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "it is a pipe, and not a file"));
+        }
+        // The flag was for the open alone: with it, io_uring would end operations that have to wait with EAGAIN.
+        rustix::fs::fcntl_setfl(&fd, rustix::fs::fcntl_getfl(&fd)? - OFlags::NONBLOCK)?;
         Ok(File { fd: Arc::new(fd) })
     }
 

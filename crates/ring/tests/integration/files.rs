@@ -5,6 +5,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::rc::Rc;
 
+use rustix::fs::{FileType, Mode, OFlags};
+
 use crate::support::{error_of, next, once};
 use zonda_ring::{Bytes, BytesMut, File, FileOptions, Operation, Outcome, Ring};
 
@@ -161,6 +163,22 @@ fn options_say_what_a_file_may_be() {
     File::open(&path, FileOptions::create_new()).unwrap();
     assert_eq!(File::open(&path, FileOptions::create_new()).unwrap_err().kind(), ErrorKind::AlreadyExists);
     File::open(&path, FileOptions { create: true, ..FileOptions::read_write() }).unwrap();
+}
+
+#[test]
+fn a_pipe_is_refused_at_once_and_a_file_waits_as_files_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    for options in [FileOptions::read_only(), FileOptions::read_write()] {
+        let refused = File::open(&path, options).unwrap_err();
+        assert_eq!(
+            (refused.kind(), refused.to_string().as_str()),
+            (ErrorKind::InvalidInput, "it is a pipe, and not a file")
+        );
+    }
+    let file = File::open(&directory.path().join("file"), FileOptions::create_new()).unwrap();
+    assert!(!rustix::fs::fcntl_getfl(&file).unwrap().contains(OFlags::NONBLOCK));
 }
 
 #[test]

@@ -150,7 +150,7 @@ impl Volume {
         if record.lba == TOMBSTONE_LBA {
             if let Some(mut tombstones) = read_tombstones(&data) {
                 // Another tombstone of a block in the same segment may be later: the map means that one.
-                tombstones.ranges = newest_ranges(&self.found().stamps, &tombstones.ranges);
+                tombstones.ranges = ranges_in_force(&self.found().stamps, &tombstones.ranges);
                 let moved = self.move_tombstones(place.segment, &tombstones, Mover::Mount);
                 self.found().moving += moved;
             }
@@ -160,8 +160,8 @@ impl Volume {
     }
 }
 
-/// What these ranges say of blocks of which nothing newer was found: `stamps` has the newest timestamp of each block.
-fn newest_ranges(stamps: &[u64], ranges: &[Tombstone]) -> Vec<Tombstone> {
+/// What these ranges still say, of blocks of which nothing newer was found: `stamps` has the newest timestamp of each block.
+fn ranges_in_force(stamps: &[u64], ranges: &[Tombstone]) -> Vec<Tombstone> {
     let mut newest: Vec<Tombstone> = Vec::new();
     for range in ranges {
         let is_newest = |lba: &u64| stamps.get(*lba as usize) == Some(&range.timestamp);
@@ -187,6 +187,6 @@ mod tests {
         let range = |lba, blocks, timestamp| Tombstone { lba, blocks, timestamp, is_lost: false };
         let stamps = [2, 2, 6, 2, 0, 3, 3];
         let ranges = [range(0, 5, 2), range(5, 4, 3), range(2, 1, 6)];
-        assert_eq!(newest_ranges(&stamps, &ranges), [range(0, 2, 2), range(3, 1, 2), range(5, 2, 3), range(2, 1, 6)]);
+        assert_eq!(ranges_in_force(&stamps, &ranges), [range(0, 2, 2), range(3, 1, 2), range(5, 2, 3), range(2, 1, 6)]);
     }
 }
