@@ -17,6 +17,8 @@ pub const VOLUME_FILE: &str = "volume.toml";
 pub const CONTROL_SOCKET: &str = "control";
 /// What is locked.
 const LOCK_FILE: &str = "lock";
+/// A volume has at most some hundreds of members and spares, each with a place.
+const VOLUME_FILE_BYTES_MAX: u64 = 1 << 20;
 /// The next version of the file, until it is on the disk.
 const NEW_FILE: &str = "volume.toml.new";
 /// The version of the file.
@@ -353,12 +355,28 @@ fn must_be_volume(path: &Path) -> Result<(), DriveError> {
     }
 }
 
+fn text_of(place: &Path) -> io::Result<String> {
+    let file = File::open(place, FileOptions::read_only())?;
+    let length = file.length()?;
+    if length > VOLUME_FILE_BYTES_MAX {
+        return Err(io::Error::new(ErrorKind::InvalidData, format!("it has {length} bytes, more than any volume's")));
+    }
+    let mut bytes = vec![0; length as usize];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    String::from_utf8(bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+}
+
 /// What stands in the file of a volume.
 fn read(path: &Path) -> Result<VolumeFile, DriveError> {
     let place = path.join(VOLUME_FILE);
     let shown = place.display();
-    let text = fs::read_to_string(&place)
-        .map_err(|error| DriveError::new(format!("{shown} cannot be read: {error}"), "see who may read it"))?;
+    let text = text_of(&place).map_err(|error| {
+        DriveError::new(
+            format!("{shown} cannot be read: {error}"),
+            "see what is there and who may read it; zonda volume import writes a lost one again from its drives",
+        )
+    })?;
     let file: VolumeFile = toml::from_str(&text).map_err(|error| {
         let what = error.message();
         DriveError::new(
@@ -501,5 +519,27 @@ mod tests {
         let arrays = [&renamed, &path].map(|path| VolumeDirectory::open(path).expect("it is free").array());
         assert_eq!(arrays, [Ok([1; 16]), Ok([2; 16])]);
         assert_eq!(read(&renamed).expect("it is whole").epoch, Some(9));
+    }
+
+    #[test]
+    fn what_cannot_be_the_file_of_a_volume_is_refused_at_once() {
+        let above = tempfile::TempDir::new().expect("there is room");
+        let path = above.path().join("vol");
+        drop(volume(&path, 1));
+        let place = path.join(VOLUME_FILE);
+        let refusal = || VolumeDirectory::open(&path).expect_err("it is no text of a volume").message;
+        fs::remove_file(&place).expect("it is there");
+        let pipe = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &place, pipe, rustix::fs::Mode::from_raw_mode(0o600), 0)
+            .expect("a user may");
+        assert!(refusal().ends_with("cannot be read: it is a pipe, and not a file"), "{}", refusal());
+        fs::remove_file(&place).expect("it is there");
+        fs::write(&place, vec![b' '; VOLUME_FILE_BYTES_MAX as usize + 1]).expect("there is room");
+        assert!(refusal().ends_with("it has 1048577 bytes, more than any volume's"), "{}", refusal());
+        fs::write(&place, [0xff; 9]).expect("there is room");
+        assert!(refusal().contains("volume.toml cannot be read: invalid utf-8"), "{}", refusal());
+        fs::remove_file(&place).expect("it is there");
+        fs::create_dir(&place).expect("there is none");
+        assert!(refusal().contains("volume.toml cannot be read: "), "{}", refusal());
     }
 }
