@@ -9,7 +9,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::suite::{Built, cargo, text_of};
+use crate::suite::{Built, cargo, text_of, to_the_end};
 
 /// Rustdoc processes at a time: as many as there are processors on the smallest machine that tests run on.
 const AT_A_TIME: usize = 2;
@@ -61,10 +61,7 @@ fn document(root: &Path, subject: &Subject) -> bool {
     command.args(["-n10", "rustdoc"]).args(subject.arguments()).arg("--out-dir").arg(target.join("doc-of-tests"));
     command.current_dir(root).stdin(Stdio::null());
     command.env("CARGO_MANIFEST_DIR", &subject.folder).env("CARGO_PKG_VERSION", &subject.version);
-    let (is_good, text) = match command.output() {
-        Ok(output) => (output.status.success(), text_of(&output)),
-        Err(error) => (false, format!("rustdoc does not start: {error}")),
-    };
+    let (is_good, text) = to_the_end(&format!("documentation of {}", subject.name), command);
     if !is_good {
         println!("{text}documentation of {} FAILED", subject.name);
     }

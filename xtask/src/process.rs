@@ -3,7 +3,6 @@
 //! Output goes to a file and not through a pipe: what a program leaves behind holds nothing up, and one that hangs has said how far it came.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -19,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub(crate) struct Ended {
     /// None where it was stopped at its limit.
     pub(crate) status: Option<ExitStatus>,
-    /// Both outputs, as they came; what ran is listed behind them where it was stopped.
+    /// Both outputs, as they came; where it did not succeed, with its status or the processes that were stopped at the end.
     pub(crate) text: String,
 }
 
@@ -45,13 +44,13 @@ pub(crate) fn run(mut command: Command, output: &Path, until: Instant) -> io::Re
     let mut bytes = Vec::new();
     File::open(output)?.read_to_end(&mut bytes)?;
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
-    if status.is_none() {
-        let _ = write!(
-            text,
-            "\nit had not ended after {:.0} s, and was stopped. What ran:\n",
-            start.elapsed().as_secs_f64()
-        );
-        stopped.iter().for_each(|(id, command)| text += &format!("   {id} {command}\n"));
+    match status {
+        Some(status) if status.success() => {}
+        Some(status) => text += &format!("\n{status}\n"),
+        None => {
+            text += &format!("\nstopped: not finished after {:.0} s. Processes:\n", start.elapsed().as_secs_f64());
+            stopped.iter().for_each(|(id, command)| text += &format!("   {id} {command}\n"));
+        }
     }
     let ended = Ended { status, text };
     if ended.is_good() {
@@ -137,7 +136,7 @@ mod tests {
         let lines: Vec<&str> = ended.text.lines().collect();
         assert_eq!(lines[0], "begun", "{}", ended.text);
         assert!(
-            ended.text.contains("it had not ended after 2 s") && ended.text.contains("sleep 1000\n"),
+            ended.text.contains("stopped: not finished after 2 s.") && ended.text.contains("sleep 1000\n"),
             "{}",
             ended.text
         );
@@ -168,9 +167,9 @@ mod tests {
         let ended = ended.expect("sh starts");
         assert_eq!(
             (ended.status.and_then(|status| status.code()), ended.text.as_str()),
-            (Some(3), "one\ntwo\nthree\n")
+            (Some(3), "one\ntwo\nthree\n\nexit status: 3\n")
         );
-        assert_eq!(fs::read_to_string(&file).expect("it stays"), ended.text);
+        assert_eq!(fs::read_to_string(&file).expect("it stays"), "one\ntwo\nthree\n");
         fs::remove_file(file).expect("it is there");
     }
 

@@ -12,9 +12,9 @@ use crate::process;
 
 /// Characters of a failed executable's output that are printed, from its end.
 const SHOWN_BYTES_MAX: usize = 200_000;
-/// What one program may take that a step starts: the longest takes seven minutes beside all others on a slow machine. What is stopped
-/// then hangs.
-pub(crate) const PROGRAM_TIME_MAX: Duration = Duration::from_secs(20 * 60);
+/// What one command of a step may take: the longest takes seven minutes beside all others on a slow machine. One that is stopped then
+/// hangs.
+const COMMAND_TIME_MAX: Duration = Duration::from_secs(20 * 60);
 
 /// One executable of tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,12 +165,8 @@ impl TestExecutable {
     /// Runs it to its end; prints a line when it passes, and all of its output when it does not.
     pub(crate) fn run(&self, how: &How) -> Step {
         let start = Instant::now();
-        let ended = process::run(self.command(how), &output_file(&self.name), start + PROGRAM_TIME_MAX);
+        let (is_good, text) = to_the_end(&self.name, self.command(how));
         let wall = start.elapsed();
-        let (is_good, text) = match ended {
-            Ok(ended) => (ended.is_good(), ended.text),
-            Err(error) => (false, format!("{} does not start: {error}", self.path.display())),
-        };
         let tests = Tests::of_output(&text);
         if is_good {
             println!("   {:<24} {:>5} tests  {:>8}", self.name, tests.passed, seconds(wall));
@@ -214,6 +210,15 @@ pub(crate) fn output_file(step: &str) -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     let target = program.ancestors().nth(2).unwrap_or(Path::new("target"));
     target.join("test-output").join(format!("{}-{}.txt", step.replace(['/', ' '], "-"), std::process::id()))
+}
+
+/// Whether a command of a step succeeds, and its output: with the reason at the end where it does not.
+pub(crate) fn to_the_end(step: &str, command: Command) -> (bool, String) {
+    let program = command.get_program().to_owned();
+    match process::run(command, &output_file(step), Instant::now() + COMMAND_TIME_MAX) {
+        Ok(ended) => (ended.is_good(), ended.text),
+        Err(error) => (false, format!("cannot run {}: {error}", program.display())),
+    }
 }
 
 /// Both outputs, one after the other.

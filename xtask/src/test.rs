@@ -10,20 +10,19 @@ use std::time::{Duration, Instant};
 
 use crate::ledger::{Ledger, Step, Tests, seconds};
 use crate::suite::{self, Built, How, TestExecutable, cargo};
-use crate::{documentation, levels, names, process, rooms};
+use crate::{documentation, levels, names, rooms};
 
-/// What each step may take on two quiet cores, in seconds: what it took on the slowest machine of those measured, and a tenth more.
-/// CONTRIBUTING.md repeats them, and a test compares the two.
+/// What each step may take on two quiet cores, in seconds; CONTRIBUTING.md repeats them, and a test compares the two.
 pub(crate) const BUDGETS_S: &[(&str, u64)] = &[
     ("format", 10),
     ("levels and sizes", 5),
-    ("build and lints", 400),
+    ("build and lints", 330),
     ("documentation", 130),
-    ("examples in documentation", 55),
+    ("examples in documentation", 40),
     ("tests in a Linux guest", 100),
-    ("tests of the program", 260),
-    ("other tests", 490),
-    ("simulation", 180),
+    ("tests of the program", 240),
+    ("other tests", 300),
+    ("simulation", 60),
 ];
 /// Tests with a Linux guest.
 const GUEST: &str = "full_stack/linux";
@@ -153,7 +152,7 @@ fn simulation(root: &Path, built: &Built) -> Step {
         let mut command = Command::new("nice");
         command.arg("-n10").arg(program).current_dir(root).stdin(Stdio::null());
         command.args(["sim", "--quiet", "--first", &first.to_string(), "--seeds", &seeds.to_string()]);
-        let (is_good, text) = to_the_end("simulation", command);
+        let (is_good, text) = suite::to_the_end("simulation", command);
         println!("{text}");
         (is_good, Tests::default())
     })
@@ -187,7 +186,7 @@ pub(crate) fn of_command(name: &str, root: &Path, arguments: &[&str], is_nice: b
             command = nice;
         }
         command.args(arguments).stdin(Stdio::null());
-        let (is_good, text) = to_the_end(name, command);
+        let (is_good, text) = suite::to_the_end(name, command);
         if !is_good {
             println!("{text}\ncargo {} FAILED", arguments.join(" "));
         }
@@ -195,14 +194,6 @@ pub(crate) fn of_command(name: &str, root: &Path, arguments: &[&str], is_nice: b
     });
     println!("== {name}: {} in {}", if step.is_good { "passed" } else { "FAILED" }, seconds(step.wall));
     step
-}
-
-/// Whether a command succeeds, and what it printed.
-fn to_the_end(step: &str, command: Command) -> (bool, String) {
-    match process::run(command, &suite::output_file(step), Instant::now() + suite::PROGRAM_TIME_MAX) {
-        Ok(ended) => (ended.is_good(), ended.text),
-        Err(error) => (false, format!("it does not start: {error}")),
-    }
 }
 
 /// Runs a step and takes its time.

@@ -18,6 +18,7 @@ mod server;
 mod sim;
 mod volume;
 
+use std::fmt::Display;
 use std::io::Write;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -95,15 +96,25 @@ fn json_in(directory: &Path, arguments: &[&str]) -> serde_json::Value {
     serde_json::from_str(&output).unwrap_or_else(|error| panic!("{arguments:?}: {error}\n{output}"))
 }
 
-/// How long a test waits for what must come: a machine can be slow, and a test that hangs says nothing.
+/// How long a test waits for what must come: a machine can be slow, and a test that hangs reports nothing.
 const WAIT_MAX: Duration = Duration::from_secs(120);
+/// How often it looks: a look may be a process of its own.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Waits until this holds, and fails where it does not come to that.
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    wait_for(WAIT_MAX, || holds().then_some(()).ok_or(what));
+}
+
+/// Waits for an answer, and fails with the last reason why there was none.
+fn wait_for<T, E: Display>(at_most: Duration, mut look: impl FnMut() -> Result<T, E>) -> T {
     let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < WAIT_MAX, "not after {} s: {what}", WAIT_MAX.as_secs());
-        std::thread::sleep(Duration::from_millis(1));
+    loop {
+        match look() {
+            Ok(answer) => return answer,
+            Err(reason) => assert!(began.elapsed() < at_most, "not after {} s: {reason}", at_most.as_secs()),
+        }
+        std::thread::sleep(LOOK_EVERY);
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::server::Server;
-use super::{Scratch, assert_golden, json_in, output_in, refused_in, scratch, wait_until, without_numbers, zonda_in};
+use super::{
+    Scratch, assert_golden, json_in, output_in, refused_in, scratch, wait_for, wait_until, without_numbers, zonda_in,
+};
 
 /// Five drives, the first four of which are a volume.
 pub(crate) fn make_volume(name: &str) -> Scratch {
@@ -382,7 +385,7 @@ fn waiting_for_a_volume_that_no_server_has_changes_nothing_unless_it_is_to_be_mo
     let server = Server::start(&directory, &["vol"]);
     output_in(&directory, &["bench", "job.toml", "--target", server.url(0), "--yes", "--json", "--quiet"]);
     output_in(&directory, &["member", "fail", "vol", "b"]);
-    wait_until("the spare is rebuilt to", || {
+    wait_until("member 1 is rebuilding", || {
         let report = json_in(&directory, &["volume", "status", "vol", "--json"]);
         states(&report)[1] == "rebuilding"
     });
@@ -418,14 +421,12 @@ fn rates_are_shown_and_changed_one_by_one_and_a_log_says_what_was_asked_for_in_w
     assert!(log.contains("member 1 (../drives/b) is not there") && !log.contains("drive create"), "{log}");
 }
 
-/// Waits until the report of a served volume is like this.
+/// Waits until the report of a served volume is like this, at most for some seconds.
 fn status_until(directory: &Path, is_meant: impl Fn(&Value) -> bool) -> Value {
-    let mut report = Value::Null;
-    wait_until("the volume's state", || {
-        report = json_in(directory, &["volume", "status", "vol", "--json"]);
-        is_meant(&report)
-    });
-    report
+    wait_for(Duration::from_secs(40), || {
+        let report = json_in(directory, &["volume", "status", "vol", "--json"]);
+        if is_meant(&report) { Ok(report) } else { Err(report) }
+    })
 }
 
 #[test]
@@ -450,7 +451,7 @@ fn a_member_whose_server_was_restarted_comes_back_by_itself_and_one_failed_by_co
     let text = output_in(&directory, &["volume", "status", "vol"]);
     assert!(text.contains("failed (by command)"), "{text}");
     bench();
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(3));
     assert_eq!(states(&json_in(&directory, &["volume", "status", "vol", "--json"]))[1], "failed");
     let refused = refused_in(&directory, &["member", "re-add", "vol", "0"]);
     assert!(refused.contains("member 0 (../drives/a) has not failed"), "{refused}");

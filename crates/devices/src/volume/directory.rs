@@ -374,7 +374,7 @@ fn read(path: &Path) -> Result<VolumeFile, DriveError> {
     let text = text_of(&place).map_err(|error| {
         DriveError::new(
             format!("{shown} cannot be read: {error}"),
-            "see what is there and who may read it; zonda volume import writes a lost one again from its drives",
+            "check that it is a text file that you may read; zonda volume import writes a lost one again from its drives",
         )
     })?;
     let file: VolumeFile = toml::from_str(&text).map_err(|error| {
