@@ -22,6 +22,7 @@ use crate::event::{Event, FailReason};
 use crate::format::ArrayId;
 use crate::limits::{METADATA_ZONES, MOUNT_SEGMENTS, RELOCATION_SEGMENTS, REPORT_ZONES_MAX, REQUEST_BLOCKS_MAX};
 use crate::shape::{Known, Shape};
+use crate::tables::SegmentIndex;
 use crate::{MemberIndex, VolumeError};
 
 /// What is being done while the volume is starting.
@@ -96,6 +97,10 @@ pub(super) enum StartStep {
     },
     ResetOrphan {
         zone: u32,
+    },
+    /// The zone of a segment takes no more, so that one of superblocks may be active.
+    FinishForLog {
+        segment: SegmentIndex,
     },
 }
 
@@ -273,6 +278,7 @@ impl Volume {
                     self.judge(member, verdict);
                 }
             }
+            StartStep::FinishForLog { segment } => self.on_finished_for_log(member, segment, status),
             _ => self.on_mount_read(member, step, status, outcome),
         }
     }

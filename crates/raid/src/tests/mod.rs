@@ -1,3 +1,4 @@
+mod active_zones;
 mod attempts;
 mod basics;
 mod bench;

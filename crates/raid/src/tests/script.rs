@@ -374,6 +374,15 @@ impl Script {
         self.devices[member].set_zone(ZoneIndex(zone), ZoneImage { state: to, ..image });
     }
 
+    /// The last blocks of a member's zone are lost with its cache: it is active again.
+    pub(super) fn lose_end(&mut self, member: usize, segment: u64, blocks: u64) {
+        let zone = ZoneIndex((self.zone_start(member, segment) / self.geometry.zone_size_blocks.0) as u32);
+        let mut image = self.devices[member].image(zone);
+        image.state = ZoneState::Closed;
+        image.write_pointer_blocks.0 -= blocks;
+        self.devices[member].set_zone(zone, image);
+    }
+
     /// The last zone that a member has.
     pub(super) fn last_zone(&self) -> u32 {
         self.geometry.zone_count - 1

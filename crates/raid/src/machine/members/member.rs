@@ -425,6 +425,12 @@ impl Member {
         self.zones.active()
     }
 
+    /// Whether as many zones are active as may be, and none of them is of its log.
+    pub(in crate::machine) fn lacks_zone_for_log(&self) -> bool {
+        // One is counted for the log.
+        self.log.is_idle() && self.geometry.max_active_zones.is_some_and(|max| self.zones.active() > max)
+    }
+
     /// Zones of its log that are active.
     pub(in crate::machine) fn log_zones(&self) -> u32 {
         self.log.active_zones()

@@ -10,6 +10,7 @@
 //! assemble.rs      stripes
 //! versions.rs      the newest version of each block, and which of its copies counts
 //! losses.rs        acknowledged blocks that are lost
+//! log.rs           a member that has no active zone left for its superblocks
 //! leaving.rs       segments that are about to go; members that are older copies of themselves
 //! torn.rs          blocks of stripes that were not complete are rewritten
 //! room.rs          free segments are reclaimed before hosts come
@@ -26,6 +27,7 @@ mod headers;
 mod identify;
 mod invariants;
 mod leaving;
+mod log;
 mod losses;
 mod room;
 mod salvage;
@@ -105,6 +107,8 @@ pub(super) struct Mount {
     lost: BTreeSet<Physical>,
     /// Those of which it is not known.
     losses: Losses,
+    /// Members of which a zone was finished so that a superblock can be written, as bits.
+    finished_for_log: u32,
     /// For each segment with torn blocks the segments that hold what these replace; they stay until the blocks are rewritten.
     shadowed: BTreeMap<SegmentIndex, BTreeSet<SegmentIndex>>,
     /// Torn blocks that are being moved.
@@ -270,6 +274,9 @@ impl Volume {
                 }
             }
             Step::WriteSuperblocks => {
+                if self.finish_for_logs() {
+                    return;
+                }
                 self.pump_superblocks();
                 if self.is_lost() {
                     return;
@@ -318,9 +325,11 @@ impl Volume {
             StartStep::Identify { zone, offset } => self.on_identify_read(member, (zone, offset), buffer.as_ref()),
             StartStep::Blocks { offset } => self.on_blocks_read(member, offset, buffer),
             StartStep::Leaving { shown_without } => self.on_leaving_read(shown_without, buffer.as_ref()),
-            StartStep::Report | StartStep::Flush | StartStep::Wipe | StartStep::ResetOrphan { .. } => {
-                unreachable!("handled before")
-            }
+            StartStep::Report
+            | StartStep::Flush
+            | StartStep::Wipe
+            | StartStep::ResetOrphan { .. }
+            | StartStep::FinishForLog { .. } => unreachable!("handled before"),
         }
     }
 

@@ -8,7 +8,7 @@ use super::super::spec::Spec;
 use super::{Retry, Segments, describe};
 use crate::MemberIndex;
 use crate::bug::SeededBug;
-use crate::tables::{SegmentIndex, SegmentState};
+use crate::tables::{Segment, SegmentIndex, SegmentState};
 
 impl Segments {
     /// Nothing is added to a segment any more.
@@ -156,6 +156,19 @@ impl Segments {
             segment.active &= !(1 << member.0);
             members[member].close_one_zone();
         }
+    }
+
+    /// A zone of one of the segments that a member holds active.
+    pub(in crate::machine) fn active_zone_of(&self, member: MemberIndex) -> Option<(SegmentIndex, u32)> {
+        let is_active = |segment: &Segment| segment.active >> member.0 & 1 == 1;
+        let mut active = self.iter().filter(|(_, segment)| is_active(segment));
+        active.find_map(|(index, segment)| Some((index, segment.zones[member.as_usize()]?)))
+    }
+
+    /// A zone of a segment that takes no more was finished before the segment is closed.
+    pub(in crate::machine) fn was_finished(&mut self, members: &mut Members, member: MemberIndex, index: SegmentIndex) {
+        debug_assert!(self.table[index].is_broken, "what is finished takes no more");
+        self.release_zone(members, member, index);
     }
 
     /// A member has done its part of closing a segment.
