@@ -383,6 +383,38 @@ fn accepting_losses_accepts_none_of_segments_that_are_opened_afterwards() {
 }
 
 #[test]
+fn accepting_a_zone_that_nobody_knows_accepts_what_else_is_lost_of_segments_that_are_there() {
+    for accepts in [false, true] {
+        let mut config = plain_config(Scheme { level: Level::Raid0, data: 1, parity: 0 });
+        config.small.group_stripes = 4;
+        let mut script = Script::create(config);
+        let mut written = 0;
+        while script.count(Kind::Header, 3) == 0 {
+            script.write(written, 1, 1);
+            written += 1;
+        }
+        script.crash(&[]);
+        if accepts {
+            // Nothing of the first segment can be read, and no other member names it.
+            let start = script.zone_start(0, 1);
+            script.unreadable.extend((start..start + 64).map(|lba| (0, lba)));
+            script.mount(&[]);
+            assert!(matches!(script.events[..], [Event::Failed(VolumeError::UnidentifiedLosses { segment: 0, .. })]));
+            script.crash(&[]);
+            script.hold(|sent| sent.kind == Kind::Chunk);
+            script.mount_with(&[], MountOptions { accepts_losses: true, ..MountOptions::default() });
+            script.crash(&[]);
+            script.hold(|_| false);
+        }
+        hurt(&mut script, &[0], 3, 0);
+        script.mount(&[]);
+        let is_refused =
+            matches!(script.events[..], [Event::Failed(VolumeError::UnidentifiedLosses { segment: 3, .. })]);
+        assert_eq!(is_refused, !accepts, "{:?}", script.events);
+    }
+}
+
+#[test]
 fn a_copy_that_proves_good_after_a_mount_counts_over_the_marker_of_its_own_version() {
     for metadata_bytes in [64, 0] {
         let mut config = config(Scheme::raid5(3));

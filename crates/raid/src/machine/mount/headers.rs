@@ -325,8 +325,7 @@ impl Volume {
             if !accepts {
                 return self.fail(error);
             }
-            // What is accepted is written to the superblocks.
-            self.found().is_behind = true;
+            self.found().losses.are_accepted = true;
         }
         let mut orphans = Vec::new();
         for member in self.members.present() {

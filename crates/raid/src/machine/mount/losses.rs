@@ -31,6 +31,8 @@ pub(super) struct Losses {
     unread: BTreeMap<Physical, u8>,
     /// Blocks of tombstones in stripes that were never complete.
     pub(super) cut: BTreeSet<Physical>,
+    /// The caller has accepted zones that nobody knows, or segments that lack zones: what they held is not counted.
+    pub(super) are_accepted: bool,
 }
 
 impl Volume {
@@ -85,10 +87,15 @@ impl Volume {
                 self.lose_unidentified(member, place.segment, 1);
             }
         }
-        let Losses { first, blocks, .. } = self.found().losses;
-        let Some((member, segment)) = first else { return Ok(false) };
-        if !self.found().options.accepts_losses && !self.spec.has(SeededBug::UnrefusedLosses) {
-            return Err(VolumeError::UnidentifiedLosses { member, segment, blocks });
+        let Losses { first, blocks, are_accepted, .. } = self.found().losses;
+        match first {
+            Some((member, segment))
+                if !self.found().options.accepts_losses && !self.spec.has(SeededBug::UnrefusedLosses) =>
+            {
+                return Err(VolumeError::UnidentifiedLosses { member, segment, blocks });
+            }
+            None if !are_accepted => return Ok(false),
+            _ => {}
         }
         let newest = self.segments.next_sequence() - 1;
         if !self.spec.has(SeededBug::ForgottenAcceptance) {
