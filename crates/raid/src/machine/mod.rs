@@ -361,8 +361,13 @@ impl Volume {
     }
 
     fn make_progress_if_woken(&mut self) {
-        if self.has_progress || self.segments.has_progress() || self.stripes.has_progress() || self.reads.has_progress()
-        {
+        // While anything is in flight a rebuild counts as going on: what ended last may be a read that changes nothing else.
+        let may_have_stopped = self.is_rebuilding() && self.members.are_idle();
+        let is_woken = self.has_progress
+            || self.segments.has_progress()
+            || self.stripes.has_progress()
+            || self.reads.has_progress();
+        if is_woken || may_have_stopped {
             self.make_progress();
         }
     }

@@ -111,7 +111,7 @@ impl Volume {
     /// Whether a rebuild goes on: it may wait for room itself, which only collection could free. Then no command is in flight, and no
     /// time is waited for.
     fn rebuild_moves(&self) -> bool {
-        self.is_rebuilding() && (self.members.in_flight().next().is_some() || self.next_timeout().is_some())
+        self.is_rebuilding() && (!self.members.are_idle() || self.next_timeout().is_some())
     }
 
     /// Whether segments are being opened, written, closed, or emptied of the last readers.

@@ -116,6 +116,11 @@ impl Commands {
         !self.outbox.is_empty()
     }
 
+    /// Whether all commands have ended.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0
+    }
+
     /// Whether the member's queue is full until the next completion.
     pub(super) fn is_blocked(&self) -> bool {
         self.is_blocked

@@ -271,6 +271,11 @@ impl Member {
         self.commands.has_waiting()
     }
 
+    /// Whether all its commands have ended.
+    pub(super) fn is_idle(&self) -> bool {
+        self.commands.is_idle()
+    }
+
     /// What commands that have not ended are for.
     pub(in crate::machine) fn in_flight(&self) -> impl Iterator<Item = &Work> {
         self.commands.in_flight()

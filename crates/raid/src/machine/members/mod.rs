@@ -310,6 +310,11 @@ impl Members {
         self.members.iter().any(Member::has_waiting)
     }
 
+    /// Whether the end of all commands was told, of all members.
+    pub(super) fn are_idle(&self) -> bool {
+        self.aborted.is_empty() && self.members.iter().all(Member::is_idle)
+    }
+
     /// What commands are for of which no end was told, of all members.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = &Work> {
         let aborted = self.aborted.iter().map(|(_, work)| work);
