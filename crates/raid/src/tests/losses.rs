@@ -4,6 +4,7 @@ use zonda_zoned::{Blocks, Lba, LbaRange, Status};
 
 use super::basics::config;
 use super::bench::Bench;
+use super::failures::geometry;
 use super::script::{Kind, Script, plain_config};
 use crate::format::HEADER_COPIES;
 use crate::{Event, Level, MountOptions, Scheme, StreamShape, VolumeError};
@@ -380,6 +381,34 @@ fn accepting_losses_accepts_none_of_segments_that_are_opened_afterwards() {
         [Event::Failed(VolumeError::UnidentifiedLosses { segment, .. })] => assert_eq!(segment, opened),
         ref events => panic!("segment {opened}: {events:?}"),
     }
+}
+
+#[test]
+fn a_stripe_that_was_cut_short_is_not_lost_after_a_mount_that_was_cut_short_while_it_reset_its_segment() {
+    let mut config = plain_config(Scheme { level: Level::Raid1, data: 1, parity: 1 });
+    config.small.unit_blocks = 2;
+    let mut script = Script::on(config, geometry(0));
+    script.write(0, 1, 1);
+    let mut others = 0;
+    while script.count(Kind::Footer, 1) == 0 {
+        others += 1;
+        script.write(others, 1, 1);
+    }
+    // The first stripe of the next segment arrives on one member, and its contents rot there.
+    script.hold(|sent| sent.kind == Kind::Chunk && sent.member == 0);
+    script.write(0, 1, 2);
+    let segment = script.host_segment();
+    script.crash(&[]);
+    let payload = script.zone_start(1, segment) + u64::from(HEADER_COPIES) + 1;
+    script.unreadable.insert((1, payload));
+    script.hold(move |sent| sent.kind == Kind::Reset && sent.member == 1);
+    script.mount(&[]);
+    assert_eq!((script.count(Kind::Reset, segment), script.held()), (2, 1), "the segment holds nothing that counts");
+    script.crash(&[]);
+    script.hold(|_| false);
+    script.mount(&[]);
+    assert_eq!(script.events, [Event::Ready]);
+    assert_eq!(script.version(0), 1, "the version that was acknowledged");
 }
 
 #[test]

@@ -201,7 +201,9 @@ impl Volume {
             }
             let takes_damage = self.spec.has(SeededBug::DamageTakenForCut);
             let is_cut = may_be_torn && (takes_damage || (0..members).any(|at| is_cut(reading, at, number, &group)));
-            if is_cut && !is_decodable {
+            // Of a segment that was being reset the zone of the member that showed it to be cut short may be gone already; what was complete is
+            // elsewhere, too.
+            if !is_decodable && (is_cut || may_be_torn && reading.found.is_leaving()) {
                 continue;
             }
             let is_torn = may_be_torn && !self.spec.has(SeededBug::TornStripeKept);
