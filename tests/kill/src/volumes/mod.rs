@@ -209,9 +209,8 @@ impl VolumesRun {
         let wants_space = prng.chance(1, 6) && !fails && self.disk.space().is_some();
         let remote = self.draw_remote_attack(prng, &lacking, fails.then_some(victim));
         // A command that fails on a member which the volume cannot do without fails for the host, too.
-        let is_needed = |member: usize| !self.level.tolerates(&lacking.iter().copied().chain([member]).collect());
-        let may_fail = matches!(remote, Some((member, RemoteAttack::Errors(_), _)) if is_needed(member));
-        let attacked = remote.filter(|(member, ..)| !is_needed(*member)).map(|(member, ..)| member);
+        let may_fail = matches!(remote, Some((member, RemoteAttack::Errors(_), _)) if self.is_needed(member, &lacking));
+        let attacked = remote.map(|(member, ..)| member).filter(|&member| !self.is_needed(member, self.disk.away()));
         let errors = match () {
             () if self.is_beyond || may_fail || !self.history.unreadable().is_empty() => Errors::Any,
             () if wants_space => Errors::Space,
@@ -292,11 +291,19 @@ impl VolumesRun {
         let mut prng = prng.fork("remote");
         let with_both: BTreeSet<usize> = lacking.iter().copied().chain(failing).chain([member]).collect();
         let is_possible = failing.is_none() || (failing != Some(member) && self.level.tolerates(&with_both));
-        if !is_possible || !prng.chance(1, 2) {
+        // Of members that lack something some may be whole again for the volume: then nobody here knows whether it fails this one.
+        let is_doubtful =
+            self.is_needed(member, lacking) && !self.is_needed(member, self.disk.away()) && !self.is_beyond;
+        if !is_possible || is_doubtful || !prng.chance(1, 2) {
             return None;
         }
         let (attack, time) = RemoteAttack::draw(&mut prng);
         Some((member, attack, time))
+    }
+
+    /// Whether a volume that lacks these members cannot do without this one.
+    fn is_needed(&self, member: usize, lacking: &BTreeSet<usize>) -> bool {
+        !self.level.tolerates(&lacking.iter().copied().chain([member]).collect())
     }
 
     /// Moves members away and back, and flips bytes, while no program uses the volume.
