@@ -4,6 +4,7 @@ use crate::format::checkpoint;
 use crate::format::entry::Ledger;
 use crate::format::layout::Layout;
 use crate::format::superblock;
+use crate::open::begin_journal;
 use crate::{FileError, Files, ImageError, ImageFile, ImageSpec};
 
 /// The sequence of the first checkpoint.
@@ -37,9 +38,10 @@ pub fn create(spec: &ImageSpec, files: &mut dyn Files) -> Result<(), ImageError>
         let copy = checkpoint::encode(&layout, &spec.uuid, FIRST_SEQUENCE, true, &ledger);
         write(files, ImageFile::State, layout.slot_offset(slot), &copy)?;
     }
-    for file in [ImageFile::Data, ImageFile::Tags, ImageFile::State, ImageFile::Journal] {
+    for file in [ImageFile::Data, ImageFile::Tags, ImageFile::State] {
         sync(files, file)?;
     }
+    begin_journal(files, &spec.uuid, FIRST_SEQUENCE)?;
     let copy = superblock::encode(spec);
     write(files, ImageFile::Superblock, 0, &copy)?;
     write(files, ImageFile::Superblock, copy.len() as u64, &copy)?;

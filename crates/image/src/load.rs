@@ -145,8 +145,13 @@ impl Loaded {
             (last_sequence, last_sum) = (sequence, sum);
             at += length;
         }
-        let marks = marks(&journal, &self.spec.uuid).filter(|mark| mark.epoch == epoch);
-        let synced = marks.map(|mark| mark.synced).max().unwrap_or(0);
+        let marks: Vec<Mark> = marks(&journal, &self.spec.uuid).collect();
+        if marks.is_empty() {
+            // One of them is good at any moment since the image was created.
+            let what = "both marks are damaged, and without them nobody can tell whether records are missing".into();
+            return Err(ImageError::Damaged { file: ImageFile::Journal, what });
+        }
+        let synced = marks.iter().filter(|mark| mark.epoch == epoch).map(|mark| mark.synced).max().unwrap_or(0);
         if last_sequence < synced {
             let what = format!("record {} is damaged, and was synced up to record {synced}", last_sequence + 1);
             return Err(ImageError::Damaged { file: ImageFile::Journal, what });

@@ -122,7 +122,7 @@ pub(crate) fn note_found(loaded: &mut Loaded, examined: &Examined) {
 
 /// Both marks speak of the new epoch, and no record lies where its first one belongs. So a checkpoint from before this
 /// opening is known as such for ever, and nothing left over is so old that, as numbers go round, it comes to be later.
-fn begin_journal(files: &mut dyn Files, uuid: &[u8; 16], epoch: u64) -> Result<(), ImageError> {
+pub(crate) fn begin_journal(files: &mut dyn Files, uuid: &[u8; 16], epoch: u64) -> Result<(), ImageError> {
     let mut start = vec![0; MARKS_BYTES as usize + HEADER_BYTES];
     let mark = encode_mark(uuid, epoch, 0);
     for place in start[..MARKS_BYTES as usize].chunks_exact_mut(MARK_STRIDE as usize) {

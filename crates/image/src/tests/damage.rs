@@ -287,6 +287,38 @@ fn a_checkpoint_from_before_the_last_opening_is_refused_even_if_nothing_was_reco
 }
 
 #[test]
+fn a_journal_without_a_good_mark_is_no_new_one_unless_the_drive_was_stopped_in_order() {
+    type Change = (&'static str, fn(&mut [u8]));
+    let changes: [Change; 4] = [
+        ("all of it is zero", |journal| journal.fill(0)),
+        ("its marks and its first record are zero", |journal| journal[..MARKS_BYTES as usize + 4096].fill(0)),
+        ("its marks are zero", |journal| journal[..MARKS_BYTES as usize].fill(0)),
+        ("a bit of each mark has flipped", |journal| {
+            journal[20] ^= 1;
+            journal[MARK_STRIDE as usize + 20] ^= 1;
+        }),
+    ];
+    for (what, change) in changes {
+        for is_opened_before in [true, false] {
+            // What is reset and written here was empty at the last checkpoint.
+            let (mut disk, contents) = used(false);
+            if is_opened_before {
+                disk = Drive::open(disk).kill(&mut Prng::new(2));
+            }
+            change(disk.bytes(ImageFile::Journal));
+            let before = all(&mut disk);
+            let refused = shown(&disk).expect_err(what);
+            assert!(refused.starts_with("journal.zonda: both marks are damaged"), "{what}: {refused}");
+            assert_eq!(check(&mut disk, &mut |_| {}).unwrap_err(), inspect(&mut disk).unwrap_err(), "{what}");
+            assert!(all(&mut disk) == before, "who refuses an image changes nothing");
+            let (mut clean, _) = used(true);
+            change(clean.bytes(ImageFile::Journal));
+            assert_eq!(shown(&clean), Ok(contents), "{what}: nothing in the journal is needed");
+        }
+    }
+}
+
+#[test]
 fn a_good_mark_or_first_record_of_a_later_epoch_is_damage_even_after_a_clean_stop() {
     for clean in [true, false] {
         let (mut disk, contents) = used(clean);
