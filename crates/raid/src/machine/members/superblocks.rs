@@ -152,8 +152,9 @@ impl Members {
     }
 
     fn write_superblocks_of(&mut self, spec: &Spec, members: u32, failed: &mut Vec<MemberIndex>) {
+        // All of them before the first one: that may end at once, and then it is not the last.
+        self.epochs.pending += (self.present_bits() & members).count_ones();
         for member in self.present().filter(|member| members >> member.0 & 1 == 1) {
-            self.epochs.pending += 1;
             self[member].begin_superblock();
             if self.continue_superblock(spec, member, Status::Success) == Verdict::Failed {
                 failed.push(member);
@@ -343,6 +344,7 @@ impl Members {
 #[cfg(test)]
 mod tests {
     use super::super::super::fixtures::{end_next, members, spec};
+    use super::super::log::MetadataLog;
     use super::*;
     use crate::limits::METADATA_ZONES;
 
@@ -430,6 +432,19 @@ mod tests {
             }
         }
         assert!(members.is_epoch_durable());
+    }
+
+    #[test]
+    fn an_epoch_that_the_first_member_cannot_record_at_all_counts_only_once_the_others_have_it() {
+        let spec = spec(1, false);
+        let mut members = members(&spec);
+        let first = MemberIndex(0);
+        let log = MetadataLog::found(members[first].geometry(), [(0, true); 2], 0, [false; 2]);
+        members[first].resume_log(log);
+        members.begin_epoch(&spec);
+        assert_eq!(members.write_superblocks(&spec), [first]);
+        assert!(!members.is_epoch_durable());
+        assert_eq!(members.durable_epoch(), 1, "no member has it");
     }
 
     #[test]
