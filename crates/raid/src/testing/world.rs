@@ -12,6 +12,9 @@ use crate::{ArrayId, Event, MemberIndex, MountOptions, Volume, VolumeConfig, Vol
 
 /// Steps after which a world that does not come to rest is said to hang.
 const STEPS_TO_REST_MAX: u64 = 400_000;
+/// Steps of a world that does not come to rest in which so much time passes.
+const STEPS_OF_TICK: u64 = 1_000;
+const TICK: Duration = Duration::from_millis(1);
 /// Blocks of a request of those that write every block.
 const BLOCKS_OF_FILLING: u64 = 8;
 /// The volume's invariants are looked at every so many completions.
@@ -319,11 +322,14 @@ impl World {
     /// # Errors
     /// When a request does not end, ends wrongly, or the volume goes on for ever.
     pub fn rest(&mut self) -> Result<(), Violation> {
-        for _ in 0..STEPS_TO_REST_MAX {
+        for step in 1..=STEPS_TO_REST_MAX {
             for at in 0..self.drives.len() {
                 while self.hand_out(at) {}
             }
             if self.move_drive()? {
+                if step % STEPS_OF_TICK == 0 {
+                    self.tick()?;
+                }
                 continue;
             }
             let refuses = (0..self.drives.len()).any(|at| self.hand_out(at));
@@ -342,6 +348,16 @@ impl World {
             Promise::Ends,
             format!("no rest after {STEPS_TO_REST_MAX} steps: {:?}", self.volume.status()),
         ))
+    }
+
+    /// What members do takes time: collection may go on for as long as a scrub waits for its time to come.
+    fn tick(&mut self) -> Result<(), Violation> {
+        self.now += TICK;
+        if self.volume.next_timeout().is_some_and(|due| due <= self.now) {
+            self.volume.on_timeout(self.now);
+            self.hear()?;
+        }
+        Ok(())
     }
 
     /// Reads everything, and compares.
