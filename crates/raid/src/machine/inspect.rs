@@ -200,8 +200,27 @@ impl Volume {
         let buffer = BlockBuffer { data: data.freeze(), metadata: metadata.freeze() };
         match self.found_chunk(segment, member, (slot, stripe), &buffer, 0, &[]) {
             Some((chunk, _)) if chunk.is_whole() => Found::Chunk(chunk),
+            _ if self.may_be_elsewhere(segment, stripe, (member, zone), look) => Found::Excused,
             _ => Found::Wrong(start, "is not there, or is not right"),
         }
+    }
+
+    /// Whether a chunk may be in another slot than the table says: a mount that finds damaged slots in the last group of a segment cannot
+    /// know which stripes they hold. Such a segment is emptied.
+    fn may_be_elsewhere(
+        &self,
+        segment: &Segment,
+        stripe: u32,
+        (member, zone): (MemberIndex, u32),
+        look: &mut Looker<'_>,
+    ) -> bool {
+        let layout = &segment.layout;
+        let blocks = layout.group_range(stripe).flat_map(|slot| {
+            let first = layout.slot_offset(slot);
+            first..first + layout.unit_blocks
+        });
+        let mut blocks = blocks.map(|offset| self.members[member].lba(zone, offset));
+        segment.is_exposed && segment.is_suspect && blocks.any(|lba| matches!(look(member, lba), Look::Excused))
     }
 }
 
