@@ -117,6 +117,8 @@ impl Volume {
         match standing {
             Standing::Cut => false,
             Standing::Unfinished if is_sound => false,
+            // What all segments lack, since its member is missing, is no difference between the two.
+            _ if is_sound && self.lacks_zones(place.segment) => false,
             _ => self.is_frail(known) || !self.is_frail(place),
         }
     }
