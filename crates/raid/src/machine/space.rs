@@ -74,8 +74,7 @@ impl<'a> Space<'a> {
         let needed = needed_segments(spec) + RELOCATION_SEGMENTS + 1;
         let entry = &members[member];
         let is_out = entry.zones_for_segments() < needed || !entry.has_active_to_spare();
-        let can_fail = members.missing().len() < spec.code.tolerates();
-        if is_out && can_fail { Verdict::Failed } else { Verdict::Usable }
+        if is_out && members.can_spare(spec, member) { Verdict::Failed } else { Verdict::Usable }
     }
 
     /// Segments beside those that all blocks of hosts take.
