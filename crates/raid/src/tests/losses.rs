@@ -364,6 +364,44 @@ fn what_a_rebuild_cannot_compute_is_no_older_version_even_if_no_marker_was_durab
 }
 
 #[test]
+fn a_row_that_a_rebuild_cannot_compute_is_lost_and_the_stripe_is_not_taken_for_one_that_was_cut_short() {
+    for metadata_bytes in [0, 64] {
+        for (member, other) in (0..4).flat_map(|member| (0..4).map(move |other| (member, other))) {
+            if member == other {
+                continue;
+            }
+            let mut config = plain_config(Scheme::raid5(3));
+            config.small = StreamShape { unit_blocks: 2, group_stripes: 4 };
+            let mut script = Script::on(config, geometry(metadata_bytes));
+            let rows = if metadata_bytes == 0 { 1 } else { 2 };
+            // The one stripe of a segment without a footer; the last row of one member cannot be read.
+            let write = script.write(0, 3 * rows, 1);
+            assert!(script.has_ended(write));
+            let last = script.zone_start(other, 1) + u64::from(HEADER_COPIES) + 1;
+            script.unreadable.insert((other, last));
+            // What is moved out of the damaged segment never arrives.
+            script.hold(|sent| sent.is_relocation && sent.kind == Kind::Chunk);
+            script.replace(member);
+            script.crash(&[]);
+            script.hold(|_| false);
+            script.mount(&[]);
+            if let Some(failure) = script.volume.failure() {
+                assert!(matches!(failure, VolumeError::UnidentifiedLosses { .. }), "{member}, {other}: {failure:?}");
+                continue;
+            }
+            for lba in 0..3 * rows {
+                let id = script.read(lba);
+                let found = script
+                    .status(id)
+                    .map(|status| (status, (status == Status::Success).then(|| script.version_of(id, lba))));
+                let is_right = matches!(found, Some((Status::Success, Some(1)) | (BAD, None)));
+                assert!(is_right, "without {member}, damaged {other}, block {lba}: {found:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn accepting_losses_accepts_none_of_segments_that_are_opened_afterwards() {
     let mut script = written_twice();
     script.crash(&[]);

@@ -118,19 +118,22 @@ impl Volume {
                 // What was computed proves itself, where it is data.
                 let record = record.filter(|record| !is_data || Record::from_bytes(record).data_crc == sum);
                 let meta = &mut metas[at * payload + block];
-                if let Some(record) = record {
-                    *meta = BlockMeta { record, block_crc: sum, stripe };
-                    if !self.spec.shape.is_in_band && metadata_bytes > 0 {
-                        let from = (at * unit + block) * metadata_bytes;
-                        let seed = segment.seeds[target.as_usize()];
-                        meta.write_oob(seed, block as u32, &mut metadata[from..from + metadata_bytes]);
-                    }
+                *meta = if let Some(record) = record {
+                    BlockMeta { record, block_crc: sum, stripe }
                 } else {
-                    // A checksum that is not that of its contents: whoever reads it knows.
-                    is_whole = false;
+                    // A checksum that is not that of its contents: whoever reads it knows. Nothing is left blank, parity neither: a mount
+                    // would take its stripe for one that was cut short.
                     bytes.fill(0);
                     let record = Record { lba: PADDING_LBA, timestamp: 0, data_crc: !crc(bytes) };
-                    *meta = BlockMeta { record: record.to_bytes(), block_crc: record.data_crc, stripe };
+                    BlockMeta { record: record.to_bytes(), block_crc: record.data_crc, stripe }
+                };
+                if !self.spec.shape.is_in_band && metadata_bytes > 0 {
+                    let from = (at * unit + block) * metadata_bytes;
+                    let seed = segment.seeds[target.as_usize()];
+                    meta.write_oob(seed, block as u32, &mut metadata[from..from + metadata_bytes]);
+                }
+                if record.is_none() {
+                    is_whole = false;
                     let offset = layout.offset_of(slot, block as u32);
                     let place = Physical { segment: piece.segment, member: target, offset };
                     if segment.is_live(target, offset) || segment.tombstones.contains(&place) {
