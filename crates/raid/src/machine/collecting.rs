@@ -47,7 +47,7 @@ impl Volume {
         }
     }
 
-    fn choose_victim(&self) -> Option<(SegmentIndex, Urgency)> {
+    fn choose_victim(&mut self) -> Option<(SegmentIndex, Urgency)> {
         if !self.is_ready() {
             // Nobody is there whose pace it could keep.
             return self.victim_at_mount().map(|index| (index, Urgency::AtOnce));

@@ -53,6 +53,7 @@ use crate::{MemberIndex, VolumeError};
 
 use headers::{FoundSegment, Owner};
 use losses::Losses;
+use room::Reckoning;
 use superblocks::Probe;
 use versions::Standing;
 use zones::Reading;
@@ -121,6 +122,8 @@ pub(super) struct Mount {
     has_failed: bool,
     /// How often the mount was begun anew.
     attempts: u32,
+    /// Whether segments that are emptied win others.
+    reckoning: Reckoning,
 }
 
 /// What a mount has written is durable before hosts see it: what they have read once stays.

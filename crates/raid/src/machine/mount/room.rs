@@ -9,6 +9,10 @@
 //! has not emptied counts for nothing (see `versions.rs`), so the segment that this was moved to is empty, or holds all of what was in
 //! others that are free. What was torn and has been rewritten stays: it fills a segment by and by, and is the first to be moved on
 //! if crashes have left it in several.
+//!
+//! Whether emptying segments wins one is reckoned as if all that is moved came to lie without a gap. It does not where a segment must be
+//! reset before the next one can be emptied: its last stripe is padded. A mount whose reckoning did not come true reckons from then on with
+//! whole stripes for each segment: else it could move the same blocks to and fro for ever.
 
 use super::{Mount, Volume};
 use crate::limits::{MOUNT_SEGMENTS, RELOCATION_SEGMENTS};
@@ -62,7 +66,7 @@ impl Volume {
 
     /// The segment to be emptied next while the volume is mounted: that of the fewest moves, as long as too few are free and as
     /// emptying some of them wins one.
-    pub(in crate::machine) fn victim_at_mount(&self) -> Option<SegmentIndex> {
+    pub(in crate::machine) fn victim_at_mount(&mut self) -> Option<SegmentIndex> {
         let found = self.mounting()?;
         let torn = found.torn.first().map(|place| found.torn_in(place.segment).count() as u64);
         let wanted = match torn {
@@ -72,7 +76,8 @@ impl Volume {
         let is_resetting = |segment: &Segment| segment.state == SegmentState::Resetting;
         let resetting = self.segments.iter().filter(|(_, segment)| is_resetting(segment)).count() as u32;
         let coming = resetting + u32::from(self.collector.emptied().is_some());
-        if self.space().free_segments() + coming >= wanted {
+        let free = self.space().free_segments() + coming;
+        if free >= wanted {
             return None;
         }
         let may = |(index, segment): &(SegmentIndex, &Segment)| {
@@ -91,19 +96,22 @@ impl Volume {
             .collect();
         victims.sort_unstable();
         let &(first, victim) = victims.first()?;
-        let room = self.room_for_moves();
         let stripe = self.spec.shape.stripe_blocks(Stream::Relocation) as u64;
-        let each = self.spec.shape.data_blocks(self.spec.shape.layout(Stream::Relocation));
-        let segments_for = |blocks: u64| blocks.next_multiple_of(stripe).saturating_sub(room).div_ceil(each);
+        let room = Room {
+            open: self.room_for_moves(),
+            stripe,
+            segment: self.spec.shape.data_blocks(self.spec.shape.layout(Stream::Relocation)),
+        };
+        let mut reckoning = found.reckoning.at(free);
+        let is_padded = reckoning.is_padded;
         // Whatever is emptied, torn blocks take what they take.
-        let mut blocks = torn.unwrap_or(0);
-        let anyway = segments_for(blocks);
-        let wins = (1..).zip(&victims).any(|(emptied, (moved, _))| {
-            blocks += moved;
-            emptied > segments_for(blocks) - anyway
-        });
-        let has_room = segments_for(first) <= u64::from(self.space().free_segments());
-        (wins && has_room).then_some(victim)
+        let emptied = room.first_win(torn.unwrap_or(0), victims.iter().map(|&(moved, _)| moved), is_padded)?;
+        if room.segments_for(first) > u64::from(self.space().free_segments()) {
+            return None;
+        }
+        reckoning.begin(emptied, free);
+        self.found().reckoning = reckoning;
+        Some(victim)
     }
 
     /// The mount in progress, if one is.
@@ -115,5 +123,91 @@ impl Volume {
             },
             _ => None,
         }
+    }
+}
+
+/// What moved blocks fit into, in blocks.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// What is left of the segments that are open for them.
+    open: u64,
+    stripe: u64,
+    /// What a free segment holds.
+    segment: u64,
+}
+
+impl Room {
+    /// Free segments that so many moved blocks take.
+    fn segments_for(&self, blocks: u64) -> u64 {
+        blocks.next_multiple_of(self.stripe).saturating_sub(self.open).div_ceil(self.segment)
+    }
+
+    /// How many segments are emptied until one more is free, if the blocks that are moved out of each are these, and `anyway` are moved
+    /// before; `None` if none is won.
+    fn first_win(&self, anyway: u64, moves: impl Iterator<Item = u64>, is_padded: bool) -> Option<u64> {
+        let taken = self.segments_for(anyway);
+        let mut blocks = anyway;
+        for (emptied, moved) in (1..).zip(moves) {
+            blocks += if is_padded { moved.next_multiple_of(self.stripe) } else { moved };
+            if emptied > self.segments_for(blocks) - taken {
+                return Some(emptied);
+            }
+        }
+        None
+    }
+}
+
+/// Whether emptying segments has won what was reckoned.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reckoning {
+    /// Segments that are still to be emptied until one more is free than these.
+    until: Option<(u64, u32)>,
+    /// It once did not come true.
+    is_padded: bool,
+}
+
+impl Reckoning {
+    /// What holds when so many segments are free, or will be.
+    fn at(self, free: u32) -> Reckoning {
+        match self.until {
+            Some((0, before)) => Reckoning { until: None, is_padded: self.is_padded || free <= before },
+            _ => self,
+        }
+    }
+
+    /// The next segment is emptied, the first of so many that win one.
+    fn begin(&mut self, emptied: u64, free: u32) {
+        let (left, before) = self.until.unwrap_or((emptied, free));
+        self.until = Some((left - 1, before));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOM: Room = Room { open: 24, stripe: 6, segment: 30 };
+
+    #[test]
+    fn segments_win_one_as_soon_as_fewer_are_taken_than_emptied() {
+        // Without a gap the second wins one: 54 blocks take 24 and one segment.
+        let moves = [25, 28, 28, 29, 29, 29];
+        assert_eq!(ROOM.first_win(0, moves.into_iter(), false), Some(2));
+        assert_eq!(ROOM.first_win(0, moves.into_iter(), true), None, "each takes five stripes");
+        assert_eq!(ROOM.first_win(0, [24, 30].into_iter(), true), Some(1), "it fits what is open");
+        assert_eq!(ROOM.first_win(24, [6, 6].into_iter(), true), Some(2), "torn blocks have taken that");
+    }
+
+    #[test]
+    fn a_reckoning_that_did_not_come_true_counts_whole_stripes_from_then_on() {
+        let mut reckoning = Reckoning::default();
+        for left in (0..3).rev() {
+            reckoning = reckoning.at(2);
+            reckoning.begin(3, 2);
+            assert_eq!((reckoning.until, reckoning.is_padded), (Some((left, 2)), false));
+        }
+        assert!(reckoning.at(2).is_padded, "three are emptied, and none is won");
+        let won = reckoning.at(3);
+        assert!(won.until.is_none() && !won.is_padded);
     }
 }
