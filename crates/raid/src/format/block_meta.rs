@@ -55,6 +55,12 @@ impl BlockMeta {
         is_ours.then(|| BlockMeta::read_bare(sealed))
     }
 
+    /// What these bytes say if they are metadata of any place: nothing says that they are, but that the contents have their checksum.
+    pub(crate) fn read_unsealed(bytes: &[u8]) -> Option<BlockMeta> {
+        let sealed: &[u8; OOB_BYTES] = bytes.first_chunk()?;
+        (*sealed != [0; OOB_BYTES]).then(|| BlockMeta::read_bare(sealed))
+    }
+
     #[inline]
     pub(super) fn write_bare(&self, out: &mut [u8]) {
         out[..RECORD_BYTES].copy_from_slice(&self.record);
@@ -98,6 +104,7 @@ mod tests {
         let mut bytes = [0xFF; 64];
         meta().write_oob(PLACE.seed(), 2, &mut bytes);
         assert_eq!(BlockMeta::read_oob(PLACE.seed(), 2, &bytes), Some(meta()));
+        assert_eq!(BlockMeta::read_unsealed(&bytes), Some(meta()));
         assert_eq!(bytes[OOB_BYTES..], [0; 32], "longer metadata are filled with zeros");
         for other in [
             Place { member: 8, ..PLACE },

@@ -52,15 +52,20 @@ pub(crate) fn write_chunk_meta(place: &Place, stripe: u32, entries: &[([u8; RECO
 
 /// What the block says of its chunk; `None` if it is not whole, or of another place.
 pub(crate) fn read_chunk_meta(place: &Place, block: &[u8]) -> Option<ChunkMeta> {
+    read_placed_chunk_meta(block).filter(|(read, _)| read == place).map(|(_, meta)| meta)
+}
+
+/// Where the block belongs, and what it says of its chunk; `None` if it is not whole.
+pub(crate) fn read_placed_chunk_meta(block: &[u8]) -> Option<(Place, ChunkMeta)> {
     block::check(block, MAGIC).ok()?;
     let count = usize::from(u16_at(block, COUNT_AT));
-    let fits = count <= chunk_meta_entries_max(block.len() as u32);
-    if !fits || Place::read(&block[PLACE_AT..ENTRIES_AT]) != *place {
+    if count > chunk_meta_entries_max(block.len() as u32) {
         return None;
     }
+    let place = Place::read(&block[PLACE_AT..ENTRIES_AT]);
     let entries = block[ENTRIES_AT..].chunks_exact(ENTRY_BYTES).take(count);
     let entries = entries.map(|entry| (array_at(entry, 0), u32_at(entry, RECORD_BYTES))).collect();
-    Some(ChunkMeta { stripe: u32_at(block, STRIPE_AT), entries })
+    Some((place, ChunkMeta { stripe: u32_at(block, STRIPE_AT), entries }))
 }
 
 #[cfg(test)]

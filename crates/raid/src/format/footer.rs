@@ -44,14 +44,19 @@ pub(crate) fn write_footer_block(place: &Place, first_entry: u32, entries: &[Blo
 
 /// The index of the block's first entry, and its entries; `None` if it is not whole, or of another place.
 pub(crate) fn read_footer_block(place: &Place, block: &[u8]) -> Option<(u32, Vec<BlockMeta>)> {
-    block::check(block, MAGIC).ok()?;
+    let is_of_place = read_footer_place(block)? == *place;
     let count = usize::from(u16_at(block, COUNT_AT));
-    let fits = count <= footer_entries_per_block(block.len() as u32);
-    if !fits || Place::read(&block[PLACE_AT..ENTRIES_AT]) != *place {
+    if !is_of_place || count > footer_entries_per_block(block.len() as u32) {
         return None;
     }
     let entries = block[ENTRIES_AT..].chunks_exact(BARE_BYTES).take(count).map(BlockMeta::read_bare).collect();
     Some((u32_at(block, FIRST_ENTRY_AT), entries))
+}
+
+/// The place of a block of a footer; `None` if it is not whole.
+pub(crate) fn read_footer_place(block: &[u8]) -> Option<Place> {
+    block::check(block, MAGIC).ok()?;
+    Some(Place::read(&block[PLACE_AT..ENTRIES_AT]))
 }
 
 #[cfg(test)]

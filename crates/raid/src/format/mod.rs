@@ -19,8 +19,8 @@ mod tombstone;
 
 pub(crate) use block::HeaderError;
 pub(crate) use block_meta::{BlockMeta, OOB_BYTES};
-pub(crate) use chunk_meta::{chunk_meta_entries_max, read_chunk_meta, write_chunk_meta};
-pub(crate) use footer::{footer_entries_per_block, read_footer_block, write_footer_block};
+pub(crate) use chunk_meta::{chunk_meta_entries_max, read_chunk_meta, read_placed_chunk_meta, write_chunk_meta};
+pub(crate) use footer::{footer_entries_per_block, read_footer_block, read_footer_place, write_footer_block};
 pub(crate) use place::{Place, PlaceSeed};
 pub(crate) use record::{PADDING_LBA, RECORD_BYTES, Record, TOMBSTONE_LBA};
 pub(crate) use segment_header::{HEADER_COPIES, SegmentHeader};

@@ -95,6 +95,11 @@ pub(super) enum StartStep {
     Leaving {
         shown_without: u32,
     },
+    /// Blocks of a zone that is of no segment that is known.
+    Unclaimed {
+        offset: u32,
+        blocks: u32,
+    },
     ResetOrphan {
         zone: u32,
     },

@@ -401,6 +401,68 @@ fn a_row_that_a_rebuild_cannot_compute_is_lost_and_the_stripe_is_not_taken_for_o
     }
 }
 
+/// A mirror on whose first member no header of the first segment can be read, and whose other member shows no zone of it; whether
+/// its newest versions are elsewhere.
+fn mirror_with_an_unclaimed_zone(metadata_bytes: u16, is_superseded: bool) -> Script {
+    let mut config = plain_config(Scheme { level: Level::Raid1, data: 1, parity: 1 });
+    config.small.unit_blocks = 2;
+    let mut script = Script::on(config, geometry(metadata_bytes));
+    let mut written = 0;
+    while script.count(Kind::Footer, 1) == 0 {
+        script.write(written, 1, 1);
+        written += 1;
+    }
+    let zones = [0, 1].map(|member| script.zone_start(member, 1));
+    if is_superseded {
+        script.hold(|sent| sent.kind == Kind::Reset && sent.segment == 1 && sent.member == 0);
+        for lba in 0..written {
+            script.write(lba, 1, 2);
+        }
+        while script.count(Kind::Reset, 1) < 2 {
+            script.write(90, 1, 1);
+        }
+    }
+    script.crash(&[]);
+    script.hold(|_| false);
+    if !is_superseded {
+        let zone_blocks = geometry(metadata_bytes).zone_size_blocks.0;
+        script.erase(1, (zones[1] / zone_blocks) as u32);
+    }
+    script.unreadable.extend((0..u64::from(HEADER_COPIES)).map(|copy| (0, zones[0] + copy)));
+    script
+}
+
+#[test]
+fn a_zone_that_nobody_names_is_no_leftover_if_it_holds_the_newest_version_of_a_block() {
+    for metadata_bytes in [0, 64] {
+        let mut script = mirror_with_an_unclaimed_zone(metadata_bytes, false);
+        script.mount(&[]);
+        let refused = |event: &Event| {
+            matches!(
+                event,
+                Event::Failed(VolumeError::UnidentifiedLosses { member: crate::MemberIndex(0), segment: 0, .. })
+            )
+        };
+        assert!(matches!(&script.events[..], [event] if refused(event)), "{:?}", script.events);
+        // Nothing was reset.
+        script.unreadable.clear();
+        script.crash(&[]);
+        script.mount(&[]);
+        assert_eq!(script.events, [Event::Ready]);
+        assert_eq!((script.version(1), script.version(2)), (1, 1));
+    }
+}
+
+#[test]
+fn a_zone_that_nobody_names_and_of_which_all_is_elsewhere_is_reset() {
+    for metadata_bytes in [0, 64] {
+        let mut script = mirror_with_an_unclaimed_zone(metadata_bytes, true);
+        script.mount(&[]);
+        assert_eq!(script.events, [Event::Ready]);
+        assert_eq!((script.version(0), script.version(1)), (2, 2));
+    }
+}
+
 #[test]
 fn accepting_losses_accepts_none_of_segments_that_are_opened_afterwards() {
     let mut script = written_twice();

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use zonda_zoned::{BlockBuffer, ZoneAction, ZoneDescriptor, ZoneState};
 
 use super::superblocks::written_blocks;
+use super::unclaimed::Unclaimed;
 use super::{Volume, block_of};
 use crate::bug::SeededBug;
 use crate::format::{HEADER_COPIES, HeaderError, MemberState, SegmentHeader};
@@ -320,8 +321,8 @@ impl Volume {
         let accepts = self.found().options.accepts_losses;
         let offline = self.offline_since(&kept);
         // A zone that no header names on a member that has them all belongs to no segment that is needed.
-        let zones = self.unidentified_zones(&owners, &claims, &offline);
-        if let Some(error) = zones.or_else(|| self.lacking(&kept)) {
+        self.found().unclaimed = Unclaimed::new(claims, offline);
+        if let Some(error) = self.unidentified_zones().or_else(|| self.lacking(&kept)) {
             if !accepts {
                 return self.fail(error);
             }

@@ -23,6 +23,10 @@ impl Mount {
         }
         if step > Step::ReadLeaving {
             assert_eq!(self.leaving.len() + self.orphans.len(), 0, "what may go is chosen in {step:?}");
+            assert!(
+                !self.unclaimed.is_unread(),
+                "zones are reset in {step:?} of which it is not known whether they are needed"
+            );
         }
         if step >= Step::CloseSegments && self.torn.is_empty() {
             assert!(self.stamps.is_empty(), "torn blocks are all that timestamps are needed for in {step:?}");

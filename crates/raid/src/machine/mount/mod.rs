@@ -12,6 +12,7 @@
 //! losses.rs        acknowledged blocks that are lost
 //! log.rs           a member that has no active zone left for its superblocks
 //! leaving.rs       segments that are about to go; members that are older copies of themselves
+//! unclaimed.rs     zones of no segment that is known: do they hold what is needed?
 //! torn.rs          blocks of stripes that were not complete are rewritten
 //! room.rs          free segments are reclaimed before hosts come
 //! ```
@@ -33,6 +34,7 @@ mod room;
 mod salvage;
 mod superblocks;
 mod torn;
+mod unclaimed;
 mod unidentified;
 mod versions;
 mod zones;
@@ -55,6 +57,7 @@ use headers::{FoundSegment, Owner};
 use losses::Losses;
 use room::Reckoning;
 use superblocks::Probe;
+use unclaimed::Unclaimed;
 use versions::Standing;
 use zones::Reading;
 
@@ -89,6 +92,8 @@ pub(super) struct Mount {
     orphans: Vec<(MemberIndex, u32)>,
     /// Members that are older copies of themselves, as bits.
     older_copies: u32,
+    /// Zones that are of no segment that is known.
+    unclaimed: Unclaimed,
     current: Option<Reading>,
     /// The newest timestamp of each logical block.
     stamps: Vec<u64>,
@@ -258,8 +263,8 @@ impl Volume {
                     self.verify_leaving();
                     return;
                 }
-                if !self.read_next_leaving() {
-                    if let Some(error) = self.too_many_older() {
+                if !self.read_next_leaving() && !self.read_unclaimed() {
+                    if let Some(error) = self.too_many_older().or_else(|| self.too_few_show_all()) {
                         return self.fail(error);
                     }
                     let accepts = match self.accept_losses() {
@@ -328,6 +333,7 @@ impl Volume {
             StartStep::Identify { zone, offset } => self.on_identify_read(member, (zone, offset), buffer.as_ref()),
             StartStep::Blocks { offset } => self.on_blocks_read(member, offset, buffer),
             StartStep::Leaving { shown_without } => self.on_leaving_read(shown_without, buffer.as_ref()),
+            StartStep::Unclaimed { offset, blocks } => self.on_unclaimed_read((offset, blocks), buffer.as_ref()),
             StartStep::Report
             | StartStep::Flush
             | StartStep::Wipe

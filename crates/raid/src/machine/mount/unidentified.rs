@@ -1,15 +1,16 @@
 //! Zones of which it is not known whose they are, since they are offline or their headers cannot be read, and segments that lack zones:
 //! where these may hold something that was acknowledged, the mount is refused.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use zonda_zoned::ZoneState;
 
 use super::Volume;
-use super::headers::{FoundSegment, Owner};
+use super::headers::FoundSegment;
 use crate::bug::SeededBug;
 use crate::format::MemberState;
 use crate::limits::METADATA_ZONES;
+use crate::shape::bits;
 use crate::{MemberIndex, VolumeError};
 
 impl Volume {
@@ -32,31 +33,18 @@ impl Volume {
         news
     }
 
-    /// Zones that may hold a segment of which nothing else is left: their headers cannot be read, or they are offline. None do where an
-    /// active member shows all headers that there were.
-    pub(super) fn unidentified_zones(
-        &mut self,
-        owners: &[BTreeMap<u32, Owner>],
-        unknown: &[BTreeSet<u32>],
-        offline: &[u32],
-    ) -> Option<VolumeError> {
-        let damaged: Vec<Option<u32>> =
-            self.spec.member_indices().map(|at| self.may_hold(at, &unknown[at.as_usize()])).collect();
-        let shows_all = |at: usize| {
-            let is_active = self.members[MemberIndex(at as u8)].state() == MemberState::Active;
-            is_active && damaged[at].is_none() && offline[at] == 0
-        };
-        if (0..self.spec.members()).any(shows_all) {
+    /// Why the volume cannot be mounted, if zones may hold a segment of which nothing else is left: their headers cannot be read, or they
+    /// are offline. None do where an active member shows all headers that there were.
+    pub(super) fn unidentified_zones(&mut self) -> Option<VolumeError> {
+        if self.showing_all() != 0 {
             return None;
         }
         for member in self.members.present() {
-            let at = member.as_usize();
-            let damaged = damaged[at];
-            debug_assert!(damaged.is_none_or(|zone| owners[at].get(&zone) == Some(&Owner::Unknown)));
             let capacity = self.members[member].geometry().zone_capacity_blocks.0;
-            let blocks = match damaged {
+            let offline = u64::from(self.found().unclaimed.offline(member));
+            let blocks = match self.first_that_may_hold(member) {
                 Some(zone) => u64::from(self.blocks_in(member, zone)) - 1,
-                None if offline[at] > 0 => u64::from(offline[at]) * (capacity - 1),
+                None if offline > 0 => offline * (capacity - 1),
                 None => continue,
             };
             return Some(VolumeError::UnidentifiedLosses { member, segment: 0, blocks });
@@ -64,13 +52,29 @@ impl Volume {
         None
     }
 
-    /// The first of these zones that may hold more than a header, or what was left of one when its write was cut short: no stripe counts
-    /// in a segment before all its headers are there.
-    fn may_hold(&mut self, member: MemberIndex, zones: &BTreeSet<u32>) -> Option<u32> {
+    /// Active members that show all headers that there were, as bits. Those that are older copies of themselves show nothing.
+    pub(super) fn showing_all(&mut self) -> u32 {
+        let older = self.found().older_copies;
+        let members = self.spec.member_indices();
+        let showing = members.filter(|&member| {
+            older >> member.0 & 1 == 0
+                && self.members[member].state() == MemberState::Active
+                && self.found().unclaimed.offline(member) == 0
+                && self.first_that_may_hold(member).is_none()
+        });
+        bits(showing.map(MemberIndex::as_usize))
+    }
+
+    fn first_that_may_hold(&mut self, member: MemberIndex) -> Option<u32> {
+        let zones = self.found().unclaimed.zones(member).clone();
+        zones.into_iter().find(|&zone| self.may_hold(member, zone))
+    }
+
+    /// Whether such a zone may hold more than a header, or what was left of one when its write was cut short: no stripe counts in a
+    /// segment before all its headers are there.
+    pub(super) fn may_hold(&mut self, member: MemberIndex, zone: u32) -> bool {
         // The first block is a header. A zone that was finished before anything was written to it is blank.
-        let may_hold =
-            |zone: &u32| self.blocks_in(member, *zone) > 1 && !self.found().blank_headers.contains(&(member, *zone));
-        zones.iter().copied().find(may_hold)
+        self.blocks_in(member, zone) > 1 && !self.found().blank_headers.contains(&(member, zone))
     }
 
     /// Segments that may hold something that was acknowledged, and lack the zones of members that are missing.
