@@ -51,7 +51,7 @@ pub(crate) fn run(root: &Path, base: Option<&str>) -> ExitCode {
             }
         }
     }
-    report(&ledger, start.elapsed())
+    report(&ledger, start.elapsed(), None)
 }
 
 fn shown(packages: &BTreeSet<String>) -> String {

@@ -74,32 +74,28 @@ impl Ledger {
         sum
     }
 
-    /// The table. Steps that overlap add up to more than `whole`.
-    pub(crate) fn table(&self, whole: Duration) -> String {
+    /// The table. Steps that overlap add up to more than `whole`, which may have a budget, too.
+    pub(crate) fn table(&self, whole: Duration, budget: Option<Duration>) -> String {
         let widest = self.steps.iter().map(|step| step.name.len()).max().unwrap_or(0).max("all steps".len());
         let mut text =
             format!("{:<widest$}  {:>8}  {:>8}  {:>6}  {:>7}\n", "step", "wall", "budget", "tests", "skipped");
         for step in &self.steps {
-            let budget = step.budget.map(seconds).unwrap_or_default();
-            let mark = match (step.is_good, step.budget) {
-                (false, _) => "  FAILED",
-                (true, Some(budget)) if step.wall > budget => "  over its budget",
-                _ => "",
-            };
-            let line = row(&step.name, widest, step.wall, &budget, step.tests);
-            let _ = writeln!(text, "{line}{mark}");
+            let mark = if step.is_good { "" } else { "  FAILED" };
+            let _ =
+                writeln!(text, "{}{mark}", row(&step.name, widest, (step.wall, step.budget), step.tests, step.is_good));
         }
-        let _ = writeln!(text, "{}", row("all steps", widest, whole, "", self.tests()));
+        let _ = writeln!(text, "{}", row("all steps", widest, (whole, budget), self.tests(), true));
         text
     }
 }
 
-fn row(name: &str, widest: usize, wall: Duration, budget: &str, tests: Tests) -> String {
+fn row(name: &str, widest: usize, (wall, budget): (Duration, Option<Duration>), tests: Tests, is_good: bool) -> String {
     let count = |n: u64| if n == 0 { String::new() } else { n.to_string() };
-    let run = count(tests.passed + tests.failed);
-    format!("{name:<widest$}  {:>8}  {budget:>8}  {run:>6}  {:>7}", seconds(wall), count(tests.skipped))
-        .trim_end()
-        .to_owned()
+    let (wall_text, budget_text) = (seconds(wall), budget.map(seconds).unwrap_or_default());
+    let (run, skipped) = (count(tests.passed + tests.failed), count(tests.skipped));
+    let text = format!("{name:<widest$}  {wall_text:>8}  {budget_text:>8}  {run:>6}  {skipped:>7}");
+    let is_over = is_good && budget.is_some_and(|budget| wall > budget);
+    format!("{}{}", text.trim_end(), if is_over { "  over its budget" } else { "" })
 }
 
 /// `71.3 s`
@@ -137,7 +133,9 @@ unit tests   120.0 s    90.0 s      40  over its budget
 lints         60.0 s  FAILED
 all steps    180.0 s                40
 ";
-        assert_eq!(ledger.table(Duration::from_secs(180)), expected);
+        assert_eq!(ledger.table(Duration::from_secs(180), None), expected);
+        let with_budget = expected.replace("180.0 s                40", "180.0 s   170.0 s      40  over its budget");
+        assert_eq!(ledger.table(Duration::from_secs(180), Some(Duration::from_secs(170))), with_budget);
         assert!(!ledger.is_good());
     }
 }
