@@ -13,6 +13,7 @@ use crate::tables::{Location, Physical};
 
 impl Volume {
     /// What a read returns is fixed when it is taken: the segments it reads from stay until it has ended.
+    #[inline]
     pub(super) fn accept_read(&mut self, id: CommandId, start: u64, blocks: u64) {
         let has_contents = self.spec.has_contents();
         let block_bytes = self.spec.shape.block_bytes;
@@ -55,12 +56,14 @@ impl Volume {
     }
 
     /// Reads blocks that follow each other on a member.
+    #[inline]
     pub(super) fn fetch(&mut self, place: Physical, blocks: u32, purpose: Purpose) {
         let Volume { spec, members, segments, requests, reads, .. } = self;
         let ended = reads.fetch(spec, members, segments, requests, place, blocks, purpose);
         self.fetch_ended(ended);
     }
 
+    #[inline]
     pub(super) fn on_fetch(&mut self, index: u32, status: Status, outcome: Outcome) {
         if let Some(place) = self.reads.on_answer(&self.members, index, status) {
             self.suspect(place.member, place.segment);
@@ -121,6 +124,7 @@ impl Volume {
         self.fetch_ended(ended);
     }
 
+    #[inline]
     fn fetch_ended(&mut self, ended: Option<Ended>) {
         let Some(Ended { place, blocks, purpose, found, unreadable }) = ended else { return };
         match purpose {
@@ -146,7 +150,7 @@ impl Volume {
             }
             Purpose::Confirm => {
                 let block = found.into_iter().next().unwrap_or(Err(Status::InternalError));
-                self.on_confirmed(place, block, unreadable.unwrap_or_default());
+                self.on_confirmed(place, block, *unreadable.unwrap_or_default());
             }
             Purpose::Mount => self.on_start_read(place, found),
         }

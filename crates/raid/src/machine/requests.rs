@@ -50,6 +50,7 @@ pub(super) enum Answer {
 
 impl Requests {
     /// A request that waits for so many parts.
+    #[inline]
     pub(super) fn begin(&mut self, id: CommandId, pending: u64, answer: Answer) -> u32 {
         self.requests.insert(Request { id, pending, status: Status::Success, answer })
     }
@@ -73,6 +74,7 @@ impl Requests {
     }
 
     /// The same of a whole buffer: most often it is all that was asked for.
+    #[inline]
     pub(super) fn give_all(&mut self, request: u32, at: u32, mut buffer: Box<BlockBuffer>) {
         let answer = &mut self.requests[request].answer;
         match answer {
@@ -99,6 +101,7 @@ impl Requests {
 
     /// Some parts of a request have ended. A flush whose stripes have ended is one part still if caches are to be flushed: says whether
     /// it waits for that now.
+    #[inline]
     pub(super) fn end_part(
         &mut self,
         spec: &Spec,
@@ -150,6 +153,7 @@ impl Requests {
     }
 
     /// The next completion.
+    #[inline]
     pub(super) fn poll(&mut self) -> Option<Completion> {
         self.completions.pop_front()
     }

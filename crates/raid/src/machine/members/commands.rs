@@ -45,6 +45,7 @@ impl Commands {
     }
 
     /// Queues a command.
+    #[inline]
     pub(super) fn send(&mut self, work: Work, operation: Operation) {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -58,6 +59,7 @@ impl Commands {
     }
 
     /// The next command to hand over; none while the member's queue is full.
+    #[inline]
     pub(super) fn poll(&mut self, now: Instant) -> Option<Command> {
         if self.is_blocked || self.in_flight - self.outbox.len() >= MEMBER_COMMANDS_MAX {
             return None;
@@ -83,6 +85,7 @@ impl Commands {
     }
 
     /// What an ended command was for; `None` of one that was abandoned.
+    #[inline]
     pub(super) fn ended(&mut self, completion: &Completion) -> Option<Work> {
         self.is_blocked = false;
         self.refused_since = None;

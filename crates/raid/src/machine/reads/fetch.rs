@@ -21,7 +21,7 @@ pub(super) struct Fetch {
     pub(super) blocks: u32,
     pub(super) purpose: Purpose,
     /// Its blocks are read by themselves.
-    pub(super) singly: Option<Singly>,
+    pub(super) singly: Option<Box<Singly>>,
     /// What each block is; filled in where blocks are computed.
     found: Vec<Option<BlockRead>>,
     /// Blocks that are being computed.
@@ -29,7 +29,7 @@ pub(super) struct Fetch {
     /// The member was asked, and did not bring them all; not so where it is known to lack them.
     pub(super) is_damaged: bool,
     /// Of the blocks of a fetch that is to confirm a loss: what is known where they cannot be read.
-    unreadable: Option<Unreadable>,
+    unreadable: Option<Box<Unreadable>>,
 }
 
 impl Reads {
@@ -63,7 +63,7 @@ impl Reads {
             if purpose == Purpose::Confirm {
                 // A zone that a member which is there does not have is gone; what a member that is away has, nobody knows.
                 let is_lost = member.is_present();
-                self.fetches[index].unreadable = Some(Unreadable { is_lost, ..Unreadable::default() });
+                self.fetches[index].unreadable = Some(Box::new(Unreadable { is_lost, ..Unreadable::default() }));
             }
             return self.repair_all(spec, members, segments, requests, index);
         };
@@ -106,7 +106,8 @@ impl Reads {
                 self.damaged.push(place);
             }
             if purpose == Purpose::Confirm {
-                self.fetches[index].unreadable = Some(Unreadable { is_lost: is_medium, ..Unreadable::default() });
+                self.fetches[index].unreadable =
+                    Some(Box::new(Unreadable { is_lost: is_medium, ..Unreadable::default() }));
             }
             return self.repair_all(spec, members, segments, requests, index);
         }
@@ -125,6 +126,7 @@ impl Reads {
     /// What a fetch has brought is verified; what is missing is computed. `failed` says of which blocks of the buffer the medium has brought
     /// nothing; none if it is empty.
     #[expect(clippy::too_many_arguments, reason = "the owners that a read reaches, and what has come")]
+    #[inline]
     pub(super) fn take_fetched(
         &mut self,
         spec: &Spec,
@@ -192,7 +194,8 @@ impl Reads {
             // Sums in memory show that the block is right where nothing else is left to show it.
             let is_proven = status.is_none() && verifier.is_proven(place, &contents(0));
             let proven = is_proven.then(|| contents(0));
-            self.fetches[index].unreadable = Some(Unreadable { is_lost: is_lost && !is_proven, record, proven });
+            self.fetches[index].unreadable =
+                Some(Box::new(Unreadable { is_lost: is_lost && !is_proven, record, proven }));
         }
         self.fetches[index].found = found;
         self.repair_missing(spec, members, segments, requests, index)
@@ -273,6 +276,7 @@ impl Reads {
         ended
     }
 
+    #[inline]
     fn end_fetch(&mut self, segments: &mut Segments, index: u32, found: Vec<BlockRead>) -> Ended {
         let Fetch { place, blocks, purpose, unreadable, .. } = self.fetches.remove(index);
         self.has_progress |= !matches!(purpose, Purpose::Host { .. });

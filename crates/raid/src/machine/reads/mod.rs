@@ -72,7 +72,7 @@ pub(super) struct Ended {
     pub(super) purpose: Purpose,
     pub(super) found: Vec<BlockRead>,
     /// What is known of a block that was to be confirmed, and cannot be read.
-    pub(super) unreadable: Option<Unreadable>,
+    pub(super) unreadable: Option<Box<Unreadable>>,
 }
 
 /// A block that cannot be read.

@@ -79,7 +79,7 @@ impl Reads {
         let skip = place.offset - from;
         let wanted = (skip..skip + fetch.blocks).chain((skip > 0).then_some(0));
         let asked = fetch.blocks + u32::from(skip > 0);
-        fetch.singly = Some(Singly::of(skip + fetch.blocks, asked));
+        fetch.singly = Some(Box::new(Singly::of(skip + fetch.blocks, asked)));
         for at in wanted {
             let start = members[place.member].lba(zone, from + at);
             let read = Operation::Read { start, blocks: Blocks(1) };
