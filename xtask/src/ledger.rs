@@ -80,9 +80,8 @@ impl Ledger {
         let mut text =
             format!("{:<widest$}  {:>8}  {:>8}  {:>6}  {:>7}\n", "step", "wall", "budget", "tests", "skipped");
         for step in &self.steps {
-            let mark = if step.is_good { "" } else { "  FAILED" };
-            let _ =
-                writeln!(text, "{}{mark}", row(&step.name, widest, (step.wall, step.budget), step.tests, step.is_good));
+            let times = (step.wall, step.budget);
+            let _ = writeln!(text, "{}", row(&step.name, widest, times, step.tests, step.is_good));
         }
         let _ = writeln!(text, "{}", row("all steps", widest, (whole, budget), self.tests(), true));
         text
@@ -94,8 +93,12 @@ fn row(name: &str, widest: usize, (wall, budget): (Duration, Option<Duration>), 
     let (wall_text, budget_text) = (seconds(wall), budget.map(seconds).unwrap_or_default());
     let (run, skipped) = (count(tests.passed + tests.failed), count(tests.skipped));
     let text = format!("{name:<widest$}  {wall_text:>8}  {budget_text:>8}  {run:>6}  {skipped:>7}");
-    let is_over = is_good && budget.is_some_and(|budget| wall > budget);
-    format!("{}{}", text.trim_end(), if is_over { "  over its budget" } else { "" })
+    let mark = match budget {
+        _ if !is_good => "  FAILED",
+        Some(budget) if wall > budget => "  over its budget",
+        _ => "",
+    };
+    format!("{}{mark}", text.trim_end())
 }
 
 /// `71.3 s`

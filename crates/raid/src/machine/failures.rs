@@ -206,7 +206,7 @@ impl Volume {
 
     /// Writes superblocks of an epoch that is not written; stripes that waited for one count, or are written again.
     pub(super) fn pump_superblocks(&mut self) {
-        // A member that cannot record the epoch begins another one, and nothing else may be under way that would come back to it.
+        // A member that cannot record the epoch begins another one, and nothing else may be in flight that would come back to it.
         while self.members.may_write(self.now) && !self.is_lost() {
             let failed = self.members.write_superblocks(&self.spec);
             if failed.is_empty() {

@@ -433,7 +433,7 @@ fn mirror_with_an_unclaimed_zone(metadata_bytes: u16, is_superseded: bool) -> Sc
 }
 
 #[test]
-fn a_zone_that_nobody_names_is_no_leftover_if_it_holds_the_newest_version_of_a_block() {
+fn a_zone_that_no_header_names_is_no_leftover_if_it_holds_the_newest_version_of_a_block() {
     for metadata_bytes in [0, 64] {
         let mut script = mirror_with_an_unclaimed_zone(metadata_bytes, false);
         script.mount(&[]);
@@ -454,7 +454,7 @@ fn a_zone_that_nobody_names_is_no_leftover_if_it_holds_the_newest_version_of_a_b
 }
 
 #[test]
-fn a_zone_that_nobody_names_and_of_which_all_is_elsewhere_is_reset() {
+fn a_zone_that_no_header_names_and_of_which_all_is_elsewhere_is_reset() {
     for metadata_bytes in [0, 64] {
         let mut script = mirror_with_an_unclaimed_zone(metadata_bytes, true);
         script.mount(&[]);
