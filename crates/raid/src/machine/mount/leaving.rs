@@ -27,6 +27,17 @@ use crate::machine::start::StartStep;
 use crate::shape::bits;
 use crate::{MemberIndex, VolumeError};
 
+/// What a block says that may be about to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// No more than others do.
+    Nothing,
+    /// It holds tombstones, which have to be read.
+    Tombstones,
+    /// It is newer than all other versions of its logical block.
+    Newer,
+}
+
 impl Volume {
     /// Begins with the next segment that is about to go. Says whether there is one.
     pub(super) fn read_next_leaving(&mut self) -> bool {
@@ -49,27 +60,17 @@ impl Volume {
     pub(super) fn verify_leaving(&mut self) {
         let reading = self.found().current.take().expect("a segment was read");
         let end = reading.complete_slots();
-        let has_copies = matches!(self.spec.shape.scheme.level, Level::Raid1 | Level::Raid01);
         let mut is_needed = false;
         let mut tombstones = Vec::new();
         for (member, zone) in (0..).map(MemberIndex).zip(&reading.zones) {
             let Some(zone) = zone.as_ref().filter(|_| reading.found.rebuilt >> member.0 & 1 == 0) else { continue };
             for (slot, read) in (0..end).zip(&zone.slots) {
                 let Some(read) = read else { continue };
-                // The records of parity are those of no block; copies have those of what they are copies of.
-                let is_parity = self.spec.shape.chunk_of(member, read.stripe) >= self.spec.shape.data();
-                if is_parity && !has_copies {
-                    continue;
-                }
                 for (row, meta) in (0..).zip(&*read.blocks).filter_map(|(row, block)| Some((row, block.meta?))) {
-                    let record = Record::from_bytes(&meta.record);
-                    match record.lba {
-                        PADDING_LBA => {}
-                        TOMBSTONE_LBA => tombstones.push((member, zone.zone, reading.layout.offset_of(slot, row))),
-                        lba => {
-                            let stamp = self.found().stamps.get(lba as usize);
-                            is_needed |= stamp.is_some_and(|&stamp| stamp < record.timestamp);
-                        }
+                    match self.said(member, read.stripe, &Record::from_bytes(&meta.record)) {
+                        Said::Nothing => {}
+                        Said::Newer => is_needed = true,
+                        Said::Tombstones => tombstones.push((member, zone.zone, reading.layout.offset_of(slot, row))),
                     }
                 }
             }
@@ -81,6 +82,22 @@ impl Volume {
         for (member, zone, offset) in tombstones {
             let step = StartStep::Leaving { shown_without };
             self.read_at_start(member, step, zone, offset, 1);
+        }
+    }
+
+    /// What the record of a block of a member's chunk says of what else was found.
+    pub(super) fn said(&mut self, member: MemberIndex, stripe: u32, record: &Record) -> Said {
+        // The records of parity are those of no block; copies have those of what they are copies of.
+        let has_copies = matches!(self.spec.shape.scheme.level, Level::Raid1 | Level::Raid01);
+        let is_parity = self.spec.shape.chunk_of(member, stripe) >= self.spec.shape.data();
+        match record.lba {
+            _ if is_parity && !has_copies => Said::Nothing,
+            PADDING_LBA => Said::Nothing,
+            TOMBSTONE_LBA => Said::Tombstones,
+            lba => match self.found().stamps.get(lba as usize) {
+                Some(&stamp) if stamp < record.timestamp => Said::Newer,
+                _ => Said::Nothing,
+            },
         }
     }
 

@@ -10,12 +10,11 @@ use std::collections::BTreeSet;
 
 use zonda_zoned::BlockBuffer;
 
+use super::leaving::Said;
 use super::{Volume, block_of};
 use crate::bug::SeededBug;
-use crate::config::Level;
 use crate::format::{
-    BlockMeta, HEADER_COPIES, MemberState, PADDING_LBA, Place, Record, TOMBSTONE_LBA, crc, read_footer_place,
-    read_placed_chunk_meta,
+    BlockMeta, HEADER_COPIES, MemberState, Place, Record, crc, read_footer_place, read_placed_chunk_meta,
 };
 use crate::limits::READ_ATTEMPTS_MAX;
 use crate::machine::start::StartStep;
@@ -188,23 +187,13 @@ impl Volume {
     }
 
     fn look_at_record(&mut self, reading: &mut UnclaimedReading, offset: u32, stripe: u32, record: &Record) {
-        let has_copies = matches!(self.spec.shape.scheme.level, Level::Raid1 | Level::Raid01);
+        let said = self.said(reading.member, stripe, record);
         let contents = &mut reading.contents;
         contents.last_stripe = contents.last_stripe.max(stripe);
-        // The records of parity are those of no block; copies have those of what they are copies of.
-        let is_parity = self.spec.shape.chunk_of(reading.member, stripe) >= self.spec.shape.data();
-        if is_parity && !has_copies {
-            return;
-        }
-        match record.lba {
-            PADDING_LBA => {}
-            TOMBSTONE_LBA => contents.tombstones.push((stripe, offset)),
-            lba => {
-                let stamp = self.found().stamps.get(lba as usize);
-                if stamp.is_some_and(|&stamp| stamp < record.timestamp) {
-                    contents.needed = Some(contents.needed.map_or(stripe, |needed| needed.min(stripe)));
-                }
-            }
+        match said {
+            Said::Nothing => {}
+            Said::Newer => contents.needed = Some(contents.needed.map_or(stripe, |needed| needed.min(stripe))),
+            Said::Tombstones => contents.tombstones.push((stripe, offset)),
         }
     }
 
