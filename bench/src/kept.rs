@@ -47,6 +47,8 @@ impl Kept {
         self.pieces.iter_mut().flatten().for_each(|piece| *piece = None);
     }
 
+    // Not inlined, so that it costs the same whatever it is compiled beside.
+    #[inline(never)]
     fn keep(&mut self, start: Lba, blocks: Blocks, buffer: BlockBuffer) {
         let (zone, first) = ((start.0 / self.zone_blocks) as usize, (start.0 % self.zone_blocks) as usize);
         for at in 0..blocks.0 as usize {
@@ -56,6 +58,7 @@ impl Kept {
     }
 
     /// What blocks hold, from one piece where they were written together.
+    #[inline(never)]
     fn find(&self, start: Lba, blocks: Blocks) -> BlockBuffer {
         let zone = (start.0 / self.zone_blocks) as usize;
         let (mut at, end) = ((start.0 % self.zone_blocks) as usize, (start.0 % self.zone_blocks + blocks.0) as usize);

@@ -21,6 +21,9 @@ static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let as_json = arguments.iter().any(|argument| argument == "--json");
+    if let Some(load) = arguments.iter().find_map(|argument| argument.strip_prefix(raid::ONLY)) {
+        return raid::run_one(load.parse().expect("the number of a load"));
+    }
     let wants = |what: &str| {
         let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
         named.is_empty() || named.iter().any(|argument| *argument == what)
