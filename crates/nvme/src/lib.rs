@@ -6,6 +6,7 @@
 //! - [`SubmissionEntry`], [`CompletionEntry`], [`StatusCode`] and the opcodes are what capsules carry.
 //! - [`io`] turns I/O commands into operations on zones, and back.
 //! - [`fabrics`] has Connect, properties, and the other Fabrics commands.
+//! - [`reservation`] has the commands with which hosts share a namespace, and what they report.
 //! - [`identify`], [`log`], [`features`], [`discovery`] and [`zns`] are the data pages that commands return.
 //! - [`tcp`] cuts a byte stream into PDUs, and makes PDUs.
 //!
@@ -40,6 +41,7 @@ mod opcode;
 pub mod page;
 mod property;
 mod queue_entry;
+pub mod reservation;
 mod status;
 pub mod tcp;
 pub mod zns;

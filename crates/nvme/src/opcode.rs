@@ -82,6 +82,14 @@ opcodes! {
         WriteZeroes = 0x08, "write zeroes";
         /// Dataset Management.
         DatasetManagement = 0x09, "dataset management";
+        /// Reservation Register.
+        ReservationRegister = 0x0d, "reservation register";
+        /// Reservation Report.
+        ReservationReport = 0x0e, "reservation report";
+        /// Reservation Acquire.
+        ReservationAcquire = 0x11, "reservation acquire";
+        /// Reservation Release.
+        ReservationRelease = 0x15, "reservation release";
         /// Zone Management Send.
         ZoneManagementSend = 0x79, "zone management send";
         /// Zone Management Receive.

@@ -2,6 +2,7 @@
 
 use crate::connection::Phase;
 use crate::effects::ConnectionId;
+use crate::limits::FENCES_MAX;
 use crate::target::{Owner, Target};
 
 impl Target {
@@ -13,6 +14,7 @@ impl Target {
         self.check_connections();
         self.check_commands();
         self.check_controllers();
+        self.check_reservations();
         let limits = &self.config.limits;
         assert!(self.connections.len() <= limits.connections, "connections are within their limit");
         assert!(self.half_open.len() <= limits.half_open, "half-open connections are within their limit");
@@ -71,6 +73,18 @@ impl Target {
                 let request = connection.requests.get(slot).expect("an owner is here");
                 assert_eq!(request.device_command, Some(key), "and knows its command");
             }
+        }
+    }
+
+    fn check_reservations(&self) {
+        self.namespaces.iter().for_each(|namespace| namespace.reservations.check_invariants());
+        assert!(self.fences.len() <= FENCES_MAX, "preemptions that wait are within their limit");
+        for fence in &self.fences {
+            assert!(!fence.is_over(), "a preemption that waits for nothing has been answered");
+            assert!(
+                fence.commands().all(|key| self.commands.get(key).is_some()),
+                "and what it waits for is at a device"
+            );
         }
     }
 

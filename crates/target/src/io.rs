@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use zonda_nvme::io::{self, IoRequest, Transfer};
+use zonda_nvme::reservation::ReservationCommand;
 use zonda_nvme::{StatusCode, SubmissionEntry};
 use zonda_zoned::{Completion, Instant, Operation, Outcome, Status};
 
 use crate::compare;
-use crate::connection::receive::Needed;
+use crate::connection::receive::{Answer, Needed};
 use crate::connection::transfer::{HostData, check_room, host_data_of};
 use crate::connection::{Request, Stage, Work};
 use crate::effects::ConnectionId;
@@ -24,6 +25,11 @@ impl Target {
         entry: &SubmissionEntry,
         capsule: &Bytes,
     ) {
+        match ReservationCommand::decode(entry) {
+            Ok(None) => {}
+            Ok(Some(command)) => return self.take_reservation(now, id, controller, entry, &command, capsule),
+            Err(status) => return self.refuse(id, entry, status),
+        }
         match self.accept_io(controller, entry, capsule) {
             Ok((request, data)) => self.take_io(now, id, request, data),
             Err(status) => self.refuse(id, entry, status),
@@ -38,7 +44,7 @@ impl Target {
         capsule: &Bytes,
     ) -> Result<(Request, HostData), StatusCode> {
         let controller = self.controllers.get(controller).expect("a queue's controller is here");
-        if !controller.is_ready() {
+        if !controller.takes_io() {
             return Err(StatusCode::COMMAND_SEQUENCE_ERROR);
         }
         let namespace = controller
@@ -50,6 +56,7 @@ impl Target {
             return Err(StatusCode::IO_COMMAND_SET_NOT_ENABLED);
         }
         let request = io::decode(entry, format)?;
+        self.permits(controller.host_id, namespace, &request)?;
         let mut taken = Request::io(entry.command_id.get(), request, namespace);
         let data = match request.transfer(format) {
             Transfer::None => HostData::Here(Bytes::new()),
@@ -64,6 +71,28 @@ impl Target {
             }
         };
         Ok((taken, data))
+    }
+
+    fn take_reservation(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        controller: u64,
+        entry: &SubmissionEntry,
+        command: &ReservationCommand,
+        capsule: &Bytes,
+    ) {
+        let controller = self.controllers.get(controller).expect("a queue's controller is here");
+        let answer = if controller.takes_io() {
+            self.reservation_command(now, id, entry, command, capsule)
+        } else {
+            Err(StatusCode::COMMAND_SEQUENCE_ERROR)
+        };
+        match answer {
+            Ok(Answer::Later) => {}
+            Ok(Answer::Now(result)) => self.respond(id, entry.command_id.get(), StatusCode::SUCCESS, result),
+            Err(status) => self.refuse(id, entry, status),
+        }
     }
 
     fn take_io(&mut self, now: Instant, id: ConnectionId, request: Request, data: HostData) {
@@ -86,11 +115,21 @@ impl Target {
     /// Gives an I/O command, whose data is here, to its device.
     pub(crate) fn start_io(&mut self, id: ConnectionId, slot: u16, data: Bytes) {
         let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
-        let Some(Request { work: Work::Io { request, namespace, stage, compare, .. }, device_command, .. }) = request
-        else {
+        let Some(Request { work: Work::Io { request, namespace, .. }, .. }) = request else {
             unreachable!("an I/O command that starts is in the table");
         };
-        let place = *namespace;
+        let (place, asked) = (*namespace, *request);
+        // While its data were on their way, another host may have taken the namespace over.
+        if self.namespaces[place as usize].reservations.kind().is_some() {
+            let host = self.host_of(id).expect("a queue's controller is here");
+            if let Err(status) = self.permits(host, place, &asked) {
+                return self.end_request(id, slot, status, 0);
+            }
+        }
+        let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
+        let Some(Request { work: Work::Io { request, stage, compare, .. }, device_command, .. }) = request else {
+            unreachable!("the request was just here")
+        };
         let served = &self.namespaces[place as usize];
         let operation =
             if matches!(request, IoRequest::Read { force_unit_access: true, .. }) && served.volatile_write_cache {

@@ -4,10 +4,10 @@
 //! service. It is told what happens on sockets ([`Target::connected`], [`Target::received`], [`Target::sent`],
 //! [`Target::disconnected`]), on devices ([`Target::completed`], [`Target::zones_changed`]) and in time
 //! ([`Target::timeout`]), and answers with [`Effect`]s. It speaks NVMe Base 2.0, the NVM and Zoned Namespace Command
-//! Sets and NVMe/TCP 1.0, with digests and in-band authentication.
+//! Sets and NVMe/TCP 1.0, with digests, in-band authentication and reservations.
 //!
-//! What is absent: sockets, threads, clocks, the devices themselves; TLS, reservations, namespace management, Asymmetric
-//! Namespace Access, protection information, fused commands, Copy and Verify.
+//! What is absent: sockets, threads, clocks, the devices themselves; TLS, namespace management, Asymmetric Namespace
+//! Access, protection information, fused commands, Copy and Verify.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -38,6 +38,7 @@ mod invariants;
 mod io;
 pub mod limits;
 mod read_data;
+mod reservations;
 mod sessions;
 mod slots;
 mod statistics;

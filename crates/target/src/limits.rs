@@ -27,6 +27,12 @@ pub const OUTGOING_BYTES_MAX: usize = 256 << 20;
 pub const RECEIVE_BYTES_MAX: usize = 256 << 20;
 /// Asynchronous Event Requests of one controller (AERL + 1).
 pub const ASYNC_EVENT_REQUESTS: usize = 4;
+/// Hosts that can be registered with one namespace.
+pub const REGISTRANTS_MAX: usize = 64;
+/// Preemptions that wait for commands of other hosts to end, of all hosts.
+pub const FENCES_MAX: usize = 64;
+/// Reservation notifications that a controller keeps for its host; the oldest gives way to a new one.
+pub const RESERVATION_NOTICES_MAX: usize = 255;
 /// Entries of a controller's error log (ELPE + 1).
 pub const ERROR_LOG_ENTRIES: usize = 64;
 /// Namespaces of one subsystem, and the greatest namespace identifier.

@@ -11,6 +11,7 @@ use crate::connection::Connection;
 use crate::controller::Controller;
 use crate::effects::{CloseReason, ConnectionId, Effect};
 use crate::health::DeviceHealth;
+use crate::reservations::{Fence, Reservations};
 use crate::slots::Slots;
 use crate::statistics::{NamespaceStatistics, Statistics};
 use crate::subsystem::Subsystem;
@@ -28,6 +29,8 @@ pub struct Target {
     pub(crate) controllers: Slots<Controller>,
     /// Commands at devices; the key is the command's id.
     pub(crate) commands: Slots<DeviceCommand>,
+    /// Preemptions that wait for commands at devices, in the order in which they came.
+    pub(crate) fences: Vec<Fence>,
     pub(crate) effects: VecDeque<Effect>,
     /// Connections with output that is in no effect yet.
     pub(crate) dirty: VecDeque<ConnectionId>,
@@ -56,6 +59,7 @@ pub(crate) struct Namespace {
     /// Place in the subsystem's list.
     pub(crate) index: usize,
     pub(crate) volatile_write_cache: bool,
+    pub(crate) reservations: Reservations,
     pub(crate) health: DeviceHealth,
     pub(crate) statistics: NamespaceStatistics,
 }
@@ -65,6 +69,8 @@ pub(crate) struct Namespace {
 pub(crate) struct DeviceCommand {
     pub(crate) owner: Owner,
     pub(crate) device: DeviceKey,
+    /// Place in the target's table.
+    pub(crate) namespace: u32,
 }
 
 /// Whose a device's command is.
@@ -98,6 +104,7 @@ impl Target {
                     format: NamespaceFormat::of(&namespace.geometry, config.limits.transfer_bytes),
                     index,
                     volatile_write_cache: namespace.volatile_write_cache,
+                    reservations: Reservations::default(),
                     health: DeviceHealth::default(),
                     statistics: NamespaceStatistics::default(),
                 });
@@ -111,6 +118,7 @@ impl Target {
             connections: Slots::new(),
             controllers: Slots::new(),
             commands: Slots::new(),
+            fences: Vec::new(),
             effects: VecDeque::new(),
             dirty: VecDeque::new(),
             stalled: VecDeque::new(),
@@ -197,7 +205,8 @@ impl Target {
     /// # Panics
     /// When the device has no such command.
     pub fn completed(&mut self, now: Instant, device: DeviceKey, completion: Completion) {
-        let command = self.commands.remove(completion.id.0).expect("a device completes what it was given");
+        let completion_key = completion.id.0;
+        let command = self.commands.remove(completion_key).expect("a device completes what it was given");
         assert!(command.device == device, "a device completes its own commands");
         match command.owner {
             Owner::Request(connection, slot) => {
@@ -210,6 +219,7 @@ impl Target {
             Owner::Shutdown(controller) => self.shutdown_progress(controller),
             Owner::Gone => {}
         }
+        self.pass_fences(completion_key);
     }
 
     /// Shuts down: takes no connection and no command from now on, ends what devices are at, and closes each connection
@@ -287,10 +297,10 @@ impl Target {
     /// Gives a command to the device of a namespace.
     #[inline]
     pub(crate) fn submit(&mut self, owner: Owner, namespace: u32, operation: Operation) -> u64 {
-        let namespace = &self.namespaces[namespace as usize];
-        let device = namespace.device;
-        let key = self.commands.insert(DeviceCommand { owner, device });
-        let command = Command { id: CommandId(key), namespace: namespace.device_namespace, operation };
+        let served = &self.namespaces[namespace as usize];
+        let device = served.device;
+        let key = self.commands.insert(DeviceCommand { owner, device, namespace });
+        let command = Command { id: CommandId(key), namespace: served.device_namespace, operation };
         self.effects.push_back(Effect::Submit { device, command });
         key
     }

@@ -133,6 +133,12 @@ impl AsyncEvent {
             | u64::from(self.parameter) << 32
     }
 
+    /// I/O command set information 00h: a reservation notification is in log page 80h.
+    #[must_use]
+    pub fn reservation_notification() -> AsyncEvent {
+        AsyncEvent::new(AsyncEvent::COMMAND_SET, 0x00, LogPage::ReservationNotification)
+    }
+
     fn new(event_type: u8, information: u8, log_page: LogPage) -> AsyncEvent {
         AsyncEvent { event_type, information, log_page: log_page as u8, parameter: 0 }
     }
@@ -160,6 +166,7 @@ mod tests {
         assert_eq!(AsyncEvent::transient_internal_error().encode(), 0x0001_0400);
         assert_eq!(AsyncEvent::reliability_degraded().encode(), 0x0002_0001);
         assert_eq!(AsyncEvent::spare_below_threshold().encode(), 0x0002_0201);
+        assert_eq!(AsyncEvent::reservation_notification().encode(), 0x0080_0006);
     }
 
     proptest! {

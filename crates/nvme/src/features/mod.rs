@@ -38,6 +38,10 @@ pub enum Feature {
     CommandSetProfile = 0x19,
     /// 81h.
     HostIdentifier = 0x81,
+    /// 82h.
+    ReservationNotificationMask = 0x82,
+    /// 83h.
+    ReservationPersistence = 0x83,
 }
 
 /// Select (SEL) of Get Features (NVMe Base 2.0, section 5.15).
@@ -299,6 +303,8 @@ impl TryFrom<u8> for Feature {
             0x16 => Feature::HostBehavior,
             0x19 => Feature::CommandSetProfile,
             0x81 => Feature::HostIdentifier,
+            0x82 => Feature::ReservationNotificationMask,
+            0x83 => Feature::ReservationPersistence,
             _ => return Err(code),
         })
     }
@@ -330,7 +336,7 @@ mod tests {
     fn known_features_are_their_own_code_and_unknown_ones_come_back() {
         let known: Vec<u8> =
             (0..=u8::MAX).filter(|&code| Feature::try_from(code).is_ok_and(|f| f as u8 == code)).collect();
-        assert_eq!(known, [1, 2, 4, 5, 6, 7, 0x0a, 0x0b, 0x0f, 0x16, 0x19, 0x81]);
+        assert_eq!(known, [1, 2, 4, 5, 6, 7, 0x0a, 0x0b, 0x0f, 0x16, 0x19, 0x81, 0x82, 0x83]);
         assert_eq!(Feature::try_from(0x03), Err(0x03));
         assert_eq!((Select::try_from(3), Select::try_from(4)), (Ok(Select::Supported), Err(4)));
     }

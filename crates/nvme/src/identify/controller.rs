@@ -313,8 +313,8 @@ impl Page for Controller {
 impl Controller {
     /// A controller with namespaces, over TCP.
     ///
-    /// Commands beyond the required ones: Compare, Write Zeroes and Dataset Management; no reservations, no Copy, no
-    /// Format, no namespace management, no firmware download. Events: namespace attributes and zone descriptors.
+    /// Commands beyond the required ones: Compare, Write Zeroes, Dataset Management and reservations; no Copy, no Format,
+    /// no namespace management, no firmware download. Events: namespace attributes and zone descriptors.
     ///
     /// # Errors
     /// [`PageError`] for a text that does not fit, an in-capsule size that is no multiple of 16, or a count of zero.
@@ -354,9 +354,11 @@ impl Controller {
         page.submission_entry_sizes = 0x66;
         page.completion_entry_sizes = 0x44;
         page.namespaces_max = with.namespaces_max.into();
-        page.optional_commands =
-            (optional_commands::COMPARE | optional_commands::DATASET_MANAGEMENT | optional_commands::WRITE_ZEROES)
-                .into();
+        page.optional_commands = (optional_commands::COMPARE
+            | optional_commands::DATASET_MANAGEMENT
+            | optional_commands::WRITE_ZEROES
+            | optional_commands::RESERVATIONS)
+            .into();
         let cache = if with.volatile_write_cache { write_cache::PRESENT } else { 0 };
         let flush = if with.flush_all_namespaces {
             write_cache::FLUSH_ALL_NAMESPACES

@@ -149,14 +149,16 @@ fn linux_finds_what_it_asks_of_a_tcp_controller() {
 }
 
 #[test]
-fn an_io_controller_promises_compare_zeroes_and_deallocation_and_no_reservations() {
+fn an_io_controller_promises_compare_zeroes_deallocation_and_reservations() {
     let page = Controller::io(&example()).unwrap();
     let commands = page.optional_commands.get();
     assert_eq!(
         commands,
-        optional_commands::COMPARE | optional_commands::DATASET_MANAGEMENT | optional_commands::WRITE_ZEROES
+        optional_commands::COMPARE
+            | optional_commands::DATASET_MANAGEMENT
+            | optional_commands::WRITE_ZEROES
+            | optional_commands::RESERVATIONS
     );
-    assert_eq!(commands & optional_commands::RESERVATIONS, 0);
     assert_eq!(page.optional_admin_commands.get(), 0);
     assert_eq!(page.write_cache, 0b111);
     assert_eq!(

@@ -47,6 +47,7 @@ impl IndependentNamespace {
     pub fn new(ready: bool, write_protected: bool) -> IndependentNamespace {
         let mut page = IndependentNamespace::empty();
         page.sharing = 1;
+        page.reservations = super::RESERVATION_CAPABILITIES;
         page.attributes = u8::from(write_protected);
         page.status = u8::from(ready);
         page

@@ -140,6 +140,7 @@ impl NvmNamespace {
         page.format = u8::from(has_metadata) << 4;
         page.metadata_capabilities = u8::from(has_metadata);
         page.sharing = 1;
+        page.reservations = super::RESERVATION_CAPABILITIES;
         page.deallocate_features = READS_ZEROS;
         page.nvm_capacity_bytes = (u128::from(geometry.zone_capacity_bytes()) * u128::from(geometry.zone_count)).into();
         page.nguid = identity.nguid.unwrap_or_default();

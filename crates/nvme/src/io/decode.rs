@@ -68,7 +68,12 @@ pub fn decode(entry: &SubmissionEntry, format: &NamespaceFormat) -> Result<IoReq
             needs_zones()?;
             management_receive(start, cdw12, cdw13, format)
         }
-        IoOpcode::Fabrics => Err(StatusCode::INVALID_OPCODE),
+        // Reservations are the controller's own business, and no device's.
+        IoOpcode::ReservationRegister
+        | IoOpcode::ReservationReport
+        | IoOpcode::ReservationAcquire
+        | IoOpcode::ReservationRelease
+        | IoOpcode::Fabrics => Err(StatusCode::INVALID_OPCODE),
     }
 }
 

@@ -45,7 +45,7 @@ impl CommandEffects {
     /// The commands of a Fabrics I/O controller for one command set; `None` for a set that has none here.
     ///
     /// Admin: Get Log Page, Identify, Abort, Set and Get Features, Asynchronous Event Request, Keep Alive. I/O: Flush,
-    /// Write, Read, Compare, Write Zeroes, Dataset Management; for zones also Zone Management Send and Receive and Zone
+    /// Write, Read, Compare, Write Zeroes, Dataset Management, those of reservations; for zones also Zone Management Send and Receive and Zone
     /// Append. No command needs to be alone.
     #[must_use]
     pub fn of(command_set: CommandSet) -> Option<CommandEffects> {
@@ -74,13 +74,17 @@ impl CommandEffects {
 /// Opcodes of NVMe Base 2.0, chapter 5.
 const ADMIN_COMMANDS: [u8; 7] = [0x02, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18];
 /// Opcodes of NVM Command Set 1.0, section 3.1.
-const NVM_COMMANDS: [(u8, u32); 6] = [
+const NVM_COMMANDS: [(u8, u32); 10] = [
     (0x00, 0),
     (0x01, effect::CONTENT_CHANGE),
     (0x02, 0),
     (0x05, 0),
     (0x08, effect::CONTENT_CHANGE),
     (0x09, effect::CONTENT_CHANGE),
+    (0x0d, 0),
+    (0x0e, 0),
+    (0x11, 0),
+    (0x15, 0),
 ];
 /// Opcodes of Zoned Namespace Command Set 1.1, section 3.2.
 const ZONE_COMMANDS: [(u8, u32); 3] = [(0x79, effect::CONTENT_CHANGE), (0x7a, 0), (0x7d, effect::CONTENT_CHANGE)];
@@ -104,7 +108,7 @@ mod tests {
         }
         assert_eq!(zoned.bytes()[1024 + 4 * 0x7d], 0b11, "Zone Append changes contents");
         assert_eq!(nvm.bytes()[4 * 0x18], 1, "Keep Alive");
-        assert!(!nvm.has_io(0x0d), "no reservations");
+        assert!([0x0d, 0x0e, 0x11, 0x15].iter().all(|&opcode| nvm.has_io(opcode)), "reservations");
         assert_eq!(CommandEffects::of(CommandSet::KeyValue), None);
     }
 }

@@ -7,6 +7,7 @@ mod effects;
 mod error;
 mod firmware_slot;
 mod request;
+mod reservation;
 mod smart;
 mod supported_pages;
 
@@ -16,5 +17,6 @@ pub use effects::{CommandEffects, effect};
 pub use error::ErrorEntry;
 pub use firmware_slot::FirmwareSlots;
 pub use request::{GetLogPage, LogPage};
+pub use reservation::{ReservationNotice, ReservationNotification};
 pub use smart::{Health, SmartLog, data_units, warning};
 pub use supported_pages::SupportedLogPages;

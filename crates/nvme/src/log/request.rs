@@ -18,6 +18,8 @@ pub enum LogPage {
     CommandEffects = 0x05,
     /// 70h.
     Discovery = 0x70,
+    /// 80h.
+    ReservationNotification = 0x80,
     /// BFh.
     ChangedZones = 0xbf,
 }
@@ -128,6 +130,7 @@ impl TryFrom<u8> for LogPage {
             0x04 => LogPage::ChangedNamespaces,
             0x05 => LogPage::CommandEffects,
             0x70 => LogPage::Discovery,
+            0x80 => LogPage::ReservationNotification,
             0xbf => LogPage::ChangedZones,
             _ => return Err(code),
         })
@@ -167,7 +170,7 @@ mod tests {
     fn known_pages_are_their_own_code_and_unknown_ones_come_back() {
         let known: Vec<u8> =
             (0..=u8::MAX).filter(|&code| LogPage::try_from(code).is_ok_and(|p| p as u8 == code)).collect();
-        assert_eq!(known, [0, 1, 2, 3, 4, 5, 0x70, 0xbf]);
+        assert_eq!(known, [0, 1, 2, 3, 4, 5, 0x70, 0x80, 0xbf]);
     }
 
     #[test]

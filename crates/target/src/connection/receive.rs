@@ -5,7 +5,7 @@ use zonda_nvme::tcp::{DigestCheck, FatalStatus, Pdu, PduError};
 use zonda_nvme::{AdminOpcode, FabricsType, StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
-use super::{Phase, Reply};
+use super::Phase;
 use crate::effects::{CloseReason, ConnectionId};
 use crate::target::Target;
 
@@ -113,13 +113,17 @@ impl Target {
         let Some(controller) = connection.controller() else {
             return self.connect(now, id, entry, data);
         };
-        let reply: Reply = if entry.opcode == AdminOpcode::Fabrics.code() {
-            self.authentication_send(now, id, entry, data)
+        let is_io = connection.queue().is_some_and(|queue| queue > 0);
+        let reply = if entry.opcode == AdminOpcode::Fabrics.code() {
+            self.authentication_send(now, id, entry, data).map(Answer::Now)
+        } else if is_io {
+            self.reserve(id, entry, data)
         } else {
-            self.set_features(now, controller, entry, data)
+            self.set_features(now, controller, entry, data).map(Answer::Now)
         };
         match reply {
-            Ok(result) => self.respond(id, command_id, StatusCode::SUCCESS, result),
+            Ok(Answer::Later) => {}
+            Ok(Answer::Now(result)) => self.respond(id, command_id, StatusCode::SUCCESS, result),
             Err(status) => self.refuse(id, entry, status),
         }
     }

@@ -1,8 +1,11 @@
 //! Asynchronous events: what has happened, which of it the host has heard of, and the requests that carry it.
 
+use std::collections::VecDeque;
+
 use zonda_nvme::features::{AsyncEvent, AsyncEventConfiguration, notices};
-use zonda_nvme::log::{LogPage, warning};
-use zonda_nvme::{StatusCode, SubmissionEntry};
+use zonda_nvme::log::{LogPage, ReservationNotice, ReservationNotification, warning};
+use zonda_nvme::page::Page;
+use zonda_nvme::{HostId, StatusCode, SubmissionEntry};
 use zonda_zoned::limits::CHANGED_ZONES_MAX;
 use zonda_zoned::{ChangedZoneList, Instant, NamespaceId};
 
@@ -10,7 +13,7 @@ use crate::DeviceKey;
 use crate::connection::receive::Answer;
 use crate::effects::ConnectionId;
 use crate::health::DeviceHealth;
-use crate::limits::ASYNC_EVENT_REQUESTS;
+use crate::limits::{ASYNC_EVENT_REQUESTS, RESERVATION_NOTICES_MAX};
 use crate::target::Target;
 
 /// Events of one controller. An event is told once; the same is told again only after its log page has been read.
@@ -31,6 +34,18 @@ pub(super) struct Events {
     discovery_told: bool,
     /// By namespace, in the order of events.
     zones: Vec<ZoneEvents>,
+    reservations: ReservationEvents,
+}
+
+/// Reservation notifications that the host has not read.
+#[derive(Debug, Default)]
+struct ReservationEvents {
+    /// The oldest first, each with its number.
+    waiting: VecDeque<(u64, NamespaceId, ReservationNotice)>,
+    /// Number of the last one.
+    count: u64,
+    /// The host has heard that there are some, and has read none since.
+    told: bool,
 }
 
 /// Zones of one namespace that changed by themselves.
@@ -79,6 +94,11 @@ impl Events {
             self.discovery_told = true;
             return Some(AsyncEvent::discovery_log_changed());
         }
+        // No bit of the configuration is about these; each namespace's mask has kept away what the host does not want.
+        if !self.reservations.waiting.is_empty() && !self.reservations.told {
+            self.reservations.told = true;
+            return Some(AsyncEvent::reservation_notification());
+        }
         if wants.wants(notices::ZONE_DESCRIPTOR)
             && let Some(events) = self.zones.iter_mut().find(|events| events.untold && !events.told)
         {
@@ -98,8 +118,29 @@ impl Events {
                 self.changed_namespaces.clear();
             }
             LogPage::Discovery => self.discovery_told = false,
+            LogPage::ReservationNotification => {
+                self.reservations.waiting.pop_front();
+                self.reservations.told = false;
+            }
             _ => {}
         }
+    }
+
+    /// The oldest reservation notification that has not been read; an empty page where there is none.
+    pub(super) fn reservation_page(&self) -> ReservationNotification {
+        let waiting = &self.reservations.waiting;
+        waiting.front().map_or_else(ReservationNotification::empty, |&(count, namespace, notice)| {
+            ReservationNotification::of(count, notice, namespace, waiting.len() - 1)
+        })
+    }
+
+    fn add_reservation(&mut self, namespace: NamespaceId, notice: ReservationNotice) {
+        let reservations = &mut self.reservations;
+        if reservations.waiting.len() == RESERVATION_NOTICES_MAX {
+            reservations.waiting.pop_front();
+        }
+        reservations.count += 1;
+        reservations.waiting.push_back((reservations.count, namespace, notice));
     }
 
     /// The changed zones of a namespace; with `clear` they are read, and may be told again.
@@ -151,6 +192,22 @@ impl Target {
         }
         if news != 0 {
             self.raise(device, |events, _| events.warnings |= news);
+        }
+    }
+
+    /// Tells hosts what became of their registrations and reservations of a namespace, unless they have masked it.
+    pub(crate) fn notify_of_reservations(&mut self, place: u32, notices: &[(HostId, ReservationNotice)]) {
+        let namespace = &self.namespaces[place as usize];
+        let (subsystem, namespace) = (namespace.subsystem, namespace.id);
+        for &(host, notice) in notices {
+            for key in self.controllers.keys() {
+                let controller = self.controllers.get_mut(key).expect("the key is of the table");
+                let is_concerned = controller.subsystem == Some(subsystem) && controller.host_id == host;
+                if is_concerned && controller.features.reservation_mask(namespace) & notice.mask() == 0 {
+                    controller.events.add_reservation(namespace, notice);
+                    self.report_events(key);
+                }
+            }
         }
     }
 

@@ -1,9 +1,11 @@
 //! Get Features and Set Features.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use zonda_nvme::features::{AsyncEventConfiguration, Feature, FeatureRequest, QueueCounts, Select, notices};
 use zonda_nvme::{StatusCode, SubmissionEntry};
-use zonda_zoned::Instant;
+use zonda_zoned::{Instant, NamespaceId};
 
 use super::{Controller, keep_alive};
 use crate::connection::receive::Answer;
@@ -31,6 +33,8 @@ pub(super) struct Features {
     queues: Option<u32>,
     pub(super) events: AsyncEventConfiguration,
     host_behavior: Box<[u8]>,
+    /// Reservation Notification Mask of the namespaces where it is not zero.
+    reservation_masks: BTreeMap<NamespaceId, u32>,
 }
 
 impl Features {
@@ -47,7 +51,13 @@ impl Features {
             queues: None,
             events: AsyncEventConfiguration(0),
             host_behavior: vec![0; 512].into(),
+            reservation_masks: BTreeMap::new(),
         }
+    }
+
+    /// The notices about a namespace's reservations that the host does not want.
+    pub(super) fn reservation_mask(&self, namespace: NamespaceId) -> u32 {
+        self.reservation_masks.get(&namespace).copied().unwrap_or(0)
     }
 
     /// The greatest QID that the host may connect.
@@ -69,6 +79,11 @@ impl Target {
         let select = Select::try_from(request.select).map_err(|_| StatusCode::INVALID_FIELD)?;
         let controller = self.controllers.get(key).expect("a queue's controller is here");
         self.check_feature(controller, feature)?;
+        let namespace = entry.namespace.get();
+        self.check_scope(controller, feature, namespace)?;
+        if feature == Feature::ReservationNotificationMask && namespace == ALL_NAMESPACES {
+            return Err(StatusCode::INVALID_NAMESPACE);
+        }
         let defaults = Features::new();
         let features = match select {
             Select::Supported => return Ok(Answer::Now(if changeable(feature) { CHANGEABLE } else { 0 })),
@@ -109,6 +124,8 @@ impl Target {
                 let data = Bytes::copy_from_slice(&controller.host_id.0);
                 return self.admin_data(id, entry, data);
             }
+            Feature::ReservationNotificationMask => features.reservation_mask(NamespaceId(namespace)),
+            Feature::ReservationPersistence => unreachable!("no controller has it"),
         };
         Ok(Answer::Now(value.into()))
     }
@@ -122,6 +139,8 @@ impl Target {
         }
         let controller = self.controllers.get(key).expect("a queue's controller is here");
         self.check_feature(controller, feature)?;
+        self.check_scope(controller, feature, entry.namespace.get())?;
+        let namespaces = self.namespaces_meant(controller, entry.namespace.get());
         let limit = self.config.limits.io_queues;
         let supported = match controller.subsystem {
             Some(_) => notices::NAMESPACE_ATTRIBUTE | notices::ZONE_DESCRIPTOR | 0xff,
@@ -178,6 +197,12 @@ impl Target {
             Feature::CommandSetProfile => return Err(StatusCode::IO_COMMAND_SET_COMBINATION_REJECTED),
             // The device decides on its cache.
             Feature::VolatileWriteCache => return Err(StatusCode::FEATURE_NOT_CHANGEABLE),
+            Feature::ReservationNotificationMask => {
+                for namespace in namespaces {
+                    features.reservation_masks.insert(namespace, value & RESERVATION_NOTICES);
+                }
+            }
+            Feature::ReservationPersistence => unreachable!("no controller has it"),
             // Connect sets it, over Fabrics (NVMe Base 2.0, section 5.27.1.25).
             Feature::HostIdentifier => return Err(StatusCode::COMMAND_SEQUENCE_ERROR),
         }
@@ -196,16 +221,50 @@ impl Target {
         Ok(Answer::Later)
     }
 
+    /// Whether a feature can be asked for with a namespace identifier.
+    fn check_scope(&self, controller: &Controller, feature: Feature, namespace: u32) -> Result<(), StatusCode> {
+        let is_known = controller.subsystem.is_some_and(|it| self.subsystems[it].namespace(namespace).is_some());
+        match namespace {
+            // Error Recovery is kept for the controller, and hosts know it as that too.
+            0 if feature == Feature::ReservationNotificationMask => Err(StatusCode::INVALID_NAMESPACE),
+            0 | ALL_NAMESPACES => Ok(()),
+            _ if !is_known => Err(StatusCode::INVALID_NAMESPACE),
+            _ if is_of_a_namespace(feature) => Ok(()),
+            _ => Err(StatusCode::FEATURE_NOT_NAMESPACE_SPECIFIC),
+        }
+    }
+
+    /// The namespace of an identifier that was checked, or all.
+    fn namespaces_meant(&self, controller: &Controller, namespace: u32) -> Vec<NamespaceId> {
+        let Some(subsystem) = controller.subsystem.map(|place| &self.subsystems[place]) else { return Vec::new() };
+        match namespace {
+            ALL_NAMESPACES => subsystem.namespaces().map(|place| self.namespaces[place as usize].id).collect(),
+            one => vec![NamespaceId(one)],
+        }
+    }
+
     /// Whether a controller has a feature.
     fn check_feature(&self, controller: &Controller, feature: Feature) -> Result<(), StatusCode> {
         let has = match (controller.subsystem, feature) {
             (None, _) => matches!(feature, Feature::AsyncEventConfiguration | Feature::KeepAliveTimer),
             // Only where there is a cache (NVMe Base 2.0, section 5.27.1.4).
             (Some(place), Feature::VolatileWriteCache) => self.subsystems[place].volatile_write_cache,
+            // Reservations end with the power.
+            (Some(_), Feature::ReservationPersistence) => false,
             (Some(_), _) => true,
         };
         if has { Ok(()) } else { Err(StatusCode::INVALID_FIELD) }
     }
+}
+
+/// NSID FFFFFFFFh.
+const ALL_NAMESPACES: u32 = u32::MAX;
+/// The notices that Reservation Notification Mask knows.
+const RESERVATION_NOTICES: u32 = 0b1110;
+
+/// Whether a feature is one of each namespace (NVMe Base 2.0, Figure 317).
+fn is_of_a_namespace(feature: Feature) -> bool {
+    matches!(feature, Feature::ErrorRecovery | Feature::ReservationNotificationMask | Feature::ReservationPersistence)
 }
 
 fn changeable(feature: Feature) -> bool {

@@ -22,13 +22,14 @@ use crate::target::{Owner, Target};
 /// NSID FFFFFFFFh: the controller as a whole.
 const ALL_NAMESPACES: u32 = u32::MAX;
 
-const IO_PAGES: [LogPage; 7] = [
+const IO_PAGES: [LogPage; 8] = [
     LogPage::SupportedPages,
     LogPage::ErrorInformation,
     LogPage::Smart,
     LogPage::FirmwareSlot,
     LogPage::ChangedNamespaces,
     LogPage::CommandEffects,
+    LogPage::ReservationNotification,
     LogPage::ChangedZones,
 ];
 const DISCOVERY_PAGES: [LogPage; 3] = [LogPage::SupportedPages, LogPage::ErrorInformation, LogPage::Discovery];
@@ -91,6 +92,7 @@ impl Target {
                 let reached_at = self.connections.get(id.0).and_then(|connection| connection.local.as_deref());
                 self.discovery_page(&controller.host, controller.portal, reached_at)
             }
+            LogPage::ReservationNotification => controller.events.reservation_page().bytes().to_vec(),
             LogPage::ChangedZones => return self.read_changed_zones(id, key, entry),
         };
         let data = window_of(&request, &bytes)?;

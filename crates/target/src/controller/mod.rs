@@ -83,6 +83,13 @@ impl Controller {
         self.status.is_ready()
     }
 
+    /// Whether I/O commands are taken: not before the controller is enabled, and not after the host has asked it to shut down.
+    #[inline]
+    pub(crate) fn takes_io(&self) -> bool {
+        const SHUTDOWN: u32 = ControllerStatus::SHUTDOWN_UNDER_WAY | ControllerStatus::SHUTDOWN_COMPLETE;
+        self.status.is_ready() && self.status.0 & SHUTDOWN == 0
+    }
+
     /// Whether the host has enabled all I/O command sets, that of zones among them.
     #[inline]
     pub(crate) fn has_zones(&self) -> bool {

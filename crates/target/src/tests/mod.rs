@@ -6,5 +6,6 @@ mod connecting;
 mod data;
 mod hostile;
 mod random;
+mod reservations;
 mod world;
 mod zones;

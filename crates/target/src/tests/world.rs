@@ -172,9 +172,24 @@ impl World {
         controller: Option<u16>,
         attributes: u8,
     ) -> Answer {
+        self.connect_with_id(id, HostId([7; 16]), host, subsystem, queue, controller, attributes)
+    }
+
+    /// The same for a host of several.
+    #[allow(clippy::too_many_arguments)] // Each is a field of Connect.
+    pub(super) fn connect_with_id(
+        &mut self,
+        id: ConnectionId,
+        host_id: HostId,
+        host: &str,
+        subsystem: &str,
+        queue: u16,
+        controller: Option<u16>,
+        attributes: u8,
+    ) -> Answer {
         let command = ConnectCommand::new(queue, 32, attributes, if queue == 0 { 5000 } else { 0 });
         let controller = controller.unwrap_or(CONTROLLER_ID_DYNAMIC);
-        let data = ConnectData::new(HostId([7; 16]), controller, &nqn(subsystem), &nqn(host));
+        let data = ConnectData::new(host_id, controller, &nqn(subsystem), &nqn(host));
         self.execute_in_capsule(id, command.into(), Bytes::copy_from_slice(data.bytes()))
     }
 

@@ -1,0 +1,172 @@
+//! Reservations: which hosts may use a namespace that they share.
+//!
+//! [`table::Reservations`] has the rules, for one namespace; here are the commands that change it, the commands that it keeps
+//! away, and the wait for those that were under way. A reservation lives as long as the target: it does not outlive its server.
+
+mod fences;
+mod table;
+#[cfg(test)]
+mod table_tests;
+
+use bytes::Bytes;
+use zonda_nvme::io::{IoRequest, Transfer};
+use zonda_nvme::reservation::{
+    AcquireAction, CONTROLLER_ID_NONE, PersistChange, RegisteredController, ReservationCommand, ReservationKeys,
+    ReservationStatus,
+};
+use zonda_nvme::{HostId, StatusCode, SubmissionEntry};
+use zonda_zoned::Instant;
+
+pub(crate) use fences::Fence;
+pub(crate) use table::{Access, Reservations};
+
+use crate::connection::receive::{Answer, Needed};
+use crate::connection::transfer::check_room;
+use crate::effects::ConnectionId;
+use crate::limits::{FENCES_MAX, LOG_PAGE_BYTES_MAX};
+use crate::target::Target;
+
+impl Target {
+    /// A command about reservations on an I/O queue. Its keys may be still to come.
+    pub(crate) fn reservation_command(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        entry: &SubmissionEntry,
+        command: &ReservationCommand,
+        capsule: &Bytes,
+    ) -> Result<Answer, StatusCode> {
+        match (command, command.transfer()) {
+            (ReservationCommand::Report { bytes, extended }, _) => {
+                self.report_reservations(id, entry, *bytes, *extended)
+            }
+            (_, Transfer::FromHost(bytes)) => self.with_host_data(id, entry, capsule, Needed::AtLeast(bytes), now),
+            (_, Transfer::None | Transfer::ToHost(_)) => unreachable!("commands other than a report bring keys"),
+        }
+    }
+
+    /// The keys of a command have come.
+    pub(crate) fn reserve(
+        &mut self,
+        id: ConnectionId,
+        entry: &SubmissionEntry,
+        data: &Bytes,
+    ) -> Result<Answer, StatusCode> {
+        let command = ReservationCommand::decode(entry)?.ok_or(StatusCode::INVALID_OPCODE)?;
+        let (place, host) = self.asked_by(id, entry)?;
+        let keys = ReservationKeys::read(data);
+        if self.fences.len() >= FENCES_MAX {
+            return Err(StatusCode::COMMAND_INTERRUPTED);
+        }
+        let reservations = &mut self.namespaces[place as usize].reservations;
+        let changes = match command {
+            // What is promised here would end with the server.
+            ReservationCommand::Register { persist: PersistChange::Set, .. } => return Err(StatusCode::INVALID_FIELD),
+            ReservationCommand::Register { action, ignores_key, .. } => {
+                reservations.register(host, action, keys, ignores_key)?
+            }
+            ReservationCommand::Acquire { action, kind } => reservations.acquire(host, action, kind, keys)?,
+            ReservationCommand::Release { action, kind_code } => {
+                reservations.release(host, action, kind_code, keys.current)?
+            }
+            ReservationCommand::Report { .. } => unreachable!("a report brings no keys"),
+        };
+        reservations.check_invariants();
+        self.notify_of_reservations(place, &changes.notices);
+        if matches!(command, ReservationCommand::Acquire { action: AcquireAction::PreemptAndAbort, .. }) {
+            return Ok(self.fence(id, entry.command_id.get(), place, host));
+        }
+        Ok(Answer::Now(0))
+    }
+
+    /// Whether the host of a queue may do to a namespace what a command asks for.
+    #[inline]
+    pub(crate) fn permits(&self, host: HostId, namespace: u32, request: &IoRequest) -> Result<(), StatusCode> {
+        if self.namespaces[namespace as usize].reservations.permits(host, access_of(request)) {
+            Ok(())
+        } else {
+            Err(StatusCode::RESERVATION_CONFLICT)
+        }
+    }
+
+    /// The host of a connected queue.
+    pub(crate) fn host_of(&self, id: ConnectionId) -> Option<HostId> {
+        let controller = self.connections.get(id.0)?.controller()?;
+        self.controllers.get(controller).map(|controller| controller.host_id)
+    }
+
+    fn report_reservations(
+        &mut self,
+        id: ConnectionId,
+        entry: &SubmissionEntry,
+        bytes: u64,
+        extended: bool,
+    ) -> Result<Answer, StatusCode> {
+        // Hosts over Fabrics have identifiers of 128 bits, and the short form has no room for them (NVMe Base 2.0, section 7.4).
+        if !extended {
+            return Err(StatusCode::HOST_ID_INCONSISTENT_FORMAT);
+        }
+        let room = u32::try_from(bytes).ok().filter(|&bytes| bytes <= LOG_PAGE_BYTES_MAX);
+        let room = room.ok_or(StatusCode::INVALID_FIELD)?;
+        check_room(entry, room, false)?;
+        let (place, _) = self.asked_by(id, entry)?;
+        let mut report = self.reservation_status(place).to_bytes(extended);
+        report.resize(room as usize, 0);
+        self.respond_with_data(id, entry.command_id.get(), &[report.into()], 0);
+        Ok(Answer::Later)
+    }
+
+    /// The registrants of a namespace with their controllers, and the reservation.
+    fn reservation_status(&self, place: u32) -> ReservationStatus {
+        let namespace = &self.namespaces[place as usize];
+        let reservations = &namespace.reservations;
+        let mut controllers = Vec::new();
+        for registrant in reservations.registrants() {
+            let of_controller = |controller_id| RegisteredController {
+                controller_id,
+                host: registrant.host,
+                key: registrant.key,
+                is_holder: reservations.is_holder(registrant.host),
+            };
+            let before = controllers.len();
+            let own = self.controllers.iter().map(|(_, controller)| controller).filter(|controller| {
+                controller.subsystem() == Some(namespace.subsystem) && controller.host_id == registrant.host
+            });
+            controllers.extend(own.map(|controller| of_controller(controller.id)));
+            if controllers.len() == before {
+                controllers.push(of_controller(CONTROLLER_ID_NONE));
+            }
+        }
+        ReservationStatus {
+            generation: reservations.generation(),
+            kind: reservations.kind(),
+            persists: false,
+            controllers,
+        }
+    }
+
+    /// The place of the namespace that a command names, and the host that sent it.
+    fn asked_by(&self, id: ConnectionId, entry: &SubmissionEntry) -> Result<(u32, HostId), StatusCode> {
+        let controller = self.connections.get(id.0).and_then(|connection| connection.controller());
+        let controller = controller.and_then(|key| self.controllers.get(key)).expect("a queue's controller is here");
+        let place = controller
+            .subsystem()
+            .and_then(|subsystem| self.subsystems[subsystem].namespace(entry.namespace.get()))
+            .ok_or(StatusCode::INVALID_NAMESPACE)?;
+        Ok((place, controller.host_id))
+    }
+}
+
+/// What a command does, as far as reservations tell commands apart.
+#[inline]
+fn access_of(request: &IoRequest) -> Access {
+    match request {
+        IoRequest::Read { .. } | IoRequest::Compare { .. } | IoRequest::ReportZones { .. } => Access::Read,
+        IoRequest::Write { .. }
+        | IoRequest::Append { .. }
+        | IoRequest::WriteZeroes { .. }
+        | IoRequest::Flush
+        | IoRequest::DatasetManagement { .. }
+        | IoRequest::ManageZones { .. } => Access::Write,
+    }
+}

@@ -1,0 +1,320 @@
+//! Reservations over the wire: who gets through, what others hear, and what a preemption waits for.
+
+use bytes::Bytes;
+use zonda_nvme::features::{AsyncEvent, Feature, FeatureRequest};
+use zonda_nvme::log::{GetLogPage, LogPage};
+use zonda_nvme::reservation::{
+    AcquireAction, CONTROLLER_ID_NONE, PersistChange, RegisterAction, ReleaseAction, ReservationCommand,
+    ReservationKey, ReservationKeys, ReservationStatus, ReservationType,
+};
+use zonda_nvme::tcp::Digests;
+use zonda_nvme::{AdminOpcode, HostId, SglDescriptor, StatusCode, SubmissionEntry};
+use zonda_zoned::{Lba, Operation, ReportFilter, ZoneAction, ZoneTarget};
+
+use super::world::{Answer, SUBSYSTEM, World, config, conventional, read, write, zoned};
+use crate::{ConnectionId, HostAccess};
+
+/// A host with a controller and one I/O queue.
+#[derive(Clone, Copy)]
+struct Host {
+    id: HostId,
+    key: u64,
+    controller: u16,
+    admin: ConnectionId,
+    io: ConnectionId,
+}
+
+impl World {
+    fn host(&mut self, number: u8) -> Host {
+        let id = HostId([number; 16]);
+        let name = format!("nqn.2024-01.org.example:host-{number}");
+        let admin = self.open();
+        self.initialize(admin, Digests::NONE, 0);
+        let answer = self.connect_with_id(admin, id, &name, SUBSYSTEM, 0, None, 0);
+        assert_eq!(answer.status, StatusCode::SUCCESS);
+        let controller = answer.result as u16;
+        self.enable(admin);
+        let io = self.queue(number, controller, 1);
+        Host { id, key: u64::from(number), controller, admin, io }
+    }
+
+    /// An I/O queue of a host's controller.
+    fn queue(&mut self, host: u8, controller: u16, queue: u16) -> ConnectionId {
+        let io = self.open();
+        self.initialize(io, Digests::NONE, 0);
+        let name = format!("nqn.2024-01.org.example:host-{host}");
+        let answer = self.connect_with_id(io, HostId([host; 16]), &name, SUBSYSTEM, queue, Some(controller), 0);
+        assert_eq!(answer.status, StatusCode::SUCCESS);
+        io
+    }
+
+    fn entry_of(command: &ReservationCommand) -> SubmissionEntry {
+        let (opcode, [dword10, dword11]) = command.encode();
+        let mut entry = SubmissionEntry::new(opcode.code(), 1);
+        (entry.cdw10, entry.cdw11) = (dword10.into(), dword11.into());
+        entry
+    }
+
+    fn reserve(&mut self, host: Host, command: &ReservationCommand, current: u64, other: u64) -> StatusCode {
+        let keys = ReservationKeys { current: ReservationKey(current), other: ReservationKey(other) }.to_bytes();
+        let data = match command {
+            ReservationCommand::Release { .. } => &keys[..8],
+            _ => &keys[..],
+        };
+        self.execute_in_capsule(host.io, World::entry_of(command), Bytes::copy_from_slice(data)).status
+    }
+
+    fn register(&mut self, host: Host) {
+        let command = ReservationCommand::Register {
+            action: RegisterAction::Register,
+            ignores_key: false,
+            persist: PersistChange::Keep,
+        };
+        assert_eq!(self.reserve(host, &command, 0, host.key), StatusCode::SUCCESS);
+    }
+
+    fn acquire(&mut self, host: Host, kind: ReservationType) -> StatusCode {
+        let command = ReservationCommand::Acquire { action: AcquireAction::Acquire, kind };
+        self.reserve(host, &command, host.key, 0)
+    }
+
+    fn report(&mut self, host: Host, bytes: u64) -> ReservationStatus {
+        let mut entry = World::entry_of(&ReservationCommand::Report { bytes, extended: true });
+        entry.data_pointer = SglDescriptor::transport(bytes as u32);
+        let answer = self.execute(host.io, entry, Bytes::new());
+        assert_eq!((answer.status, answer.data.len() as u64), (StatusCode::SUCCESS, bytes));
+        ReservationStatus::read(&answer.data, true).expect("a report that can be read")
+    }
+
+    fn notification(&mut self, host: Host) -> Answer {
+        let mut entry = SubmissionEntry::new(AdminOpcode::GetLogPage.code(), 0);
+        let dwords = GetLogPage::of(LogPage::ReservationNotification, 64).encode();
+        (entry.cdw10, entry.cdw11) = (dwords[0].into(), dwords[1].into());
+        entry.data_pointer = SglDescriptor::transport(64);
+        self.execute(host.admin, entry, Bytes::new())
+    }
+
+    fn set_feature(&mut self, host: Host, feature: Feature, namespace: u32, value: u32) -> StatusCode {
+        let mut entry = SubmissionEntry::new(AdminOpcode::SetFeatures.code(), namespace);
+        entry.cdw10 = FeatureRequest { feature: feature as u8, ..FeatureRequest::default() }.encode().into();
+        entry.cdw11 = value.into();
+        self.execute(host.admin, entry, Bytes::new()).status
+    }
+}
+
+const EXCLUSIVE: ReservationType = ReservationType::ExclusiveAccess;
+const CONFLICT: StatusCode = StatusCode::RESERVATION_CONFLICT;
+
+fn preempt(action: AcquireAction) -> ReservationCommand {
+    ReservationCommand::Acquire { action, kind: EXCLUSIVE }
+}
+
+#[test]
+fn commands_of_others_conflict_with_a_reservation_and_with_nothing_else() {
+    let mut world = World::of(config(&[zoned(), conventional()], HostAccess::Any));
+    let (owner, other) = (world.host(1), world.host(2));
+    world.register(owner);
+    assert_eq!(world.acquire(owner, ReservationType::WriteExclusive), StatusCode::SUCCESS);
+    let reset = Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::All };
+    let report = Operation::ReportZones {
+        start: Lba(0),
+        filter: ReportFilter::All,
+        extended: false,
+        partial: true,
+        descriptors_max: 2,
+    };
+    let zeroes = Operation::WriteZeroes { start: Lba(0), blocks: zonda_zoned::Blocks(1) };
+    for denied in [write(0, 2, 1), reset, zeroes, Operation::Flush] {
+        assert_eq!(world.operate(other.io, 1, &denied).status, CONFLICT, "{}", denied.name());
+        assert_eq!(world.operate(other.io, 2, &write(0, 2, 1)).status, StatusCode::SUCCESS, "another namespace");
+    }
+    assert_eq!(world.submitted.iter().filter(|name| **name == "write").count(), 4, "only those of the other namespace");
+    for allowed in [read(0, 1), report.clone()] {
+        assert_eq!(world.operate(other.io, 1, &allowed).status, StatusCode::SUCCESS, "{}", allowed.name());
+    }
+    assert_eq!(world.operate(owner.io, 1, &write(0, 2, 1)).status, StatusCode::SUCCESS);
+    let release = ReservationCommand::Release { action: ReleaseAction::Release, kind_code: 1 };
+    assert_eq!(world.reserve(owner, &release, owner.key, 0), StatusCode::SUCCESS);
+    assert_eq!(world.acquire(owner, EXCLUSIVE), StatusCode::SUCCESS);
+    for denied in [read(0, 1), report] {
+        assert_eq!(world.operate(other.io, 1, &denied).status, CONFLICT, "{}", denied.name());
+    }
+}
+
+#[test]
+fn a_report_has_each_controller_of_each_registrant_and_those_whose_hosts_are_gone() {
+    let mut world = World::new();
+    let (owner, other) = (world.host(1), world.host(2));
+    let second = world.host(1);
+    world.register(owner);
+    world.register(other);
+    assert_eq!(world.acquire(owner, EXCLUSIVE), StatusCode::SUCCESS);
+    world.vanish(other.admin);
+    let status = world.report(owner, 4096);
+    assert_eq!((status.generation, status.kind, status.persists), (2, Some(EXCLUSIVE), false));
+    let found: Vec<_> =
+        status.controllers.iter().map(|it| (it.controller_id, it.host, it.key.0, it.is_holder)).collect();
+    assert_eq!(
+        found,
+        [
+            (owner.controller, owner.id, 1, true),
+            (second.controller, owner.id, 1, true),
+            (CONTROLLER_ID_NONE, other.id, 2, false)
+        ]
+    );
+    // A host with little room gets what fits.
+    assert_eq!(world.report(owner, 64).controllers.len(), 0);
+    // A second controller of the owner may do what the first one may.
+    assert_eq!(world.operate(second.io, 1, &write(0, 2, 1)).status, StatusCode::SUCCESS);
+}
+
+#[test]
+fn the_short_form_of_a_report_is_refused_and_so_is_persistence() {
+    let mut world = World::new();
+    let host = world.host(1);
+    let mut entry = World::entry_of(&ReservationCommand::Report { bytes: 4096, extended: false });
+    entry.data_pointer = SglDescriptor::transport(4096);
+    assert_eq!(world.execute(host.io, entry, Bytes::new()).status, StatusCode::HOST_ID_INCONSISTENT_FORMAT);
+    let persistent = ReservationCommand::Register {
+        action: RegisterAction::Register,
+        ignores_key: false,
+        persist: PersistChange::Set,
+    };
+    assert_eq!(world.reserve(host, &persistent, 0, 1), StatusCode::INVALID_FIELD);
+    assert_eq!(world.report(host, 4096).controllers.len(), 0, "and nothing was registered");
+    assert_eq!(world.set_feature(host, Feature::ReservationPersistence, 1, 1), StatusCode::INVALID_FIELD);
+}
+
+#[test]
+fn a_preemption_that_aborts_is_answered_when_nothing_of_the_others_is_under_way() {
+    let mut world = World::new();
+    let (old, new) = (world.host(1), world.host(2));
+    world.register(old);
+    world.register(new);
+    assert_eq!(world.acquire(old, EXCLUSIVE), StatusCode::SUCCESS);
+    world.hold = true;
+    // One write of the old owner is at the device, and a second one waits for its data.
+    let (entry, data) = world.encoded(1, &write(0, 2, 1));
+    let first = world.start(old.io, entry, &Bytes::new());
+    let pdu = world.wire(old.io).pdus.pop_front().expect("an R2T");
+    let zonda_nvme::tcp::Pdu::ReadyToTransfer(r2t) = pdu else { panic!("an R2T") };
+    world.wire(old.io).writer.host_data(first, r2t.tag.get(), 0, &[data], true);
+    world.push(old.io);
+    assert_eq!(world.held.len(), 1);
+    let (entry, late) = world.encoded(1, &write(2, 2, 1));
+    let second = world.start(old.io, entry, &Bytes::new());
+    // The connection of a third one is gone, its read is still at the device.
+    let reader = world.queue(1, old.controller, 2);
+    let (entry, _) = world.encoded(1, &read(0, 1));
+    world.start(reader, entry, &Bytes::new());
+    world.vanish(reader);
+    assert_eq!(world.held.len(), 2);
+
+    let keys = ReservationKeys { current: ReservationKey(2), other: ReservationKey(1) }.to_bytes();
+    let mut entry = World::entry_of(&preempt(AcquireAction::PreemptAndAbort));
+    entry.data_pointer = SglDescriptor::in_capsule(0, 16);
+    let taking = world.start(new.io, entry, &Bytes::copy_from_slice(&keys));
+    assert!(world.wire(new.io).pdus.is_empty(), "the answer waits");
+    // The data of the second write come too late.
+    assert_eq!(world.finish(old.io, second, late).status, CONFLICT);
+    let (device, command) = world.held.pop_front().expect("the write");
+    world.complete(device, &command);
+    world.settle();
+    assert!(world.wire(new.io).pdus.is_empty(), "one is under way still");
+    world.release();
+    assert_eq!(world.finish(new.io, taking, Bytes::new()).status, StatusCode::SUCCESS);
+    assert_eq!(world.finish(old.io, first, Bytes::new()).status, StatusCode::SUCCESS, "it ended before");
+    assert_eq!(world.operate(old.io, 1, &read(0, 1)).status, CONFLICT);
+    assert_eq!(
+        world.operate(new.io, 1, &write(2, 2, 9)).status,
+        StatusCode::SUCCESS,
+        "where the late write would have been"
+    );
+}
+
+#[test]
+fn a_preemption_outlives_the_connection_that_asked_for_it() {
+    let mut world = World::new();
+    let (old, new) = (world.host(1), world.host(2));
+    world.register(old);
+    world.register(new);
+    assert_eq!(world.acquire(old, EXCLUSIVE), StatusCode::SUCCESS);
+    world.hold = true;
+    let (entry, _) = world.encoded(1, &read(0, 1));
+    world.start(old.io, entry, &Bytes::new());
+    let keys = ReservationKeys { current: ReservationKey(2), other: ReservationKey(1) }.to_bytes();
+    let mut entry = World::entry_of(&preempt(AcquireAction::PreemptAndAbort));
+    entry.data_pointer = SglDescriptor::in_capsule(0, 16);
+    world.start(new.io, entry, &Bytes::copy_from_slice(&keys));
+    world.vanish(new.io);
+    world.release();
+    let again = world.host(2);
+    assert_eq!(world.operate(again.io, 1, &write(0, 2, 1)).status, StatusCode::SUCCESS);
+    assert_eq!(world.operate(old.io, 1, &read(0, 1)).status, CONFLICT);
+}
+
+#[test]
+fn a_host_hears_once_of_what_became_of_its_registration_and_reads_it() {
+    let mut world = World::new();
+    let (old, new) = (world.host(1), world.host(2));
+    let third = world.host(3);
+    for host in [old, new, third] {
+        world.register(host);
+    }
+    assert_eq!(world.acquire(old, EXCLUSIVE), StatusCode::SUCCESS);
+    let event = SubmissionEntry::new(AdminOpcode::AsyncEventRequest.code(), 0);
+    let waiting = world.start(old.admin, event, &Bytes::new());
+    assert_eq!(world.set_feature(third, Feature::ReservationNotificationMask, 1, 0b0100), StatusCode::SUCCESS);
+    assert_eq!(world.reserve(new, &preempt(AcquireAction::Preempt), 2, 1), StatusCode::SUCCESS);
+    let told = world.finish(old.admin, waiting, Bytes::new());
+    assert_eq!(AsyncEvent::decode(told.result), AsyncEvent::reservation_notification());
+    let page = world.notification(old);
+    assert_eq!((page.data[0], page.data[8], page.data[9], page.data[12]), (1, 1, 0, 1), "registration preempted");
+    assert_eq!(world.notification(old).data, [0; 64], "and no more");
+    assert_eq!(world.notification(third).data, [0; 64], "masked");
+    // The next one is told again.
+    let clear = ReservationCommand::Release { action: ReleaseAction::Clear, kind_code: 0 };
+    assert_eq!(world.reserve(new, &clear, 2, 0), StatusCode::SUCCESS);
+    let page = world.notification(third);
+    assert_eq!((page.data[0], page.data[8]), (1, 3), "reservation preempted");
+}
+
+#[test]
+fn the_mask_is_one_of_each_namespace_and_other_features_are_of_none() {
+    let mut world = World::of(config(&[zoned(), conventional()], HostAccess::Any));
+    let host = world.host(1);
+    let mask = Feature::ReservationNotificationMask;
+    assert_eq!(world.set_feature(host, mask, 2, 0xffff_ffff), StatusCode::SUCCESS);
+    assert_eq!(world.set_feature(host, mask, 0, 0), StatusCode::INVALID_NAMESPACE);
+    assert_eq!(world.set_feature(host, mask, 77, 0), StatusCode::INVALID_NAMESPACE);
+    let mut get = |namespace: u32| {
+        let mut entry = SubmissionEntry::new(AdminOpcode::GetFeatures.code(), namespace);
+        entry.cdw10 = FeatureRequest { feature: mask as u8, ..FeatureRequest::default() }.encode().into();
+        let answer = world.execute(host.admin, entry, Bytes::new());
+        (answer.status, answer.result)
+    };
+    assert_eq!(get(1), (StatusCode::SUCCESS, 0));
+    assert_eq!(get(2), (StatusCode::SUCCESS, 0b1110));
+    assert_eq!(get(u32::MAX), (StatusCode::INVALID_NAMESPACE, 0));
+    let threshold = Feature::TemperatureThreshold;
+    assert_eq!(world.set_feature(host, threshold, 77, 300), StatusCode::INVALID_NAMESPACE);
+    assert_eq!(world.set_feature(host, threshold, 1, 300), StatusCode::FEATURE_NOT_NAMESPACE_SPECIFIC);
+    assert_eq!(world.set_feature(host, threshold, u32::MAX, 300), StatusCode::SUCCESS);
+}
+
+#[test]
+fn a_controller_that_has_shut_down_takes_no_io() {
+    let mut world = World::new();
+    let host = world.host(1);
+    let on = zonda_nvme::fabrics::Configuration::enabled(zonda_nvme::fabrics::Configuration::CSS_ALL).0;
+    let normal_shutdown = on | 1 << 14;
+    world.set(host.admin, zonda_nvme::fabrics::Property::Configuration, normal_shutdown.into());
+    assert_eq!(world.operate(host.io, 1, &write(0, 2, 1)).status, StatusCode::COMMAND_SEQUENCE_ERROR);
+    let register = ReservationCommand::Register {
+        action: RegisterAction::Register,
+        ignores_key: false,
+        persist: PersistChange::Keep,
+    };
+    assert_eq!(world.reserve(host, &register, 0, 1), StatusCode::COMMAND_SEQUENCE_ERROR);
+    assert!(!world.submitted.contains(&"write"));
+}
