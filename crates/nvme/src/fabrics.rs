@@ -304,6 +304,35 @@ impl ConnectResult {
     pub fn of_success(result: u64) -> ConnectResult {
         ConnectResult::Connected { controller_id: result as u16, authentication_required: result >> 17 & 0b11 != 0 }
     }
+
+    /// Reads DW0 of a Connect that was refused for a parameter, or for the host.
+    #[must_use]
+    pub fn of_refusal(result: u64) -> ConnectResult {
+        let offset = result as u16;
+        if result >> 16 & 1 == 0 {
+            ConnectResult::InvalidCommandField(offset)
+        } else {
+            ConnectResult::InvalidDataField(offset)
+        }
+    }
+
+    /// What the field at fault is called; `None` where there is none.
+    #[must_use]
+    pub fn field_name(self) -> Option<&'static str> {
+        use connect_offsets as at;
+        match self {
+            ConnectResult::InvalidCommandField(at::RECORD_FORMAT) => Some("the record format (RECFMT)"),
+            ConnectResult::InvalidCommandField(at::QUEUE_ID) => Some("the queue identifier (QID)"),
+            ConnectResult::InvalidCommandField(at::QUEUE_SIZE) => Some("the queue size (SQSIZE)"),
+            ConnectResult::InvalidCommandField(at::ATTRIBUTES) => Some("the attributes (CATTR)"),
+            ConnectResult::InvalidCommandField(at::KEEP_ALIVE_TIMEOUT) => Some("the keep alive timeout (KATO)"),
+            ConnectResult::InvalidDataField(at::HOST_ID) => Some("the host identifier (HOSTID)"),
+            ConnectResult::InvalidDataField(at::CONTROLLER_ID) => Some("the controller identifier (CNTLID)"),
+            ConnectResult::InvalidDataField(at::SUBSYSTEM_NQN) => Some("the subsystem's name (SUBNQN)"),
+            ConnectResult::InvalidDataField(at::HOST_NQN) => Some("the host's name (HOSTNQN)"),
+            _ => None,
+        }
+    }
 }
 
 /// Offsets into the Connect command and data, for [`ConnectResult`].
@@ -365,7 +394,13 @@ mod tests {
         let result = ConnectResult::Connected { controller_id: 9, authentication_required: true };
         assert_eq!((result.value(), ConnectResult::of_success(result.value())), (0x2_0009, result));
         assert_eq!(ConnectResult::InvalidDataField(256).value(), 0x1_0100);
+        for refusal in [ConnectResult::InvalidDataField(0), ConnectResult::InvalidCommandField(44)] {
+            assert_eq!(ConnectResult::of_refusal(refusal.value()), refusal);
+            assert!(refusal.field_name().is_some());
+        }
+        assert_eq!(ConnectResult::of_refusal(0).field_name(), None);
     }
+
     #[test]
     fn a_connect_carries_what_it_was_made_of_at_the_bytes_of_the_specification() {
         let command = ConnectCommand::new(0x0102, 0x0304, ConnectCommand::DISABLE_FLOW_CONTROL, 0x0506_0708);

@@ -100,6 +100,8 @@ pub enum Event {
         peer: String,
         /// Why.
         status: StatusCode,
+        /// Which field of the Connect, where it is one of them.
+        field: Option<&'static str>,
     },
     /// A host proved to be who it says.
     Authenticated {
@@ -168,8 +170,9 @@ impl fmt::Display for Event {
             Event::HostConnected { connection, host, subsystem, controller_id } => {
                 write!(f, "connection {connection}: {host} connected to {subsystem}, controller {controller_id}")
             }
-            Event::HostRefused { connection, peer, status } => {
-                write!(f, "connection {connection} from {peer}: connect refused: {status}")
+            Event::HostRefused { connection, peer, status, field } => {
+                write!(f, "connection {connection} from {peer}: connect refused: {status}")?;
+                field.map_or(Ok(()), |field| write!(f, ", in {field}"))
             }
             Event::Authenticated { connection, queue } => {
                 write!(f, "connection {connection}: queue {queue} authenticated")

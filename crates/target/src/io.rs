@@ -131,17 +131,16 @@ impl Target {
             unreachable!("the request was just here")
         };
         let served = &self.namespaces[place as usize];
-        let operation =
-            if matches!(request, IoRequest::Read { force_unit_access: true, .. }) && served.volatile_write_cache {
-                // What a read with FUA returns must be durable.
-                *stage = Stage::FlushBefore;
-                Ok(Some(Operation::Flush))
-            } else {
-                if matches!(request, IoRequest::Compare { .. }) {
-                    *compare = data.clone();
-                }
-                request.into_operation(data, &served.format)
-            };
+        if matches!(request, IoRequest::Compare { .. }) {
+            *compare = data.clone();
+        }
+        let operation = if reads(request) && request.force_unit_access() && served.volatile_write_cache {
+            // What a read or a compare with FUA finds must be durable.
+            *stage = Stage::FlushBefore;
+            Ok(Some(Operation::Flush))
+        } else {
+            request.into_operation(data, &served.format)
+        };
         match operation {
             Ok(Some(operation)) => {
                 // The table of commands is another part of the target than the connection.
@@ -175,6 +174,7 @@ impl Target {
             let statistics = &mut self.namespaces[place as usize].statistics;
             statistics.errors += 1;
             statistics.media_errors += u64::from(completion.status.code_type() == 2);
+            self.suspect_zones(place, completion.status);
             return self.end_request(id, slot, completion.status.into(), 0);
         }
         match stage {
@@ -188,12 +188,14 @@ impl Target {
 
     /// Whether FUA asks for more than the device does by itself.
     fn needs_flush(&self, namespace: u32, io: &IoRequest) -> bool {
-        self.namespaces[namespace as usize].volatile_write_cache && !matches!(io, IoRequest::Read { .. })
+        self.namespaces[namespace as usize].volatile_write_cache && !reads(io)
     }
 
     fn next_stage(&mut self, id: ConnectionId, slot: u16, namespace: u32, next: Stage, io: IoRequest) {
         let operation = match (next, io) {
-            (Stage::Itself, IoRequest::Read { start, blocks, .. }) => Operation::Read { start, blocks },
+            (Stage::Itself, IoRequest::Read { start, blocks, .. } | IoRequest::Compare { start, blocks, .. }) => {
+                Operation::Read { start, blocks }
+            }
             _ => Operation::Flush,
         };
         let key = self.submit(Owner::Request(id, slot), namespace, operation);
@@ -267,4 +269,9 @@ impl Target {
             _ => unreachable!("a write that ends is in the table"),
         }
     }
+}
+
+/// Whether a request is answered by a read of the device.
+fn reads(request: &IoRequest) -> bool {
+    matches!(request, IoRequest::Read { .. } | IoRequest::Compare { .. })
 }

@@ -60,6 +60,8 @@ pub(crate) struct Namespace {
     pub(crate) index: usize,
     pub(crate) volatile_write_cache: bool,
     pub(crate) reservations: Reservations,
+    /// The device is asked which zones have changed by themselves.
+    pub(crate) is_surveyed: bool,
     pub(crate) health: DeviceHealth,
     pub(crate) statistics: NamespaceStatistics,
 }
@@ -80,6 +82,8 @@ pub(crate) enum Owner {
     Request(ConnectionId, u16),
     /// A controller that is shutting down.
     Shutdown(u64),
+    /// The target's own question which zones of a namespace, by its place, have changed by themselves.
+    Survey(u32),
     /// Nobody's any more: its completion is dropped.
     Gone,
 }
@@ -105,6 +109,7 @@ impl Target {
                     index,
                     volatile_write_cache: namespace.volatile_write_cache,
                     reservations: Reservations::default(),
+                    is_surveyed: false,
                     health: DeviceHealth::default(),
                     statistics: NamespaceStatistics::default(),
                 });
@@ -217,6 +222,7 @@ impl Target {
                 }
             }
             Owner::Shutdown(controller) => self.shutdown_progress(controller),
+            Owner::Survey(namespace) => self.surveyed(namespace, completion.outcome),
             Owner::Gone => {}
         }
         self.pass_fences(completion_key);

@@ -89,6 +89,12 @@ impl AsyncEvent {
         AsyncEvent::new(AsyncEvent::SMART, 0x00, LogPage::Smart)
     }
 
+    /// SMART information 01h: the temperature is beyond a threshold.
+    #[must_use]
+    pub fn temperature_threshold() -> AsyncEvent {
+        AsyncEvent::new(AsyncEvent::SMART, 0x01, LogPage::Smart)
+    }
+
     /// SMART information 02h: the spare capacity is below its threshold.
     #[must_use]
     pub fn spare_below_threshold() -> AsyncEvent {
@@ -165,6 +171,7 @@ mod tests {
         assert_eq!(AsyncEvent::persistent_internal_error().encode(), 0x0001_0300);
         assert_eq!(AsyncEvent::transient_internal_error().encode(), 0x0001_0400);
         assert_eq!(AsyncEvent::reliability_degraded().encode(), 0x0002_0001);
+        assert_eq!(AsyncEvent::temperature_threshold().encode(), 0x0002_0101);
         assert_eq!(AsyncEvent::spare_below_threshold().encode(), 0x0002_0201);
         assert_eq!(AsyncEvent::reservation_notification().encode(), 0x0080_0006);
     }

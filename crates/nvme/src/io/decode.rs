@@ -6,7 +6,7 @@ use super::codes::{ReceiveAction, SendAction, report_filter};
 use super::{IoRequest, NamespaceFormat, ZONE_REPORT_UNIT_BYTES};
 use crate::{IoOpcode, StatusCode, SubmissionEntry};
 
-/// FUA: CDW12 bit 30 of reads, writes and appends.
+/// FUA: CDW12 bit 30 of reads, compares, writes and appends.
 pub(super) const FORCE_UNIT_ACCESS: u32 = 1 << 30;
 /// AD: CDW11 bit 2 of Dataset Management.
 pub(super) const DEALLOCATE: u32 = 1 << 2;
@@ -47,7 +47,7 @@ pub fn decode(entry: &SubmissionEntry, format: &NamespaceFormat) -> Result<IoReq
         }
         IoOpcode::Compare => {
             at_most(format.max_transfer_blocks)?;
-            Ok(IoRequest::Compare { start, blocks })
+            Ok(IoRequest::Compare { start, blocks, force_unit_access })
         }
         IoOpcode::WriteZeroes => Ok(IoRequest::WriteZeroes { start, blocks, force_unit_access }),
         IoOpcode::ZoneAppend => {

@@ -92,6 +92,8 @@ pub enum IoRequest {
         start: Lba,
         /// How many.
         blocks: Blocks,
+        /// FUA: what is volatile must become durable first.
+        force_unit_access: bool,
     },
     /// Write Zeroes (NVM 3.2.8).
     WriteZeroes {
@@ -213,6 +215,7 @@ impl IoRequest {
     pub fn force_unit_access(&self) -> bool {
         match *self {
             IoRequest::Read { force_unit_access, .. }
+            | IoRequest::Compare { force_unit_access, .. }
             | IoRequest::Write { force_unit_access, .. }
             | IoRequest::Append { force_unit_access, .. }
             | IoRequest::WriteZeroes { force_unit_access, .. } => force_unit_access,
@@ -236,7 +239,7 @@ impl IoRequest {
             return Err(StatusCode::DATA_SGL_LENGTH_INVALID);
         }
         Ok(Some(match self {
-            IoRequest::Read { start, blocks, .. } | IoRequest::Compare { start, blocks } => {
+            IoRequest::Read { start, blocks, .. } | IoRequest::Compare { start, blocks, .. } => {
                 Operation::Read { start, blocks }
             }
             IoRequest::Write { start, blocks, .. } => {

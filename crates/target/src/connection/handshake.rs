@@ -35,6 +35,13 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// The field at fault, by its name in the specification.
+    fn field(self) -> Option<&'static str> {
+        ConnectResult::of_refusal(self.1).field_name()
+    }
+}
+
 impl From<StatusCode> for Refusal {
     fn from(status: StatusCode) -> Refusal {
         Refusal(status, 0)
@@ -110,7 +117,8 @@ impl Target {
     fn refuse_connect(&mut self, now: Instant, id: ConnectionId, command_id: u16, refusal: Refusal) {
         self.statistics.connects_refused += 1;
         let Some(connection) = self.connections.get(id.0) else { return };
-        let event = Event::HostRefused { connection: id, peer: connection.peer.to_string(), status: refusal.0 };
+        let peer = connection.peer.to_string();
+        let event = Event::HostRefused { connection: id, peer, status: refusal.0, field: refusal.field() };
         self.effects.push_back(Effect::Event(event));
         self.respond(id, command_id, refusal.0, refusal.1);
         if let Some(connection) = self.connections.get_mut(id.0) {

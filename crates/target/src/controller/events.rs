@@ -7,14 +7,15 @@ use zonda_nvme::log::{LogPage, ReservationNotice, ReservationNotification, warni
 use zonda_nvme::page::Page;
 use zonda_nvme::{HostId, StatusCode, SubmissionEntry};
 use zonda_zoned::limits::CHANGED_ZONES_MAX;
-use zonda_zoned::{ChangedZoneList, Instant, NamespaceId};
+use zonda_zoned::{ChangedZoneList, Instant, NamespaceId, Operation, Outcome, Status};
 
+use super::Controller;
 use crate::DeviceKey;
 use crate::connection::receive::Answer;
 use crate::effects::ConnectionId;
 use crate::health::DeviceHealth;
 use crate::limits::{ASYNC_EVENT_REQUESTS, RESERVATION_NOTICES_MAX};
-use crate::target::Target;
+use crate::target::{Owner, Target};
 
 /// Events of one controller. An event is told once; the same is told again only after its log page has been read.
 #[derive(Debug, Default)]
@@ -23,6 +24,8 @@ pub(super) struct Events {
     requests: Vec<u16>,
     /// Warnings of the SMART log that came and have not been told.
     warnings: u8,
+    /// The temperature is over or under a threshold of the host.
+    is_temperature_beyond: bool,
     /// The SMART log has not been read since a warning was told.
     smart_told: bool,
     /// Namespaces that changed since the list was read.
@@ -79,10 +82,15 @@ impl Events {
     /// The next event that the host wants and has not heard of.
     fn next(&mut self, wants: AsyncEventConfiguration) -> Option<AsyncEvent> {
         if self.warnings != 0 && !self.smart_told && wants.wants_warning(self.warnings) {
-            let spare = self.warnings & warning::SPARE_LOW != 0;
-            self.warnings = 0;
+            let warnings = std::mem::take(&mut self.warnings);
             self.smart_told = true;
-            return Some(if spare { AsyncEvent::spare_below_threshold() } else { AsyncEvent::reliability_degraded() });
+            return Some(if warnings & warning::SPARE_LOW != 0 {
+                AsyncEvent::spare_below_threshold()
+            } else if warnings & !warning::TEMPERATURE == 0 {
+                AsyncEvent::temperature_threshold()
+            } else {
+                AsyncEvent::reliability_degraded()
+            });
         }
         if self.namespaces_untold && !self.namespaces_told && wants.wants(notices::NAMESPACE_ATTRIBUTE) {
             self.namespaces_untold = false;
@@ -155,7 +163,7 @@ impl Events {
     }
 
     /// Adds what a device has said of a namespace.
-    pub(super) fn add_changed_zones(&mut self, namespace: NamespaceId, news: &ChangedZoneList) {
+    fn add_changed_zones(&mut self, namespace: NamespaceId, news: &ChangedZoneList) {
         let list = &mut self.zones_of(namespace).list;
         list.zones.extend_from_slice(&news.zones);
         list.zones.sort_unstable();
@@ -171,6 +179,47 @@ impl Target {
     /// Zones of a device have become read only or offline by themselves.
     pub fn zones_changed(&mut self, _now: Instant, device: DeviceKey) {
         self.raise(device, |events, namespace| events.zones_of(namespace).untold = true);
+    }
+
+    /// A device has ended a command with an error after which a zone may be read only or offline: it is asked which.
+    pub(crate) fn suspect_zones(&mut self, place: u32, status: Status) {
+        let is_suspect = matches!(status, Status::WriteFault | Status::ZoneIsReadOnly | Status::ZoneIsOffline);
+        let namespace = &mut self.namespaces[place as usize];
+        if is_suspect && namespace.format.zoned && !namespace.is_surveyed && !self.draining {
+            namespace.is_surveyed = true;
+            self.submit(Owner::Survey(place), place, Operation::ReadChangedZones);
+        }
+    }
+
+    /// The device has said which zones have changed by themselves: hosts are told, if there are any.
+    pub(crate) fn surveyed(&mut self, place: u32, outcome: Outcome) {
+        self.namespaces[place as usize].is_surveyed = false;
+        if let Outcome::ChangedZones(news) = outcome
+            && (news.overflowed || !news.zones.is_empty())
+        {
+            self.note_changed_zones(place, &news);
+            let namespace = &self.namespaces[place as usize];
+            let (subsystem, namespace) = (namespace.subsystem, namespace.id);
+            for key in self.controllers.keys() {
+                let controller = self.controllers.get_mut(key).expect("the key is of the table");
+                if controller.subsystem == Some(subsystem) {
+                    controller.events.zones_of(namespace).untold = true;
+                    self.report_events(key);
+                }
+            }
+        }
+    }
+
+    /// Adds what a device has said to the lists of all controllers that have the namespace.
+    pub(super) fn note_changed_zones(&mut self, place: u32, news: &ChangedZoneList) {
+        let namespace = &self.namespaces[place as usize];
+        let (subsystem, namespace) = (namespace.subsystem, namespace.id);
+        for key in self.controllers.keys() {
+            let controller = self.controllers.get_mut(key).expect("the key is of the table");
+            if controller.subsystem == Some(subsystem) {
+                controller.events.add_changed_zones(namespace, news);
+            }
+        }
     }
 
     /// A namespace of a device has changed in what Identify tells of it, or has come or gone in what it can serve.
@@ -193,6 +242,9 @@ impl Target {
         if news != 0 {
             self.raise(device, |events, _| events.warnings |= news);
         }
+        for key in self.controllers.keys() {
+            self.watch_temperature(key);
+        }
     }
 
     /// Tells hosts what became of their registrations and reservations of a namespace, unless they have masked it.
@@ -209,6 +261,26 @@ impl Target {
                 }
             }
         }
+    }
+
+    /// Warns a host whose threshold the temperature has passed. While it stays beyond there is no second warning.
+    pub(super) fn watch_temperature(&mut self, key: u64) {
+        let controller = self.controllers.get(key).expect("the key is of the table");
+        let is_beyond = self.is_temperature_beyond(controller);
+        let controller = self.controllers.get_mut(key).expect("the controller was just here");
+        let is_news = is_beyond && !controller.events.is_temperature_beyond;
+        controller.events.is_temperature_beyond = is_beyond;
+        if is_news {
+            controller.events.warnings |= warning::TEMPERATURE;
+            self.report_events(key);
+        }
+    }
+
+    /// Whether the hottest device of a controller's namespaces is over its host's threshold, or under the other one.
+    pub(super) fn is_temperature_beyond(&self, controller: &Controller) -> bool {
+        let Some(subsystem) = controller.subsystem.map(|place| &self.subsystems[place]) else { return false };
+        let temperatures = subsystem.namespaces().map(|it| self.namespaces[it as usize].health.temperature_kelvin);
+        temperatures.max().is_some_and(|hottest| controller.features.is_beyond_thresholds(hottest.into()))
     }
 
     /// Asynchronous Event Request: waits until there is something to tell.

@@ -55,6 +55,12 @@ impl Features {
         }
     }
 
+    /// Whether a composite temperature is at or over the one threshold, or at or under the other (NVMe Base 2.0, section
+    /// 5.27.1.3).
+    pub(super) fn is_beyond_thresholds(&self, kelvin: u32) -> bool {
+        kelvin >= self.over_temperature || kelvin <= self.under_temperature
+    }
+
     /// The notices about a namespace's reservations that the host does not want.
     pub(super) fn reservation_mask(&self, namespace: NamespaceId) -> u32 {
         self.reservation_masks.get(&namespace).copied().unwrap_or(0)
@@ -155,11 +161,14 @@ impl Target {
             // There is one power state.
             Feature::PowerManagement if value & 0x1f != 0 => return Err(StatusCode::INVALID_FIELD),
             Feature::PowerManagement => features.power_management = value,
-            Feature::TemperatureThreshold => match value >> 16 & 0x3f {
-                0x00 => features.over_temperature = value & 0xffff,
-                0x10 => features.under_temperature = value & 0xffff,
-                _ => return Err(StatusCode::INVALID_FIELD),
-            },
+            Feature::TemperatureThreshold => {
+                match value >> 16 & 0x3f {
+                    0x00 => features.over_temperature = value & 0xffff,
+                    0x10 => features.under_temperature = value & 0xffff,
+                    _ => return Err(StatusCode::INVALID_FIELD),
+                }
+                self.watch_temperature(key);
+            }
             // Errors for deallocated blocks (DULBE) are not offered.
             Feature::ErrorRecovery if value >> 16 & 1 != 0 => return Err(StatusCode::INVALID_FIELD),
             Feature::ErrorRecovery => features.error_recovery = value,

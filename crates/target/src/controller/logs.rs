@@ -4,7 +4,7 @@ use bytes::Bytes;
 use zonda_nvme::identify::CommandSet;
 use zonda_nvme::log::{
     ChangedNamespaceList, ChangedZonePage, CommandEffects, ErrorEntry, FirmwareSlots, GetLogPage, Health, LogPage,
-    SmartLog, SupportedLogPages,
+    SmartLog, SupportedLogPages, warning,
 };
 use zonda_nvme::page::Page;
 use zonda_nvme::{StatusCode, SubmissionEntry};
@@ -127,6 +127,9 @@ impl Target {
             error_log_entries: controller.error_count.into(),
             ..Health::default()
         };
+        if self.is_temperature_beyond(controller) {
+            health.warnings |= warning::TEMPERATURE;
+        }
         for namespace in self.subsystems[place].namespaces() {
             let namespace = &self.namespaces[namespace as usize];
             let (device, counts) = (&namespace.health, &namespace.statistics);
@@ -185,14 +188,8 @@ impl Target {
             let status = if completion.status == Status::Success { Status::InternalError } else { completion.status };
             return self.end_request(id, slot, status.into(), 0);
         };
-        let namespace = &self.namespaces[place as usize];
-        let (namespace_id, subsystem) = (namespace.id, namespace.subsystem);
-        for other in self.controllers.keys() {
-            let controller = self.controllers.get_mut(other).expect("the key is of the table");
-            if controller.subsystem == Some(subsystem) {
-                controller.events.add_changed_zones(namespace_id, &news);
-            }
-        }
+        self.note_changed_zones(place, &news);
+        let namespace_id = self.namespaces[place as usize].id;
         let request = request_of(&entry);
         let controller = self.controllers.get_mut(key).expect("a queue's controller is here");
         let list = controller.events.changed_zones(namespace_id, !request.retain_event);

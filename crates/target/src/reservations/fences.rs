@@ -37,6 +37,8 @@ impl Target {
     pub(super) fn fence(&mut self, connection: ConnectionId, command_id: u16, namespace: u32, host: HostId) -> Answer {
         let is_own = |owner: Owner| match owner {
             Owner::Request(other, _) => self.host_of(other) == Some(host),
+            // Nobody's: it changes nothing that a host has written.
+            Owner::Survey(_) => true,
             // Nobody knows whose it was.
             Owner::Shutdown(_) | Owner::Gone => false,
         };

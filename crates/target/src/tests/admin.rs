@@ -247,6 +247,38 @@ fn the_same_warning_is_reported_again_once_its_log_page_was_read_and_not_before(
 }
 
 #[test]
+fn a_threshold_that_the_temperature_is_beyond_warns_at_once_and_one_that_it_passes_then() {
+    let mut world = World::new();
+    let (admin, _) = world.admin();
+    let request = SubmissionEntry::new(AdminOpcode::AsyncEventRequest.code(), 0);
+    feature(&mut world, admin, AdminOpcode::SetFeatures, 0x0b, 0xff);
+    let mut waiting = world.start(admin, request, &Bytes::new());
+    let mut told = |world: &mut World| {
+        let event = AsyncEvent::decode(world.finish(admin, waiting, Bytes::new()).result);
+        assert_eq!(event, AsyncEvent::temperature_threshold());
+        let page = log(world, admin, GetLogPage::of(LogPage::Smart, 512), 0xffff_ffff).data;
+        waiting = world.start(admin, request, &Bytes::new());
+        page[0]
+    };
+    // A drive of 298 K: over 290, then under 300, with the other threshold out of the way.
+    feature(&mut world, admin, AdminOpcode::SetFeatures, 0x04, 290);
+    assert_eq!(told(&mut world), 0b10, "over");
+    feature(&mut world, admin, AdminOpcode::SetFeatures, 0x04, 343);
+    feature(&mut world, admin, AdminOpcode::SetFeatures, 0x04, 0x10_0000 | 300);
+    assert_eq!(told(&mut world), 0b10, "under");
+    feature(&mut world, admin, AdminOpcode::SetFeatures, 0x04, 0x10_0000);
+    let page = log(&mut world, admin, GetLogPage::of(LogPage::Smart, 512), 0xffff_ffff).data;
+    assert_eq!(page[0], 0, "all is well again");
+    let hot = DeviceHealth { temperature_kelvin: 343, ..DeviceHealth::default() };
+    for _ in 0..2 {
+        world.target.set_health(world.now, DeviceKey(0), hot);
+        world.settle();
+    }
+    assert_eq!(told(&mut world), 0b10, "as hot as the threshold");
+    assert!(world.wire(admin).pdus.is_empty(), "once");
+}
+
+#[test]
 fn admin_commands_wait_for_the_controller_to_be_enabled() {
     let mut world = World::new();
     let id = world.open();

@@ -110,7 +110,9 @@ fn a_host_that_is_not_allowed_is_refused_by_its_name() {
     assert!(world.closed.is_empty(), "the host is to close the connection");
     world.pass(Duration::from_secs(5));
     assert_eq!(world.closed[&id], CloseReason::ConnectRefused(StatusCode::CONNECT_INVALID_HOST));
-    assert!(matches!(world.events[..], [Event::HostRefused { .. }]));
+    let [event @ Event::HostRefused { .. }] = &world.events[..] else { panic!("{:?}", world.events) };
+    let told = event.to_string();
+    assert!(told.ends_with("connect refused: connect invalid host, in the host's name (HOSTNQN)"), "{told}");
     world.admin();
 }
 

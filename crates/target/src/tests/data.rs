@@ -96,7 +96,7 @@ fn many_commands_at_once_end_each_with_its_own_answer() {
 }
 
 #[test]
-fn a_write_with_fua_is_flushed_before_it_is_acknowledged() {
+fn what_is_written_with_fua_is_flushed_before_it_is_acknowledged_and_what_is_read_before_it_is_looked_at() {
     let mut world = World::new();
     let io = world.io();
     let fua = 1u32 << 30;
@@ -106,7 +106,11 @@ fn a_write_with_fua_is_flushed_before_it_is_acknowledged() {
     let (mut entry, _) = world.encoded(1, &read(0, 2));
     entry.cdw12 = (entry.cdw12.get() | fua).into();
     assert_eq!(world.execute(io, entry, Bytes::new()).data, pattern(2, 512, 1));
-    assert_eq!(world.submitted, ["write", "flush", "flush", "read"]);
+    let (mut entry, data) = world.encoded(1, &write(0, 2, 1));
+    entry.opcode = IoOpcode::Compare.code();
+    entry.cdw12 = (entry.cdw12.get() | fua).into();
+    assert_eq!(world.execute(io, entry, data).status, StatusCode::SUCCESS);
+    assert_eq!(world.submitted, ["write", "flush", "flush", "read", "flush", "read"]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use zonda_nvme::{AdminOpcode, SglDescriptor, StatusCode, SubmissionEntry};
 use zonda_zoned::{Completion, Lba, Operation, ReportFilter, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
 
 use super::world::{World, config, conventional, read, write, zoned};
-use crate::{DeviceKey, HostAccess};
+use crate::{ConnectionId, DeviceKey, HostAccess};
 
 fn manage(action: ZoneAction, target: ZoneTarget) -> Operation {
     Operation::ManageZones { action, target }
@@ -87,6 +87,10 @@ fn every_status_of_a_device_comes_through_with_its_code() {
         let answer = world.finish(io, command, Bytes::new());
         assert_eq!(answer.status.0, status as u16);
         assert!(answer.data.is_empty());
+        // After some of them the device is asked for zones that have changed; it knows of none.
+        while let Some((device, survey)) = world.held.pop_front() {
+            world.complete(device, &survey);
+        }
     }
 }
 
@@ -117,14 +121,18 @@ fn a_conventional_namespace_knows_no_zone_commands() {
     assert_eq!(world.operate(io, 1, &reset).status, StatusCode::SUCCESS);
 }
 
-#[test]
-fn a_zone_that_fails_is_told_once_and_again_after_the_list_was_read() {
-    let mut world = World::new();
-    let (admin, _) = world.admin();
+fn want_zone_events(world: &mut World, admin: ConnectionId) {
     let mut wants = SubmissionEntry::new(AdminOpcode::SetFeatures.code(), 0);
     wants.cdw10 = 0x0b.into();
     wants.cdw11 = (1u32 << 27).into();
     assert_eq!(world.execute(admin, wants, Bytes::new()).status, StatusCode::SUCCESS);
+}
+
+#[test]
+fn a_zone_that_fails_is_told_once_and_again_after_the_list_was_read() {
+    let mut world = World::new();
+    let (admin, _) = world.admin();
+    want_zone_events(&mut world, admin);
     let request = SubmissionEntry::new(AdminOpcode::AsyncEventRequest.code(), 0);
     let first = world.start(admin, request, &Bytes::new());
     let second = world.start(admin, request, &Bytes::new());
@@ -153,4 +161,25 @@ fn a_zone_that_fails_is_told_once_and_again_after_the_list_was_read() {
     world.target.zones_changed(world.now, DeviceKey(0));
     world.settle();
     assert_eq!(world.finish(admin, second, Bytes::new()).status, StatusCode::SUCCESS);
+}
+
+#[test]
+fn a_zone_that_fails_under_a_write_is_told_to_every_host_without_being_asked_for() {
+    let mut world = World::new();
+    let (admin, controller) = world.admin();
+    let io = world.io_with(controller, 1, zonda_nvme::tcp::Digests::NONE, 0);
+    let event = SubmissionEntry::new(AdminOpcode::AsyncEventRequest.code(), 0);
+    want_zone_events(&mut world, admin);
+    let waiting = world.start(admin, event, &Bytes::new());
+    world.devices[0].degrade(ZoneIndex(1), ZoneState::ReadOnly);
+    // A command that fails for another reason is no sign of it.
+    assert_eq!(world.operate(io, 1, &read(1 << 40, 1)).status, StatusCode::LBA_OUT_OF_RANGE);
+    assert_eq!(world.submitted.iter().filter(|name| **name == "read changed zones").count(), 0);
+    assert_eq!(world.operate(io, 1, &write(64, 1, 1)).status, StatusCode::ZONE_IS_READ_ONLY);
+    let told = AsyncEvent::decode(world.finish(admin, waiting, Bytes::new()).result);
+    assert_eq!(told, AsyncEvent::zone_descriptor_changed(zonda_zoned::NamespaceId(1)));
+    // Again: the device has nothing new to say, and the host is not told.
+    let waiting = world.start(admin, event, &Bytes::new());
+    assert_eq!(world.operate(io, 1, &write(64, 1, 1)).status, StatusCode::ZONE_IS_READ_ONLY);
+    assert!(world.wire(admin).pdus.is_empty(), "{waiting}");
 }
