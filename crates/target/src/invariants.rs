@@ -18,7 +18,9 @@ impl Target {
         let limits = &self.config.limits;
         assert!(self.connections.len() <= limits.connections, "connections are within their limit");
         assert!(self.half_open.len() <= limits.half_open, "half-open connections are within their limit");
-        assert!(self.controllers.len() <= limits.controllers, "controllers are within their limit");
+        let discovery = self.controllers.iter().filter(|(_, controller)| controller.subsystem().is_none()).count();
+        assert!(self.controllers.len() - discovery <= limits.controllers, "controllers are within their limit");
+        assert!(discovery <= limits.discovery_controllers, "and so are those of the discovery service");
         for &(deadline, id) in &self.half_open {
             let connection = self.connections.get(id.0).expect("a half-open connection is here");
             assert_eq!(connection.handshake, Some(deadline), "its deadline is its own");

@@ -40,6 +40,7 @@ pub mod limits;
 mod read_data;
 mod reservations;
 mod sessions;
+mod shares;
 mod slots;
 mod statistics;
 mod subsystem;

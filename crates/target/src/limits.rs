@@ -7,8 +7,10 @@ use zonda_zoned::Duration;
 pub const CONNECTIONS_MAX: usize = 4096;
 /// Connections that have not connected a queue, or not authenticated. The oldest gives way to a new one.
 pub const HALF_OPEN_MAX: usize = 512;
-/// Controllers, of all subsystems and of the discovery service.
+/// Controllers of all subsystems.
 pub const CONTROLLERS_MAX: usize = 1024;
+/// Controllers of the discovery service. The longest idle one gives way to a new one.
+pub const DISCOVERY_CONTROLLERS_MAX: usize = 256;
 /// I/O queues of one controller.
 pub const IO_QUEUES_MAX: u16 = 128;
 /// Entries of one queue.
@@ -41,8 +43,8 @@ pub const NAMESPACES_MAX: u32 = 1024;
 pub const KEEP_ALIVE_GRANULARITY_100MS: u16 = 1;
 /// The longest Keep Alive Timeout that is taken.
 pub const KEEP_ALIVE_TIMEOUT_MAX_MS: u32 = 3_600_000;
-/// A discovery controller without keep alive timer is torn down after so long without a command (NVMe Base 2.0, section
-/// 3.1.2.3.4: two minutes).
+/// A discovery controller is torn down after so long without a command, whatever its keep alive timer says (NVMe Base 2.0, section
+/// 3.1.2.3.4: two minutes without one).
 pub const DISCOVERY_IDLE: Duration = Duration::from_secs(120);
 /// A host that was refused, by Connect or by authentication, has so long to close its connection. Closed at once, the close
 /// can reach a Linux host before it has looked at the answer, and then it waits for its admin timeout of 60 s.
@@ -58,7 +60,8 @@ const _: () = assert!(ADMIN_QUEUE_ENTRIES_MIN <= QUEUE_ENTRIES_MAX);
 const _: () = assert!(HALF_OPEN_MAX < CONNECTIONS_MAX);
 const _: () = assert!(IN_CAPSULE_BYTES_MAX <= TRANSFER_BYTES_MAX);
 const _: () = assert!(TRANSFER_BYTES_MIN >= HOST_DATA_BYTES_MIN);
-const _: () = assert!(CONTROLLERS_MAX < 0xfff0, "controller identifiers from FFF0h are reserved");
+const _: () =
+    assert!(CONTROLLERS_MAX + DISCOVERY_CONTROLLERS_MAX < 0xfff0, "controller identifiers from FFF0h are reserved");
 const _: () = assert!(ASYNC_EVENT_REQUESTS < ADMIN_QUEUE_ENTRIES_MIN as usize, "requests leave room for commands");
 const _: () = assert!(AUTHENTICATION_BYTES_MAX as usize >= zonda_chap::message::MESSAGE_BYTES_MAX);
 const _: () = assert!(ADMIN_CAPSULE_DATA_BYTES as usize >= zonda_chap::message::MESSAGE_BYTES_MAX);
@@ -71,8 +74,12 @@ pub struct Limits {
     pub connections: usize,
     /// At most [`HALF_OPEN_MAX`], and fewer than `connections`.
     pub half_open: usize,
+    /// Of those, at most so many of one address: at most [`HALF_OPEN_MAX`].
+    pub half_open_per_address: usize,
     /// At most [`CONTROLLERS_MAX`].
     pub controllers: usize,
+    /// At most [`DISCOVERY_CONTROLLERS_MAX`].
+    pub discovery_controllers: usize,
     /// At most [`IO_QUEUES_MAX`].
     pub io_queues: u16,
     /// From [`ADMIN_QUEUE_ENTRIES_MIN`] to [`QUEUE_ENTRIES_MAX`].
@@ -94,7 +101,9 @@ impl Default for Limits {
         Limits {
             connections: 1024,
             half_open: 256,
+            half_open_per_address: 128,
             controllers: 256,
+            discovery_controllers: 64,
             io_queues: 64,
             queue_entries: 128,
             transfer_bytes: 1 << 20,
@@ -117,7 +126,13 @@ impl Limits {
                 "half_open",
                 "must be 1 to 512, and less than connections",
             ),
+            ((1..=HALF_OPEN_MAX).contains(&self.half_open_per_address), "half_open_per_address", "must be 1 to 512"),
             ((1..=CONTROLLERS_MAX).contains(&self.controllers), "controllers", "must be 1 to 1024"),
+            (
+                (1..=DISCOVERY_CONTROLLERS_MAX).contains(&self.discovery_controllers),
+                "discovery_controllers",
+                "must be 1 to 256",
+            ),
             ((1..=IO_QUEUES_MAX).contains(&self.io_queues), "io_queues", "must be 1 to 128"),
             (
                 (ADMIN_QUEUE_ENTRIES_MIN..=QUEUE_ENTRIES_MAX).contains(&self.queue_entries),
@@ -160,7 +175,9 @@ mod tests {
     fn the_defaults_are_within_their_bounds_and_each_fault_names_its_field() {
         assert_eq!(Limits::default().fault(), None);
         type Spoil = fn(&mut Limits);
-        let spoil: [(&str, Spoil); 5] = [
+        let spoil: [(&str, Spoil); 7] = [
+            ("half_open_per_address", |limits| limits.half_open_per_address = 0),
+            ("discovery_controllers", |limits| limits.discovery_controllers = 0),
             ("half_open", |limits| limits.half_open = limits.connections),
             ("queue_entries", |limits| limits.queue_entries = 31),
             ("transfer_bytes", |limits| limits.transfer_bytes = 100_000),

@@ -139,7 +139,7 @@ impl Target {
     /// there is no room, close the socket.
     ///
     /// When there are too many connections without a queue, the oldest of them is closed in favour of this one: an honest
-    /// host needs milliseconds for its handshake.
+    /// host needs milliseconds for its handshake. It is one of the same address, or of the one that has most.
     ///
     /// # Panics
     /// When there is no such portal.
@@ -148,13 +148,11 @@ impl Target {
         if self.draining {
             return None;
         }
-        let full = self.connections.len() >= self.config.limits.connections;
-        if full || self.half_open.len() >= self.config.limits.half_open {
-            let Some(&(_, oldest)) = self.half_open.first() else {
-                self.statistics.connections_refused += 1;
-                return None;
-            };
+        if let Some(oldest) = self.crowded_out_by(peer) {
             self.close(now, oldest, &CloseReason::Crowded);
+        } else if self.connections.len() >= self.config.limits.connections {
+            self.statistics.connections_refused += 1;
+            return None;
         }
         let deadline = now + self.config.limits.handshake;
         let connection = Connection::new(portal, peer, deadline);

@@ -264,7 +264,9 @@ fn draw_limits(prng: &mut Prng, hosts: usize) -> Limits {
         // Twice what all hosts need, since what a dead host had goes in its own time.
         connections: if is_tight { hosts * 10 + 4 } else { 64 },
         half_open: if is_tight { hosts * 2 } else { 32 },
+        half_open_per_address: if is_tight { hosts * 2 } else { 16 },
         controllers: if is_tight { hosts * 2 + 2 } else { 32 },
+        discovery_controllers: if is_tight { hosts } else { 8 },
         io_queues: if is_tight { 2 } else { 8 },
         queue_entries: one_of(prng, &[32, 64, 128]) as u16,
         transfer_bytes,

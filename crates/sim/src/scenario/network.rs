@@ -41,7 +41,11 @@ struct TargetText {
 struct LimitsDef {
     connections: usize,
     half_open: usize,
+    #[serde(default = "half_open_per_address")]
+    half_open_per_address: usize,
     controllers: usize,
+    #[serde(default = "discovery_controllers")]
+    discovery_controllers: usize,
     io_queues: u16,
     queue_entries: u16,
     transfer_bytes: u32,
@@ -50,6 +54,16 @@ struct LimitsDef {
     receive_bytes: usize,
     #[serde(rename = "handshake_ns", with = "DurationDef")]
     handshake: Duration,
+}
+
+/// Of scenarios from before there was such a limit.
+fn half_open_per_address() -> usize {
+    zonda_target::limits::HALF_OPEN_MAX
+}
+
+/// The same.
+fn discovery_controllers() -> usize {
+    zonda_target::limits::DISCOVERY_CONTROLLERS_MAX
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

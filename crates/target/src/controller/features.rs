@@ -194,7 +194,7 @@ impl Target {
                 if value > KEEP_ALIVE_TIMEOUT_MAX_MS {
                     return Err(StatusCode::KEEP_ALIVE_TIMEOUT_INVALID);
                 }
-                controller.keep_alive_timeout = keep_alive::timeout_of(value);
+                controller.keep_alive_timeout = keep_alive::timeout_for(controller.subsystem.is_none(), value);
                 self.arm_keep_alive(now, key);
             }
             Feature::HostBehavior => {

@@ -3,11 +3,17 @@
 use zonda_zoned::{Duration, Instant};
 
 use crate::effects::CloseReason;
-use crate::limits::KEEP_ALIVE_GRANULARITY_100MS;
+use crate::limits::{DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY_100MS};
 use crate::target::Target;
 
+/// The timer of a controller; one of the discovery service has always one, and lives no longer without a command.
+pub(super) fn timeout_for(is_discovery: bool, milliseconds: u32) -> Option<Duration> {
+    let asked = timeout_of(milliseconds);
+    if is_discovery { Some(asked.map_or(DISCOVERY_IDLE, |asked| asked.min(DISCOVERY_IDLE))) } else { asked }
+}
+
 /// KATO, rounded up to the timer's unit; zero is no timer.
-pub(super) fn timeout_of(milliseconds: u32) -> Option<Duration> {
+fn timeout_of(milliseconds: u32) -> Option<Duration> {
     let unit = u64::from(KEEP_ALIVE_GRANULARITY_100MS) * 100;
     (milliseconds > 0).then(|| Duration::from_millis(u64::from(milliseconds).next_multiple_of(unit)))
 }

@@ -10,7 +10,7 @@ use zonda_zoned::{Duration, Instant};
 use crate::connection::Auth;
 use crate::connection::handshake::Refusal;
 use crate::effects::{CloseReason, ConnectionId, Effect, Event};
-use crate::limits::{DISCOVERY_IDLE, KEEP_ALIVE_TIMEOUT_MAX_MS};
+use crate::limits::KEEP_ALIVE_TIMEOUT_MAX_MS;
 use crate::target::Target;
 
 mod admin;
@@ -104,6 +104,11 @@ impl Controller {
         self.queues.iter().copied().flatten()
     }
 
+    /// When its last command came.
+    pub(crate) fn last_activity(&self) -> Instant {
+        self.last_activity
+    }
+
     pub(crate) fn keep_alive_deadline(&self) -> Option<Instant> {
         self.keep_alive_deadline
     }
@@ -124,13 +129,11 @@ impl Target {
         if keep_alive_timeout_ms > KEEP_ALIVE_TIMEOUT_MAX_MS {
             return Err(Refusal::command_field(at::KEEP_ALIVE_TIMEOUT));
         }
-        if self.controllers.len() >= self.config.limits.controllers {
+        if auth.is_none() && place.is_some() && !self.has_room_for_open_queue() {
             return Err(StatusCode::CONNECT_CONTROLLER_BUSY.into());
         }
-        let keep_alive_timeout = match (place, keep_alive_timeout_ms) {
-            (None, 0) => Some(DISCOVERY_IDLE),
-            (_, milliseconds) => keep_alive::timeout_of(milliseconds),
-        };
+        self.make_room_for_controller(now, place, auth.is_some())?;
+        let keep_alive_timeout = keep_alive::timeout_for(place.is_none(), keep_alive_timeout_ms);
         let id = self.new_controller_id();
         let portal = self.connections.get(connection.0).map_or(0, |state| state.portal);
         let key = self.controllers.insert(Controller {
@@ -168,6 +171,9 @@ impl Target {
     ) -> Result<(u64, Option<Box<Auth>>), Refusal> {
         let place = self.find_subsystem(&association.subsystem)?;
         let auth = self.admit(place, &association.host)?;
+        if auth.is_none() && !self.has_room_for_open_queue() {
+            return Err(StatusCode::CONNECT_CONTROLLER_BUSY.into());
+        }
         let Some(key) = self.controllers.iter().find(|(_, it)| it.id == controller_id).map(|(key, _)| key) else {
             return Err(Refusal::data_field(at::CONTROLLER_ID));
         };

@@ -144,3 +144,77 @@ fn authentication_commands_where_nothing_is_to_be_proved_are_sequence_errors() {
     strange.security_protocol = 1;
     assert_eq!(world.execute(admin, strange.into(), Bytes::new()).status, StatusCode::INVALID_FIELD);
 }
+
+/// One subsystem for whoever knows a secret and one for anybody; a host that is asked for its secret and does not say it.
+fn crowd() -> World {
+    let entry = HostEntry { nqn: nqn(HOST), secret: Some(secret(1)), controller_secret: None };
+    let mut config = config(&[zoned()], HostAccess::Hosts(vec![entry]));
+    let open = self::config(&[zoned()], HostAccess::Any).subsystems.remove(0);
+    let mut open = crate::SubsystemConfig { nqn: nqn(OPEN), ..open };
+    open.namespaces[0].device = crate::DeviceKey(1);
+    config.subsystems.push(open);
+    (config.limits.controllers, config.limits.discovery_controllers) = (8, 4);
+    World::of(config)
+}
+
+const OPEN: &str = "nqn.2024-01.org.example:open";
+
+/// Connects an admin queue; what came of it.
+fn knock(world: &mut World, subsystem: &str) -> (ConnectionId, StatusCode) {
+    let id = world.open();
+    world.initialize(id, Digests::NONE, 0);
+    (id, world.connect_as(id, HOST, subsystem, 0, None, 0).status)
+}
+
+#[test]
+fn strangers_never_keep_out_a_host_that_proves_who_it_is() {
+    let mut world = crowd();
+    // Who knows the host's name and no secret, who needs none, and who asks the discovery service: as many as they like.
+    let silent: Vec<_> = (0..20).map(|_| knock(&mut world, SUBSYSTEM)).collect();
+    assert!(silent.iter().all(|(_, status)| status.is_success()), "the oldest gave way");
+    let open: Vec<_> = (0..20).map(|_| knock(&mut world, OPEN).1).collect();
+    let taken = open.iter().filter(|status| status.is_success()).count();
+    assert_eq!((taken, open[19]), (6, StatusCode::CONNECT_CONTROLLER_BUSY), "a quarter is not theirs");
+    let discovery: Vec<_> = (0..20).map(|_| knock(&mut world, zonda_nvme::Nqn::DISCOVERY)).collect();
+    assert!(discovery.iter().all(|(_, status)| status.is_success()));
+    let gone = discovery.iter().filter(|(id, _)| world.closed.get(id) == Some(&CloseReason::Crowded)).count();
+    assert_eq!(gone, 16, "the longest idle gave way");
+    // Twice: the places of the first are not taken by those who came before.
+    let mut queues = Vec::new();
+    for _ in 0..2 {
+        let (admin, controller) = connect(&mut world, 0, None);
+        assert!(authenticate(&mut world, admin, secret(1), None));
+        world.enable(admin);
+        let (io, _) = connect(&mut world, 1, Some(controller));
+        assert!(authenticate(&mut world, io, secret(1), None));
+        queues.push(io);
+    }
+    for _ in 0..20 {
+        knock(&mut world, SUBSYSTEM);
+        knock(&mut world, OPEN);
+    }
+    for io in queues {
+        assert_eq!(world.operate(io, 1, &read(0, 1)).status, StatusCode::SUCCESS);
+    }
+}
+
+#[test]
+fn a_discovery_controller_lives_two_minutes_without_a_command_whatever_it_has_asked_for() {
+    let mut world = crowd();
+    let id = world.open();
+    world.initialize(id, Digests::NONE, 0);
+    let mut command = zonda_nvme::fabrics::ConnectCommand::new(0, 32, 0, 3_600_000);
+    command.command_id = 1.into();
+    let data = zonda_nvme::fabrics::ConnectData::new(
+        zonda_nvme::HostId([7; 16]),
+        zonda_nvme::fabrics::CONTROLLER_ID_DYNAMIC,
+        &zonda_nvme::Nqn::discovery(),
+        &nqn(HOST),
+    );
+    let answer = world.execute_in_capsule(id, command.into(), Bytes::copy_from_slice(data.bytes()));
+    assert_eq!(answer.status, StatusCode::SUCCESS);
+    world.pass(Duration::from_secs(119));
+    assert!(!world.closed.contains_key(&id));
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.closed[&id], CloseReason::KeepAliveExpired);
+}

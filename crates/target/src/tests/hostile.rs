@@ -14,7 +14,8 @@ fn ten_thousand_half_open_connections_do_not_hurt_the_others() {
     let mut world = World::new();
     let io = world.io();
     for i in 0..10_000 {
-        let id = world.target.connected(world.now, 0, "198.51.100.1:1").expect("the newest has room");
+        let peer = format!("198.51.100.{}:1", i % 7);
+        let id = world.target.connected(world.now, 0, &peer).expect("the newest has room");
         if i % 2 == 0 {
             let request = InitializeRequest::new(0, Digests::NONE, 1);
             world.target.received(world.now, id, Bytes::copy_from_slice(&request.bytes()[..60]));
@@ -32,6 +33,31 @@ fn ten_thousand_half_open_connections_do_not_hurt_the_others() {
     world.operate(io, 1, &read(0, 4));
     world.pass(Duration::from_secs(1));
     assert_eq!(world.operate(io, 1, &read(0, 4)).data, pattern(4, 512, 1));
+}
+
+#[test]
+fn who_opens_many_connections_crowds_out_its_own() {
+    let limits = Limits::default();
+    let mut world = World::new();
+    let honest = world.target.connected(world.now, 0, "192.0.2.77:1").expect("there is room");
+    let mut closed = Vec::new();
+    // One address up to its limit, then several that fill the table together.
+    for i in 0..4 * limits.half_open {
+        let peer = format!("198.51.100.{}:{i}", if i < limits.half_open { 1 } else { i % 5 });
+        world.target.connected(world.now, 0, &peer).expect("the newest has room");
+        world.target.check_invariants();
+        if i == limits.half_open - 1 {
+            assert_eq!(world.target.statistics().half_open, limits.half_open_per_address + 1);
+        }
+        while let Some(effect) = world.target.poll_effect() {
+            let crate::Effect::Close { connection, reason: CloseReason::Crowded } = effect else {
+                panic!("{effect:?}")
+            };
+            closed.push(connection);
+        }
+    }
+    assert_eq!(world.target.statistics().half_open, limits.half_open);
+    assert!(!closed.contains(&honest), "the oldest of all, of an address that has one");
 }
 
 #[test]
