@@ -48,6 +48,7 @@ pub(crate) fn nbd_closed(peer: &str, had_export: bool, end: &End) {
         | End::Handshake
         | End::Tls(_)
         | End::Cut
+        | End::Crowded
         | End::Stalled => tracing::warn!("{peer}: NBD connection closed: {end}"),
         _ if had_export => tracing::info!("{peer}: NBD connection closed: {end}"),
         _ => tracing::debug!("{peer}: NBD connection closed: {end}"),

@@ -3,7 +3,7 @@
 use zonda_zoned::Duration;
 use zonda_zoned::limits::COMMAND_BLOCKS_MAX;
 
-/// Connections to all exports together. More are turned away.
+/// Connections to all exports together. More are turned away, unless one of these gives way.
 pub(crate) const CONNECTIONS_MAX: usize = 128;
 /// Requests under way on one connection.
 pub(crate) const REQUESTS_PER_CONNECTION: usize = 128;
@@ -19,6 +19,8 @@ pub(crate) const TRIM_STEP_BYTES: u64 = 64 << 20;
 pub(crate) const STATUS_BLOCKS_MAX: u64 = 1 << 18;
 /// From the start of a connection until its client has chosen an export.
 pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// A client that has chosen an export and asked for nothing for so long gives way to others, when all places are taken.
+pub(crate) const UNUSED_MIN: Duration = Duration::from_secs(30);
 /// A client that takes nothing of what it was sent for so long is cut.
 pub(crate) const STALL_MAX: Duration = Duration::from_secs(60);
 /// How often the two limits above are looked at.

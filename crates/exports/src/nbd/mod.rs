@@ -14,6 +14,7 @@
 //! tls.rs has the keys. What is absent: zones. Only namespaces whose zones are all conventional are exported.
 
 mod counters;
+mod crowd;
 mod limits;
 mod listen;
 mod lock;

@@ -10,6 +10,7 @@ use zonda_ring::{Address, Ring, Socket};
 use zonda_target::ConnectionId;
 use zonda_zoned::{Completion, Instant};
 
+use super::crowd::{self, Place};
 use super::limits::{CONNECTIONS_MAX, HANDSHAKE_MAX, PROBE_AFTER, PROBE_INTERVAL, PROBES, STALL_MAX, SWEEP_INTERVAL};
 use super::listen::{Listener, SocketFile};
 use super::snapshot::{NbdExportSnapshot, NbdSnapshot};
@@ -48,6 +49,8 @@ struct Client {
     peer: String,
     table: usize,
     since: Instant,
+    /// When its last request came.
+    asked_at: Option<Instant>,
     /// Sends that have not left, and the bytes of the machine in each.
     unsent: VecDeque<usize>,
     /// When the client last took something, or was first sent something.
@@ -66,6 +69,8 @@ pub(crate) enum End {
     Cut,
     /// No export was chosen in time, or others needed the place.
     Handshake,
+    /// Nobody has used it for a while, and others needed the place.
+    Crowded,
     /// It takes nothing of what it is sent.
     Stalled,
     /// Its TLS cannot be followed, or it is not believed.
@@ -89,6 +94,7 @@ impl fmt::Display for End {
             End::Cut => f.write_str("this server stops, and requests did not end in time: they have no answer"),
             End::Handshake => f.write_str("it chose no export in time; a client that lists and leaves, or a stranger"),
             End::Tls(reason) => write!(f, "TLS failed: {reason}"),
+            End::Crowded => f.write_str("nobody used it, and others needed the place"),
             End::Stalled => f.write_str("it took nothing of what it was sent; look at the client and the network"),
         }
     }
@@ -278,7 +284,7 @@ impl Nbd {
     }
 
     fn on_accepted(&mut self, now: Instant, portal: usize, socket: Socket, peer: String) {
-        if self.clients.len() >= CONNECTIONS_MAX && !self.make_room(now) {
+        if self.clients.len() >= CONNECTIONS_MAX && !self.make_room(now, &peer) {
             self.counts.refused += 1;
             return events::no_room(&peer);
         }
@@ -294,6 +300,7 @@ impl Nbd {
             peer,
             table,
             since: now,
+            asked_at: None,
             unsent: VecDeque::new(),
             progress_at: now,
             is_paused: false,
@@ -303,13 +310,21 @@ impl Nbd {
         self.dirty.push(id);
     }
 
-    /// Of those that have not chosen an export, the oldest gives way.
-    fn make_room(&mut self, now: Instant) -> bool {
-        let is_half_open = |client: &Client| client.machine.stage() == Stage::Handshake;
-        let Some(id) = self.clients.iter().find(|(_, client)| is_half_open(client)).map(|(id, _)| *id) else {
-            return false;
-        };
-        self.end(now, id, &End::Handshake);
+    /// Ends a connection in favour of one from a peer, if there is one that gives way.
+    fn make_room(&mut self, now: Instant, peer: &str) -> bool {
+        let places = self.clients.iter().map(|(id, client)| Place {
+            id: *id,
+            address: crowd::address_of(&client.peer),
+            is_half_open: client.machine.stage() == Stage::Handshake,
+            has_asked: client.asked_at.is_some(),
+            is_busy: client.machine.requests_in_flight() > 0,
+            active_at: client.asked_at.unwrap_or(client.since),
+        });
+        let places: Vec<Place<'_, ConnectionId>> = places.collect();
+        let newcomer = if peer == "unix:" { "unix" } else { crowd::address_of(peer) };
+        let Some(id) = crowd::gives_way(&places, newcomer, now) else { return false };
+        let is_half_open = places.iter().any(|place| place.id == id && place.is_half_open);
+        self.end(now, id, if is_half_open { &End::Handshake } else { &End::Crowded });
         true
     }
 
@@ -353,6 +368,7 @@ impl Nbd {
                 Effect::Request(request) => {
                     let index = client.machine.export().expect("requests come after an export was chosen");
                     let (_, behind) = table.export(index);
+                    client.asked_at = Some(now);
                     let asker = Asker { connection: id, request: request.id };
                     self.work.begin(behind.device, asker, request.operation);
                 }
@@ -375,7 +391,7 @@ impl Nbd {
             End::Handshake => self.counts.handshake_timeouts += 1,
             End::Stalled => self.counts.stalled += 1,
             End::Tls(_) => self.counts.tls_failures += 1,
-            End::Closed(_) | End::Gone | End::Cut => {}
+            End::Closed(_) | End::Gone | End::Cut | End::Crowded => {}
         }
         events::nbd_closed(&client.peer, client.machine.export().is_some(), end);
         if !matches!(end, End::Gone) {

@@ -1,9 +1,10 @@
 //! Clients that mean no good, or are too many.
 
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rustix::net::{self, AddressFamily, SocketType};
 use zonda_nbd::testing::Answer;
 use zonda_nbd::wire::transmission::command;
 
@@ -39,7 +40,7 @@ fn who_chooses_no_export_in_ten_seconds_is_hung_up_on() {
 }
 
 #[test]
-fn strangers_give_way_to_clients_and_clients_to_nobody() {
+fn strangers_give_way_to_clients_and_clients_to_nobody_of_their_own_address() {
     let server = serve(plan());
     let at = address(&server);
     let mut silent: Vec<TcpStream> =
@@ -53,6 +54,31 @@ fn strangers_give_way_to_clients_and_clients_to_nobody() {
     let mut late = open(&at, "memory");
     work(&mut late, 2);
     silent.clear();
+    stop(server);
+}
+
+/// A connection from another address of this machine.
+fn open_from(source: &str, at: &str, export: &str) -> Host {
+    let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    let source: SocketAddr = format!("{source}:0").parse().expect("an address");
+    net::bind(&socket, &source).expect("all of 127.0.0.0/8 is this machine's");
+    let at: SocketAddr = at.parse().expect("an address");
+    net::connect(&socket, &at).expect("the server listens");
+    Host::on(Box::new(TcpStream::from(socket))).enter(export)
+}
+
+#[test]
+fn idle_clients_of_one_address_do_not_keep_others_out() {
+    let server = serve(plan());
+    let at = address(&server);
+    let mut idle: Vec<Host> = (0..CONNECTIONS).map(|_| open(&at, "memory")).collect();
+    work(&mut idle[0], 0);
+    let mut late = open_from("127.0.0.2", &at, "memory");
+    work(&mut late, 1);
+    // The one that had worked is there still; the oldest of the others gave way.
+    work(&mut idle[0], 2);
+    idle.remove(1).wait_for_end();
+    late.disconnect();
     stop(server);
 }
 

@@ -1,0 +1,103 @@
+//! Who gives way when all places are taken.
+//!
+//! A client that has chosen an export may be a mounted disk that is quiet for days, so silence alone ends nothing. But places that
+//! nobody uses must not keep others out: first goes who has chosen no export, then who has never asked for anything, and, for a
+//! newcomer from elsewhere, the longest idle client of the address that has most.
+
+use std::collections::BTreeMap;
+
+use zonda_zoned::Instant;
+
+use super::limits::UNUSED_MIN;
+
+/// A place that is taken, as far as it matters here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a, K> {
+    pub(super) id: K,
+    /// Where the client comes from, without its port.
+    pub(super) address: &'a str,
+    pub(super) is_half_open: bool,
+    /// It has sent a request since it has chosen its export.
+    pub(super) has_asked: bool,
+    /// A request of it is under way.
+    pub(super) is_busy: bool,
+    /// When it connected, or asked last.
+    pub(super) active_at: Instant,
+}
+
+/// The address of a peer: all clients of Unix sockets have one.
+pub(super) fn address_of(peer: &str) -> &str {
+    if peer.starts_with("unix client") { "unix" } else { peer.rsplit_once(':').map_or(peer, |(address, _)| address) }
+}
+
+/// Who gives way to a newcomer from an address; `None`: nobody, and it is turned away.
+pub(super) fn gives_way<K: Copy>(places: &[Place<'_, K>], newcomer: &str, now: Instant) -> Option<K> {
+    let oldest = |suits: &dyn Fn(&Place<'_, K>) -> bool| {
+        places.iter().filter(|place| suits(place)).min_by_key(|place| place.active_at).map(|place| place.id)
+    };
+    if let Some(stranger) = oldest(&|place| place.is_half_open) {
+        return Some(stranger);
+    }
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for place in places {
+        *counts.entry(place.address).or_default() += 1;
+    }
+    let own = counts.get(newcomer).copied().unwrap_or(0);
+    let (&most, &count) = counts.iter().max_by_key(|&(_, &count)| count)?;
+    let is_from_elsewhere = 2 * (own + 1) <= count;
+    let is_unused = |place: &Place<'_, K>| place.address == most && !place.has_asked && !place.is_busy;
+    oldest(&|place| is_unused(place) && (is_from_elsewhere || place.active_at + UNUSED_MIN <= now))
+        .or_else(|| oldest(&|place| is_from_elsewhere && place.address == most && !place.is_busy))
+}
+
+#[cfg(test)]
+mod tests {
+    use zonda_zoned::Duration;
+
+    use super::*;
+
+    const NOW: Instant = Instant(1_000_000_000_000);
+
+    fn place(id: usize, address: &str, idle: Duration) -> Place<'_, usize> {
+        let active_at = Instant(NOW.0 - idle.as_nanos());
+        Place { id, address, is_half_open: false, has_asked: true, is_busy: false, active_at }
+    }
+
+    #[test]
+    fn who_has_chosen_no_export_goes_first() {
+        let long = Duration::from_secs(1000);
+        let mut places = [place(0, "a", long), place(1, "a", long), place(2, "b", Duration::from_secs(1))];
+        places[2].is_half_open = true;
+        assert_eq!(gives_way(&places, "a", NOW), Some(2));
+    }
+
+    #[test]
+    fn a_quiet_client_that_has_worked_gives_no_way_to_its_own_address_and_an_unused_one_does_after_a_while() {
+        let mut places = [0, 1, 2].map(|id| place(id, "a", Duration::from_secs(100 + id as u64)));
+        assert_eq!(gives_way(&places, "a", NOW), None);
+        places[1].has_asked = false;
+        assert_eq!(gives_way(&places, "a", NOW), Some(1));
+        places[1].active_at = Instant(NOW.0 - UNUSED_MIN.as_nanos() + 1);
+        assert_eq!(gives_way(&places, "a", NOW), None);
+    }
+
+    #[test]
+    fn a_newcomer_from_elsewhere_takes_the_longest_idle_place_of_who_has_most() {
+        let mut places =
+            [0, 1, 2, 3].map(|id| place(id, if id == 3 { "b" } else { "a" }, Duration::from_secs(id as u64)));
+        assert_eq!(gives_way(&places, "c", NOW), Some(2));
+        places[0].has_asked = false;
+        assert_eq!(gives_way(&places, "c", NOW), Some(0), "unused");
+        for place in &mut places {
+            place.is_busy = true;
+        }
+        assert_eq!(gives_way(&places, "c", NOW), None, "all of them work");
+        assert_eq!(gives_way(&places[..2], "b", NOW), None);
+    }
+
+    #[test]
+    fn unix_clients_are_one_address_and_others_have_no_port() {
+        let addresses = ["unix client 7", "192.0.2.1:99", "[2001:db8::1]:99"].map(address_of);
+        assert_eq!(addresses, ["unix", "192.0.2.1", "[2001:db8::1]"]);
+    }
+}
