@@ -60,6 +60,12 @@ impl Group {
         Group::ALL.into_iter().find(|group| group.id() == id)
     }
 
+    /// The group of a name, as it is displayed; `None` for one that is no group's.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Group> {
+        Group::ALL.into_iter().find(|group| group.to_string() == name)
+    }
+
     /// Bytes of the prime, and so of a public value; 0 for [`Group::Null`].
     #[must_use]
     pub fn length_bytes(self) -> usize {

@@ -53,6 +53,15 @@ impl Policy {
         Ok(Policy { hashes: hashes.to_vec(), groups: groups.to_vec() })
     }
 
+    /// What a server that strangers can reach allows unless it is told otherwise: the default without the groups above 3072 bits. One
+    /// exchange of 8192 bits costs as much as thirty of 2048, and whoever knows the name of a host can ask for it.
+    #[must_use]
+    pub fn modest() -> Policy {
+        let all = Policy::default();
+        let groups = all.groups.into_iter().filter(|&group| group <= Group::Ffdhe3072).collect();
+        Policy { hashes: all.hashes, groups }
+    }
+
     /// The same policy without [`Group::Null`]: a Diffie-Hellman exchange is a must.
     ///
     /// # Errors
@@ -110,6 +119,13 @@ mod tests {
         assert_eq!((policy.hashes().len(), policy.groups().len()), (Hash::ALL.len(), Group::ALL.len()));
         assert_eq!((policy.hashes()[0], policy.groups()[0]), (Hash::Sha512, Group::Ffdhe2048));
         assert_eq!(Policy::new(policy.hashes(), policy.groups()), Ok(policy));
+    }
+
+    #[test]
+    fn a_modest_policy_has_no_group_above_3072_bits() {
+        let policy = Policy::modest();
+        assert_eq!(policy.hashes(), Policy::default().hashes());
+        assert_eq!(policy.groups(), [Group::Ffdhe2048, Group::Ffdhe3072, Group::Null]);
     }
 
     #[test]

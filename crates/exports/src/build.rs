@@ -105,6 +105,7 @@ fn target(plan: &ServerPlan, subsystems: Vec<SubsystemConfig>, listen: &[SocketA
         listen.iter().map(|address| Portal { address: address.ip().to_string(), service: address.port().to_string() });
     let seed = random::bytes().map_err(|error| ServeError::new(error.message, error.help))?;
     let mut config = TargetConfig::new(subsystems, portals.collect(), seed);
+    config.auth_policy = plan.auth_policy.clone();
     if plan.digests == DigestsSpec::Off {
         config.digests = Digests::NONE;
     }

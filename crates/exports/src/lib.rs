@@ -19,6 +19,7 @@
 //! are the drive's. HTTP is the program's affair: [`metrics_text`] only makes the text.
 #![forbid(unsafe_code)]
 
+mod auth_pool;
 mod build;
 mod config;
 mod control;

@@ -9,6 +9,7 @@ use zonda_ring::{Ring, RingOptions};
 use zonda_target::{CloseReason, Effect, Target};
 use zonda_zoned::{Completion, CompletionQueue, Duration, Instant};
 
+use crate::auth_pool::AuthPool;
 use crate::control::{Handle, Request};
 use crate::drives::{Drives, Submitter};
 use crate::nbd::Nbd;
@@ -41,6 +42,7 @@ pub(crate) struct Server {
     sockets: Sockets,
     nbd: Option<Nbd>,
     drives: Drives,
+    auth: AuthPool,
     requests: Receiver<Request>,
     facts: Facts,
     phase: Phase,
@@ -51,13 +53,14 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(parts: Parts, requests: Receiver<Request>, facts: Facts) -> Server {
-        let Parts { ring, target, sockets, nbd, drives } = parts;
+        let Parts { ring, target, sockets, nbd, drives, auth } = parts;
         Server {
             ring,
             target,
             sockets,
             nbd,
             drives,
+            auth,
             requests,
             facts,
             phase: Phase::Serving,
@@ -104,6 +107,10 @@ impl Server {
                 SocketEvent::Gone { connection } => self.target.disconnected(now, connection),
             }
         }
+        while let Some(ended) = self.auth.next() {
+            moved = true;
+            self.target.authenticated(now, ended);
+        }
         if self.target.next_timeout().is_some_and(|at| at <= now) {
             self.target.timeout(now);
         }
@@ -130,6 +137,11 @@ impl Server {
                     self.sockets.close(now, connection, reason == CloseReason::Draining);
                 }
                 Effect::Submit { device, command } => self.drives.submit(now, device, Submitter::Target, command),
+                Effect::Authenticate { connection } => {
+                    if let Some(step) = self.target.auth_step(connection) {
+                        self.auth.begin(step);
+                    }
+                }
                 Effect::Event(event) => events::tell(&event),
             }
         }

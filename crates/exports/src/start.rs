@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use zonda_ring::{Address, Backend, Ring, Socket};
 use zonda_target::Target;
 
+use crate::auth_pool::AuthPool;
 use crate::config::ServerPlan;
 use crate::control::Handle;
 use crate::drives::Drives;
@@ -43,6 +44,7 @@ pub(crate) struct Parts {
     pub(crate) sockets: Sockets,
     pub(crate) nbd: Option<Nbd>,
     pub(crate) drives: Drives,
+    pub(crate) auth: AuthPool,
 }
 
 /// What a server that has started says of itself.
@@ -188,7 +190,10 @@ fn prepare(plan: &ServerPlan, epoll: bool) -> Result<(Server, ServerInfo, Handle
         nbd: exports,
     };
     let facts = report::Facts { listen: info.listen.iter().map(ToString::to_string).collect(), layout: built.layout };
-    let parts = Parts { ring, target: built.target, sockets, nbd, drives: built.drives };
+    let auth = AuthPool::new(&ring.waker()).map_err(|error| {
+        ServeError::new(format!("no thread can be started: {error}"), "see how many there may be (ulimit -u)")
+    })?;
+    let parts = Parts { auth, ring, target: built.target, sockets, nbd, drives: built.drives };
     Ok((Server::new(parts, requests, facts), info, handle))
 }
 

@@ -1,12 +1,11 @@
 //! In-band authentication of a queue: between the Fabrics commands and the machine that knows the protocol.
 
 use bytes::Bytes;
-use zonda_chap::{ControllerAuth, ControllerAuthConfig, Random, Secret};
+use zonda_chap::{ControllerAuth, ControllerAuthConfig, Policy, Random, Secret};
 use zonda_nvme::fabrics::AuthenticationCommand;
 use zonda_nvme::{Nqn, StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
-use crate::connection::Reply;
 use crate::connection::receive::Answer;
 use crate::connection::transfer::check_room;
 use crate::effects::{ConnectionId, Effect, Event};
@@ -19,51 +18,118 @@ pub(crate) fn machine(
     subsystem: &Nqn,
     secret: &Secret,
     controller_secret: Option<&Secret>,
+    policy: &Policy,
     random: &mut Random,
 ) -> ControllerAuth {
     let mut config = ControllerAuthConfig::new(host.as_str(), subsystem.as_str(), secret.clone());
     config.controller_secret = controller_secret.cloned();
+    config.policy = policy.clone();
     ControllerAuth::new(config, random.fork())
 }
 
+/// A step of an authentication: what to make of a message of the host. It may take as long as a Diffie-Hellman exchange, which is
+/// milliseconds, so it is not computed where commands of others wait.
+#[derive(Debug)]
+pub struct AuthStep {
+    connection: ConnectionId,
+    /// Of the Authentication Send.
+    command_id: u16,
+    machine: ControllerAuth,
+    message: Bytes,
+}
+
+/// A step that was computed.
+#[derive(Debug)]
+pub struct AuthStepEnded {
+    connection: ConnectionId,
+    command_id: u16,
+    machine: ControllerAuth,
+    failure: Option<String>,
+}
+
+impl AuthStep {
+    /// Computes it, on whatever thread.
+    #[must_use]
+    pub fn run(mut self) -> AuthStepEnded {
+        let failure = self.machine.receive(&self.message).err().map(|failure| failure.to_string());
+        AuthStepEnded { connection: self.connection, command_id: self.command_id, machine: self.machine, failure }
+    }
+}
+
 impl Target {
-    /// Authentication Send: a message of the host.
+    /// Authentication Send: a message of the host. Answered once the step is computed; until then the queue takes no other.
     pub(crate) fn authentication_send(
         &mut self,
-        now: Instant,
         id: ConnectionId,
         entry: &SubmissionEntry,
         data: &Bytes,
-    ) -> Reply {
+    ) -> Result<Answer, StatusCode> {
         let command = AuthenticationCommand::from(*entry);
         if !command.is_nvme_authentication() || command.length.get() as usize != data.len() {
             return Err(StatusCode::INVALID_FIELD);
         }
-        let Some(connection) = self.connections.get_mut(id.0) else { return Ok(0) };
-        let Some(queue) = connection.queue() else { return Err(StatusCode::COMMAND_SEQUENCE_ERROR) };
-        let Some(auth) = connection.auth.as_mut() else { return Err(StatusCode::COMMAND_SEQUENCE_ERROR) };
+        let connection = self.connections.get_mut(id.0).ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
+        let auth = connection.auth.as_mut().ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
         if auth.failed {
             return Err(StatusCode::COMMAND_SEQUENCE_ERROR);
         }
-        match auth.machine.receive(data) {
-            Ok(_) => {
-                if auth.machine.is_authenticated() && !auth.passed {
-                    auth.passed = true;
-                    self.effects.push_back(Effect::Event(Event::Authenticated { connection: id, queue }));
-                    self.finish_handshake(id);
-                }
-            }
-            Err(failure) => {
-                auth.failed = true;
-                self.statistics.authentication_failures += 1;
-                auth.passed = false;
-                let peer = connection.peer.to_string();
-                let failure = failure.to_string();
-                self.effects.push_back(Effect::Event(Event::AuthenticationFailed { connection: id, peer, failure }));
-                self.linger(now, id);
+        let machine = auth.machine.take().ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
+        let command_id = entry.command_id.get();
+        auth.step = Some(AuthStep { connection: id, command_id, machine, message: data.clone() });
+        self.auth_queue.push_back(id);
+        self.start_auth_steps();
+        Ok(Answer::Later)
+    }
+
+    /// Hands out steps in the order in which they came, no more than the limit at the same time.
+    fn start_auth_steps(&mut self) {
+        while self.auth_steps_out < self.config.limits.auth_steps
+            && let Some(connection) = self.auth_queue.pop_front()
+        {
+            // Of a connection that is gone there is nothing to compute.
+            if self.connections.get(connection.0).is_some() {
+                self.auth_steps_out += 1;
+                self.effects.push_back(Effect::Authenticate { connection });
             }
         }
-        Ok(0)
+    }
+
+    /// The step that [`Effect::Authenticate`] has told of; `None` if its connection is gone. What [`AuthStep::run`] makes of it comes
+    /// back with [`Target::authenticated`].
+    pub fn auth_step(&mut self, connection: ConnectionId) -> Option<AuthStep> {
+        let auth = self.connections.get_mut(connection.0).and_then(|connection| connection.auth.as_mut());
+        let step = auth.and_then(|auth| auth.step.take());
+        if step.is_none() {
+            self.auth_steps_out -= 1;
+            self.start_auth_steps();
+        }
+        step
+    }
+
+    /// A step was computed.
+    pub fn authenticated(&mut self, now: Instant, ended: AuthStepEnded) {
+        self.auth_steps_out -= 1;
+        self.start_auth_steps();
+        let AuthStepEnded { connection: id, command_id, machine, failure } = ended;
+        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let queue = connection.queue().expect("a queue that authenticates is connected");
+        let auth = connection.auth.as_mut().expect("and has what it takes");
+        let has_passed = machine.is_authenticated() && !auth.passed && failure.is_none();
+        auth.machine = Some(machine);
+        auth.passed |= has_passed;
+        if let Some(failure) = failure {
+            (auth.failed, auth.passed) = (true, false);
+            self.statistics.authentication_failures += 1;
+            let peer = connection.peer.to_string();
+            self.effects.push_back(Effect::Event(Event::AuthenticationFailed { connection: id, peer, failure }));
+        } else if has_passed {
+            self.effects.push_back(Effect::Event(Event::Authenticated { connection: id, queue }));
+            self.finish_handshake(id);
+        }
+        self.respond(id, command_id, StatusCode::SUCCESS, 0);
+        if self.connections.get(id.0).and_then(|it| it.auth.as_ref()).is_some_and(|auth| auth.failed) {
+            self.linger(now, id);
+        }
     }
 
     /// Authentication Receive: the next message for the host.
@@ -80,7 +146,8 @@ impl Target {
         check_room(entry, room, false)?;
         let connection = self.connections.get_mut(id.0).expect("a connection that sends a command is here");
         let auth = connection.auth.as_mut().ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
-        let mut message = auth.machine.message().ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
+        let machine = auth.machine.as_mut().ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
+        let mut message = machine.message().ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
         if message.len() > room as usize {
             return Err(StatusCode::INVALID_FIELD);
         }

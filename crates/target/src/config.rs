@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use zonda_chap::Secret;
+use zonda_chap::{Policy, Secret};
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
 use zonda_nvme::{NQN_BYTES_MAX, Nqn};
@@ -21,6 +21,8 @@ pub struct TargetConfig {
     pub limits: Limits,
     /// Digests that hosts may turn on. A host that does not ask gets none.
     pub digests: Digests,
+    /// Hashes and groups with which hosts may prove who they are.
+    pub auth_policy: Policy,
     /// Fresh from the operating system: challenges are drawn from it.
     pub auth_seed: [u8; 32],
 }
@@ -102,10 +104,17 @@ pub struct TargetConfigError {
 }
 
 impl TargetConfig {
-    /// A configuration with default limits, all digests allowed.
+    /// A configuration with default limits, all digests allowed, and Diffie-Hellman groups of at most 3072 bits.
     #[must_use]
     pub fn new(subsystems: Vec<SubsystemConfig>, portals: Vec<Portal>, auth_seed: [u8; 32]) -> TargetConfig {
-        TargetConfig { subsystems, portals, limits: Limits::default(), digests: Digests::BOTH, auth_seed }
+        TargetConfig {
+            subsystems,
+            portals,
+            limits: Limits::default(),
+            digests: Digests::BOTH,
+            auth_policy: Policy::modest(),
+            auth_seed,
+        }
     }
 
     pub(crate) fn check(&self) -> Result<(), TargetConfigError> {

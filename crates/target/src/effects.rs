@@ -49,6 +49,11 @@ pub enum Effect {
         /// The command; its id is the target's, unique among all that are outstanding.
         command: Command,
     },
+    /// Take the step with [`crate::Target::auth_step`], compute it where nobody waits for it, and bring back what came of it.
+    Authenticate {
+        /// Whose.
+        connection: ConnectionId,
+    },
     /// For the log.
     Event(Event),
 }

@@ -21,6 +21,11 @@ impl Target {
         let discovery = self.controllers.iter().filter(|(_, controller)| controller.subsystem().is_none()).count();
         assert!(self.controllers.len() - discovery <= limits.controllers, "controllers are within their limit");
         assert!(discovery <= limits.discovery_controllers, "and so are those of the discovery service");
+        assert!(self.auth_steps_out <= limits.auth_steps, "steps that are computed are within their limit");
+        assert!(
+            self.auth_queue.is_empty() || self.auth_steps_out == limits.auth_steps,
+            "a step waits only while others are computed"
+        );
         for &(deadline, id) in &self.half_open {
             let connection = self.connections.get(id.0).expect("a half-open connection is here");
             assert_eq!(connection.handshake, Some(deadline), "its deadline is its own");

@@ -2,7 +2,7 @@
 //!
 //! A [`Target`] is what one server loop offers: subsystems with zoned and conventional namespaces, and the discovery
 //! service. It is told what happens on sockets ([`Target::connected`], [`Target::received`], [`Target::sent`],
-//! [`Target::disconnected`]), on devices ([`Target::completed`], [`Target::zones_changed`]) and in time
+//! [`Target::disconnected`]), elsewhere ([`Target::authenticated`]), on devices ([`Target::completed`], [`Target::zones_changed`]) and in time
 //! ([`Target::timeout`]), and answers with [`Effect`]s. It speaks NVMe Base 2.0, the NVM and Zoned Namespace Command
 //! Sets and NVMe/TCP 1.0, with digests, in-band authentication and reservations.
 //!
@@ -48,6 +48,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+pub use auth::{AuthStep, AuthStepEnded};
 pub use config::{
     DeviceKey, HostAccess, HostEntry, NamespaceConfig, Portal, SubsystemConfig, TargetConfig, TargetConfigError,
 };

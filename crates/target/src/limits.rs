@@ -13,6 +13,8 @@ pub const CONTROLLERS_MAX: usize = 1024;
 pub const DISCOVERY_CONTROLLERS_MAX: usize = 256;
 /// I/O queues of one controller.
 pub const IO_QUEUES_MAX: u16 = 128;
+/// Steps of authentications that are computed at the same time, or wait where that is done.
+pub const AUTH_STEPS_MAX: usize = 64;
 /// Entries of one queue.
 pub const QUEUE_ENTRIES_MAX: u16 = 1024;
 /// Entries of an admin queue, the least that a host may count on (NVMe Base 2.0, section 5: 32 over Fabrics).
@@ -80,6 +82,8 @@ pub struct Limits {
     pub controllers: usize,
     /// At most [`DISCOVERY_CONTROLLERS_MAX`].
     pub discovery_controllers: usize,
+    /// At most [`AUTH_STEPS_MAX`].
+    pub auth_steps: usize,
     /// At most [`IO_QUEUES_MAX`].
     pub io_queues: u16,
     /// From [`ADMIN_QUEUE_ENTRIES_MIN`] to [`QUEUE_ENTRIES_MAX`].
@@ -104,6 +108,7 @@ impl Default for Limits {
             half_open_per_address: 128,
             controllers: 256,
             discovery_controllers: 64,
+            auth_steps: 4,
             io_queues: 64,
             queue_entries: 128,
             transfer_bytes: 1 << 20,
@@ -133,6 +138,7 @@ impl Limits {
                 "discovery_controllers",
                 "must be 1 to 256",
             ),
+            ((1..=AUTH_STEPS_MAX).contains(&self.auth_steps), "auth_steps", "must be 1 to 64"),
             ((1..=IO_QUEUES_MAX).contains(&self.io_queues), "io_queues", "must be 1 to 128"),
             (
                 (ADMIN_QUEUE_ENTRIES_MIN..=QUEUE_ENTRIES_MAX).contains(&self.queue_entries),
@@ -175,7 +181,8 @@ mod tests {
     fn the_defaults_are_within_their_bounds_and_each_fault_names_its_field() {
         assert_eq!(Limits::default().fault(), None);
         type Spoil = fn(&mut Limits);
-        let spoil: [(&str, Spoil); 7] = [
+        let spoil: [(&str, Spoil); 8] = [
+            ("auth_steps", |limits| limits.auth_steps = AUTH_STEPS_MAX + 1),
             ("half_open_per_address", |limits| limits.half_open_per_address = 0),
             ("discovery_controllers", |limits| limits.discovery_controllers = 0),
             ("half_open", |limits| limits.half_open = limits.connections),

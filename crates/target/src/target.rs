@@ -40,6 +40,10 @@ pub struct Target {
     pub(crate) half_open: BTreeSet<(Instant, ConnectionId)>,
     /// When to look at a controller's keep alive timer, which may have been restarted since.
     pub(crate) keep_alive: BTreeSet<(Instant, u64)>,
+    /// Connections whose authentication waits for its next step to be computed.
+    pub(crate) auth_queue: VecDeque<ConnectionId>,
+    /// Steps that are being computed, or are about to be.
+    pub(crate) auth_steps_out: usize,
     /// The controller identifier given last.
     pub(crate) last_controller_id: u16,
     pub(crate) random: Random,
@@ -129,6 +133,8 @@ impl Target {
             stalled: VecDeque::new(),
             half_open: BTreeSet::new(),
             keep_alive: BTreeSet::new(),
+            auth_queue: VecDeque::new(),
+            auth_steps_out: 0,
             last_controller_id: 0,
             draining: false,
             statistics: Statistics::default(),

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
-use zonda_chap::Secret;
+use zonda_chap::{Group, Policy, Secret};
 use zonda_config::{ConfigError, Spanned, TimeSpan, parse_with};
 use zonda_nvme::Nqn;
 use zonda_ring::limits;
@@ -68,6 +68,7 @@ impl ServerSpec {
             }
             subsystems.push(plan);
         }
+        let auth_policy = self.server.dh_groups.as_ref().map_or_else(|| Ok(Policy::modest()), policy)?;
         let spin = self.server.spin.as_ref().map_or(Ok(limits::SPIN_DEFAULT), spin)?;
         if let Some(excess) = self.nbd.get(NBD_TABLES_MAX) {
             let error = ConfigError::at(excess, format!("there are {} [[nbd]] tables", self.nbd.len()));
@@ -79,6 +80,7 @@ impl ServerSpec {
             listen,
             http,
             digests: self.server.digests,
+            auth_policy,
             spin,
             subsystems,
             nbd,
@@ -86,6 +88,18 @@ impl ServerSpec {
             accepted,
         })
     }
+}
+
+fn policy(names: &Spanned<Vec<String>>) -> Result<Policy, ConfigError> {
+    let known: Vec<String> = Group::ALL.iter().map(Group::to_string).collect();
+    let help = format!("those that there are: {}", known.join(", "));
+    let group = |name: &String| {
+        let unknown = || ConfigError::at(names, format!("there is no group {name:?}")).help(help.clone());
+        Group::from_name(name).ok_or_else(unknown)
+    };
+    let groups: Vec<Group> = names.get_ref().iter().map(group).collect::<Result<_, _>>()?;
+    Policy::new(Policy::default().hashes(), &groups)
+        .map_err(|error| ConfigError::at(names, error.to_string()).help(help))
 }
 
 fn spin(spin: &Spanned<TimeSpan>) -> Result<Duration, ConfigError> {

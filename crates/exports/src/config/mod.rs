@@ -32,7 +32,7 @@ mod tests;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use zonda_chap::Secret;
+use zonda_chap::{Policy, Secret};
 use zonda_devices::VolumeOpenOptions;
 use zonda_nvme::Nqn;
 use zonda_ring::limits;
@@ -65,6 +65,8 @@ pub struct ServerPlan {
     pub http: Option<SocketAddr>,
     /// Whether header and data digests are granted to hosts that ask for them.
     pub digests: DigestsSpec,
+    /// Hashes and groups with which hosts may prove who they are.
+    pub auth_policy: Policy,
     /// How long the loop polls at most before it sleeps (see `zonda_ring::RingOptions`).
     pub spin: Duration,
     /// What is served.
@@ -98,6 +100,7 @@ impl ServerPlan {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             http: None,
             digests: DigestsSpec::default(),
+            auth_policy: Policy::modest(),
             spin: limits::SPIN_DEFAULT,
             subsystems: vec![subsystem],
             nbd: Vec::new(),

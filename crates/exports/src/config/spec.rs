@@ -35,6 +35,8 @@ pub struct ServerTable {
     /// Which digests hosts get.
     #[serde(default)]
     pub digests: DigestsSpec,
+    /// Diffie-Hellman groups with which hosts may prove who they are, those preferred first.
+    pub dh_groups: Option<Spanned<Vec<String>>>,
     /// How long the loop looks for work before it sleeps; `0 s`: not at all.
     pub spin: Option<Spanned<TimeSpan>>,
 }

@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use zonda_chap::Group;
 use zonda_config::ConfigError;
 use zonda_ssd::description::ErrorSource;
 
@@ -44,6 +45,22 @@ fn a_small_file_gets_the_defaults() {
     assert_eq!(subsystem.namespaces[0].timing, TimingSpec::None);
     assert!(matches!(&subsystem.namespaces[0].source, Source::Image(path) if path == Path::new("/etc/zonda/a")));
     assert!(subsystem.serial.len() <= 20, "{}", subsystem.serial);
+}
+
+#[test]
+fn groups_are_those_of_a_list_or_none_above_3072_bits() {
+    let groups = |text: &str| parse(text).expect("it is right").auth_policy.groups().to_vec();
+    assert_eq!(groups(ONE), [Group::Ffdhe2048, Group::Ffdhe3072, Group::Null]);
+    let own = format!("[server]\ndh_groups = [\"ffdhe8192\", \"ffdhe3072\"]\n{ONE}");
+    assert_eq!(groups(&own), [Group::Ffdhe8192, Group::Ffdhe3072]);
+    for (list, expected) in [
+        ("[\"ffdhe1024\"]", "there is no group \"ffdhe1024\""),
+        ("[]", "no Diffie-Hellman group is allowed"),
+        ("[\"null\", \"null\"]", "group null is named twice"),
+    ] {
+        let (message, place) = mistake(&format!("[server]\ndh_groups = {list}\n{ONE}"));
+        assert_eq!((message.as_str(), place.as_str()), (expected, list));
+    }
 }
 
 #[test]

@@ -267,6 +267,7 @@ fn draw_limits(prng: &mut Prng, hosts: usize) -> Limits {
         half_open_per_address: if is_tight { hosts * 2 } else { 16 },
         controllers: if is_tight { hosts * 2 + 2 } else { 32 },
         discovery_controllers: if is_tight { hosts } else { 8 },
+        auth_steps: if is_tight { 1 } else { 4 },
         io_queues: if is_tight { 2 } else { 8 },
         queue_entries: one_of(prng, &[32, 64, 128]) as u16,
         transfer_bytes,

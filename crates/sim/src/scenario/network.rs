@@ -46,6 +46,8 @@ struct LimitsDef {
     controllers: usize,
     #[serde(default = "discovery_controllers")]
     discovery_controllers: usize,
+    #[serde(default = "auth_steps")]
+    auth_steps: usize,
     io_queues: u16,
     queue_entries: u16,
     transfer_bytes: u32,
@@ -64,6 +66,11 @@ fn half_open_per_address() -> usize {
 /// The same.
 fn discovery_controllers() -> usize {
     zonda_target::limits::DISCOVERY_CONTROLLERS_MAX
+}
+
+/// The same.
+fn auth_steps() -> usize {
+    zonda_target::limits::AUTH_STEPS_MAX
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

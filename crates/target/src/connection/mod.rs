@@ -9,6 +9,7 @@ use zonda_nvme::tcp::{ADMIN_CAPSULE_DATA_BYTES, PduReader, PduWriter, ReaderLimi
 use zonda_nvme::{StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
+use crate::auth::AuthStep;
 use crate::effects::CloseReason;
 use crate::limits::Limits;
 
@@ -73,7 +74,10 @@ pub(crate) struct Connection {
 /// In-band authentication of this queue.
 #[derive(Debug)]
 pub(crate) struct Auth {
-    pub(crate) machine: ControllerAuth,
+    /// Absent while a step is being computed.
+    pub(crate) machine: Option<ControllerAuth>,
+    /// The step that nobody has taken to compute it.
+    pub(crate) step: Option<AuthStep>,
     /// The queue may be used.
     pub(crate) passed: bool,
     /// The exchange failed: the host may fetch the reason, and is to close the connection.

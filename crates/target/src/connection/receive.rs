@@ -115,7 +115,7 @@ impl Target {
         };
         let is_io = connection.queue().is_some_and(|queue| queue > 0);
         let reply = if entry.opcode == AdminOpcode::Fabrics.code() {
-            self.authentication_send(now, id, entry, data).map(Answer::Now)
+            self.authentication_send(id, entry, data)
         } else if is_io {
             self.reserve(id, entry, data)
         } else {

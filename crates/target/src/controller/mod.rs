@@ -272,9 +272,9 @@ impl Target {
         let subsystem = &self.config.subsystems[place];
         let access = subsystem.access(host).ok_or_else(Refusal::host)?;
         Ok(access.secret.map(|secret| {
-            let machine =
-                crate::auth::machine(host, &subsystem.nqn, secret, access.controller_secret, &mut self.random);
-            Box::new(Auth { machine, passed: false, failed: false })
+            let (policy, random) = (&self.config.auth_policy, &mut self.random);
+            let machine = crate::auth::machine(host, &subsystem.nqn, secret, access.controller_secret, policy, random);
+            Box::new(Auth { machine: Some(machine), step: None, passed: false, failed: false })
         }))
     }
 

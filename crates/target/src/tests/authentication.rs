@@ -218,3 +218,41 @@ fn a_discovery_controller_lives_two_minutes_without_a_command_whatever_it_has_as
     world.pass(Duration::from_secs(1));
     assert_eq!(world.closed[&id], CloseReason::KeepAliveExpired);
 }
+
+#[test]
+fn a_step_is_computed_elsewhere_and_its_queue_takes_no_other_meanwhile() {
+    let mut world = world();
+    world.target.config.limits.auth_steps = 2;
+    world.hold_steps = true;
+    let begin = |world: &mut World| {
+        let (id, _) = connect(world, 0, None);
+        let mut host = HostAuth::new(HostAuthConfig::new(HOST, SUBSYSTEM, secret(1)), Random::new([9; 32]));
+        let message = host.message().expect("the host begins");
+        let mut send: zonda_nvme::SubmissionEntry =
+            AuthenticationCommand::new(FabricsType::AuthenticationSend, message.len() as u32).into();
+        send.data_pointer = zonda_nvme::SglDescriptor::in_capsule(0, message.len() as u32);
+        let message = Bytes::from(message);
+        (id, world.start(id, send, &message), send, message)
+    };
+    let [first, second, third] = [0; 3].map(|_| begin(&mut world));
+    assert_eq!(world.held_steps.len(), 2, "the third waits");
+    assert!(world.wire(first.0).pdus.is_empty(), "the answer waits");
+    // Neither a second message nor a question for the next one, while the first is looked at.
+    assert_eq!(world.execute_in_capsule(first.0, first.2, first.3).status, StatusCode::COMMAND_SEQUENCE_ERROR);
+    let receive = AuthenticationCommand::new(FabricsType::AuthenticationReceive, 4096);
+    assert_eq!(world.execute(first.0, receive.into(), Bytes::new()).status, StatusCode::COMMAND_SEQUENCE_ERROR);
+    // The second host goes; what its step comes to is nobody's.
+    world.vanish(second.0);
+    for step in std::mem::take(&mut world.held_steps) {
+        world.target.authenticated(world.now, step.run());
+        world.target.check_invariants();
+        world.settle();
+    }
+    assert_eq!(world.finish(first.0, first.1, Bytes::new()).status, StatusCode::SUCCESS);
+    assert_eq!(world.execute(first.0, receive.into(), Bytes::new()).status, StatusCode::SUCCESS);
+    assert_eq!(world.held_steps.len(), 1, "the third one's turn");
+    let step = world.held_steps.pop().expect("it was just there");
+    world.target.authenticated(world.now, step.run());
+    world.settle();
+    assert_eq!(world.finish(third.0, third.1, Bytes::new()).status, StatusCode::SUCCESS);
+}

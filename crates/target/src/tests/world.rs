@@ -17,8 +17,8 @@ use zonda_zoned::{
 };
 
 use crate::{
-    CloseReason, ConnectionId, DeviceKey, Effect, Event, HostAccess, Limits, NamespaceConfig, Portal, SubsystemConfig,
-    Target, TargetConfig,
+    AuthStep, CloseReason, ConnectionId, DeviceKey, Effect, Event, HostAccess, Limits, NamespaceConfig, Portal,
+    SubsystemConfig, Target, TargetConfig,
 };
 
 pub(super) const SUBSYSTEM: &str = "nqn.2024-01.org.example:drive";
@@ -99,6 +99,9 @@ pub(super) struct World {
     /// Commands that devices have not completed, while `hold`.
     pub(super) held: VecDeque<(DeviceKey, Command)>,
     pub(super) hold: bool,
+    /// Steps of authentications that are not computed, while `hold_steps`.
+    pub(super) held_steps: Vec<AuthStep>,
+    pub(super) hold_steps: bool,
     /// The commands devices have had, by name.
     pub(super) submitted: Vec<&'static str>,
 }
@@ -116,6 +119,8 @@ impl World {
             events: Vec::new(),
             held: VecDeque::new(),
             hold: false,
+            held_steps: Vec::new(),
+            hold_steps: false,
             submitted: Vec::new(),
         }
     }
@@ -380,6 +385,14 @@ impl World {
                         self.held.push_back((device, command));
                     } else {
                         self.complete(device, &command);
+                    }
+                }
+                Effect::Authenticate { connection } => {
+                    let step = self.target.auth_step(connection);
+                    if self.hold_steps {
+                        self.held_steps.extend(step);
+                    } else if let Some(step) = step {
+                        self.target.authenticated(self.now, step.run());
                     }
                 }
                 Effect::Event(event) => self.events.push(event),

@@ -351,6 +351,11 @@ impl Net {
                     self.cut(queue);
                 }
             }
+            TargetEffect::Authenticate { connection } => {
+                if let Some(step) = self.target.auth_step(connection) {
+                    self.target.authenticated(self.now, step.run());
+                }
+            }
             TargetEffect::Submit { device, command } => {
                 if self.hold {
                     self.held.push_back((device, command));

@@ -42,6 +42,9 @@ pub(crate) fn config(auth_seed: [u8; 32]) -> TargetConfig {
     let limits = Limits {
         connections: 8,
         half_open: 3,
+        half_open_per_address: 3,
+        discovery_controllers: 2,
+        auth_steps: 1,
         controllers: 3,
         io_queues: 4,
         queue_entries: 32,

@@ -227,6 +227,11 @@ impl World {
                     assert!(!std::mem::replace(&mut wire.closed, true), "closed once");
                 }
             }
+            Effect::Authenticate { connection } => {
+                if let Some(step) = self.target.auth_step(connection) {
+                    self.target.authenticated(self.now, step.run());
+                }
+            }
             Effect::Submit { device, command } => {
                 if self.hold {
                     self.held.push_back((device, command));

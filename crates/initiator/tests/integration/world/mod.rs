@@ -377,6 +377,11 @@ impl World {
                         self.wires.get_mut(&queue).unwrap().is_closed = true;
                     }
                 }
+                Of::Authenticate { connection } => {
+                    if let Some(step) = target.auth_step(connection) {
+                        target.authenticated(self.now, step.run());
+                    }
+                }
                 Of::Submit { device, command } => {
                     let completion = self.devices[device.0 as usize].execute(&command);
                     self.pending.push((device, completion));
