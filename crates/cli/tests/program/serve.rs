@@ -1,5 +1,9 @@
 //! `zonda serve`, `zonda status`, and commands that reach a server.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
 use rustix::process::Signal;
 
 use super::images::make_image;
@@ -123,6 +127,36 @@ fn metrics_have_every_series_by_its_name() {
     }
     assert!(metrics.ends_with("# EOF\n"));
     assert!(server.get("/").contains("/status.json"));
+    server.stop();
+}
+
+#[test]
+fn half_requests_keep_nobody_from_the_metrics_and_strange_names_are_refused() {
+    let directory = scratch("http");
+    make_image(&directory);
+    let server = Server::start(&directory, &["drives/a"]);
+    let mut half: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(server.http()).expect("it listens")).collect();
+    for stream in &mut half {
+        // The oldest of them have been hung up on.
+        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: loc");
+    }
+    assert!(server.get("/metrics").ends_with("# EOF\n"));
+    let answer = |head: &str| {
+        let mut stream = TcpStream::connect(server.http()).expect("it listens");
+        write!(stream, "GET /status.json HTTP/1.1\r\n{head}\r\n").expect("the connection holds");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the connection ends after one answer");
+        answer.split_whitespace().nth(1).expect("a status").to_owned()
+    };
+    assert_eq!(answer("Host: localhost\r\n"), "200");
+    assert_eq!(answer("Host: evil.example\r\n"), "421");
+    assert_eq!(answer("Host: localhost\r\nOrigin: http://evil.example\r\n"), "403");
+    assert_eq!(answer(&format!("Host: localhost\r\nX: {}\r\n", "x".repeat(20_000))), "431");
+    // Who sends no more is hung up on, though nobody else needs the place.
+    let mut last = half.pop().expect("there are many");
+    last.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    let mut rest = String::new();
+    assert!(last.read_to_string(&mut rest).is_ok(), "cut after five seconds");
     server.stop();
 }
 

@@ -55,7 +55,7 @@ impl Server {
     /// The body of an answer.
     pub(crate) fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.http()).expect("it listens");
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: zonda\r\n\r\n").expect("the connection holds");
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").expect("the connection holds");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("the connection holds");
         assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");

@@ -79,6 +79,7 @@ impl ServerSpec {
         Ok(ServerPlan {
             listen,
             http,
+            http_names: self.server.http_names.clone(),
             digests: self.server.digests,
             auth_policy,
             spin,

@@ -63,6 +63,8 @@ pub struct ServerPlan {
     pub listen: Vec<SocketAddr>,
     /// Where metrics are read, if anywhere.
     pub http: Option<SocketAddr>,
+    /// Names under which it is asked, beside the machine's own.
+    pub http_names: Vec<String>,
     /// Whether header and data digests are granted to hosts that ask for them.
     pub digests: DigestsSpec,
     /// Hashes and groups with which hosts may prove who they are.
@@ -99,6 +101,7 @@ impl ServerPlan {
         ServerPlan {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
             http: None,
+            http_names: Vec::new(),
             digests: DigestsSpec::default(),
             auth_policy: Policy::modest(),
             spin: limits::SPIN_DEFAULT,

@@ -29,6 +29,9 @@ pub struct ServerTable {
     pub listen: Option<Spanned<ListenSpec>>,
     /// Address for metrics and `zonda status`; absent: none.
     pub http: Option<Spanned<String>>,
+    /// Names under which that address is asked, beside the machine's own.
+    #[serde(default)]
+    pub http_names: Vec<String>,
     /// How long commands take, where a namespace does not say otherwise.
     #[serde(default)]
     pub timing: TimingSpec,

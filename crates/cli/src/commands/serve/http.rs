@@ -16,7 +16,9 @@ use tokio::sync::oneshot;
 use zonda_exports::snapshot::Snapshot;
 use zonda_exports::{Handle, METRICS_CONTENT_TYPE, metrics_text, retry_address_in_use};
 
+use super::connections;
 use super::control::Control;
+use super::guard::Names;
 
 /// How long the server may take to tell how it is.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -60,6 +62,7 @@ impl Attendant {
     pub(super) fn attend(
         self,
         listener: Option<TcpListener>,
+        names: Names,
         handle: &Handle,
         mut ended: oneshot::Receiver<()>,
         on_signal: impl FnOnce(),
@@ -70,7 +73,7 @@ impl Attendant {
                 listener.set_nonblocking(true)?;
                 let listener = tokio::net::TcpListener::from_std(listener)?;
                 let app = router(handle.clone());
-                tokio::spawn(async move { axum::serve(listener, app).await });
+                tokio::spawn(connections::serve(listener, app, names));
             }
             tokio::select! {
                 _ = &mut ended => return Ok(Ended::Server),

@@ -1,7 +1,9 @@
 //! `zonda serve`: drives for hosts on the network.
 
+mod connections;
 pub(crate) mod control;
 mod greeting;
+mod guard;
 mod http;
 mod log;
 mod plan;
@@ -19,6 +21,7 @@ use zonda_exports::ServeError;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use greeting::Greeting;
+use guard::Names;
 use http::{Attendant, Ended};
 
 pub(crate) const LONG_ABOUT: &str =
@@ -111,6 +114,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     log::start(args.quiet);
     raise_file_limit();
     let listener = plan.http.map(http_listener).transpose()?;
+    let names = Names::with_machine(&plan.http_names);
     let volumes: Vec<PathBuf> = plan.volumes().map(Path::to_owned).collect();
     let running = zonda_exports::start(plan, args.epoll).map_err(failure)?;
     // Whoever reads the greeting may send a signal at once.
@@ -131,7 +135,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let on_signal = || {
         tracing::info!("stopping: what is under way is brought to an end (another signal stops at once)");
     };
-    if attendant.attend(listener, &handle, ended, on_signal).map_err(|error| unattended(&error))? == Ended::Patience {
+    if attendant.attend(listener, names, &handle, ended, on_signal).map_err(|error| unattended(&error))?
+        == Ended::Patience
+    {
         let help = "nothing acknowledged is lost: the drives recover when they are next opened";
         return Err(Failure::broken("stopped at once: what was under way was not brought to an end", help));
     }

@@ -1,0 +1,104 @@
+//! Who may ask over HTTP: tools and browsers that mean this server, and no page of somebody else's that a browser here has open.
+//!
+//! A page can make a browser ask any address, and by DNS rebinding even read the answer, but it cannot choose what the browser says as
+//! Host and Origin. So a host name that is not this server's is refused, and so is an origin that is not the server itself.
+
+use std::net::Ipv6Addr;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+
+/// Names under which this server is asked, beside addresses and `localhost`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names(Vec<String>);
+
+impl Names {
+    /// Those of the configuration, and the machine's own.
+    pub(super) fn with_machine(configured: &[String]) -> Names {
+        let machine = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
+        let configured = configured.iter().map(|name| name.to_ascii_lowercase());
+        Names(configured.chain(Some(machine).filter(|name| !name.is_empty())).collect())
+    }
+
+    /// Whether a request may be answered.
+    ///
+    /// # Errors
+    /// The status with which it is refused, and what to do about it.
+    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+        // Without a Host it is no browser.
+        let Some(host) = headers.get(header::HOST) else { return Ok(()) };
+        let host = text(host).filter(|host| self.is_own(name_of(host)));
+        let host = host.ok_or((
+            StatusCode::MISDIRECTED_REQUEST,
+            "this server does not know itself by that name: ask for its address, or add the name to http_names of [server]\n",
+        ))?;
+        match headers.get(header::ORIGIN) {
+            Some(origin) if text(origin).and_then(|it| it.strip_prefix("http://")) != Some(host) => {
+                Err((StatusCode::FORBIDDEN, "pages of other servers are not answered\n"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_own(&self, name: &str) -> bool {
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        let is_machine =
+            |own: &String| name == *own || name.strip_prefix(own.as_str()).is_some_and(|it| it.starts_with('.'));
+        name == "localhost" || name.parse::<std::net::IpAddr>().is_ok() || self.0.iter().any(is_machine)
+    }
+}
+
+fn text(value: &HeaderValue) -> Option<&str> {
+    value.to_str().ok()
+}
+
+/// A Host without its port, and an IPv6 address without its brackets.
+fn name_of(host: &str) -> &str {
+    let bracketed = host.strip_prefix('[').and_then(|rest| rest.split_once(']')).map(|(address, _)| address);
+    match bracketed {
+        Some(address) if address.parse::<Ipv6Addr>().is_ok() => address,
+        _ => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(host: Option<&str>, origin: Option<&str>) -> u16 {
+        let names = Names(vec!["store1".to_owned(), "metrics.example".to_owned()]);
+        let mut headers = HeaderMap::new();
+        for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
+            if let Some(value) = value {
+                headers.insert(name, value.parse().expect("a header"));
+            }
+        }
+        names.check(&headers).err().map_or(200, |(status, _)| status.as_u16())
+    }
+
+    #[test]
+    fn addresses_the_machine_and_configured_names_are_answered() {
+        for host in
+            ["127.0.0.1:9420", "10.1.2.3", "[::1]:9420", "localhost:9420", "LOCALHOST", "store1", "store1.lan:9420"]
+        {
+            assert_eq!(status(Some(host), None), 200, "{host}");
+        }
+        assert_eq!(status(Some("Metrics.Example.:9420"), None), 200);
+        assert_eq!(status(None, None), 200, "no browser");
+    }
+
+    #[test]
+    fn other_names_are_not_this_server() {
+        for host in ["evil.example", "127.0.0.1.evil.example:9420", "store10", "localhost.evil.example", "[evil]:1", ""]
+        {
+            assert_eq!(status(Some(host), None), 421, "{host}");
+        }
+    }
+
+    #[test]
+    fn pages_of_others_are_refused() {
+        assert_eq!(status(Some("127.0.0.1:9420"), Some("http://127.0.0.1:9420")), 200);
+        for origin in ["http://evil.example", "null", "http://127.0.0.1:80", "https://127.0.0.1:9420"] {
+            assert_eq!(status(Some("127.0.0.1:9420"), Some(origin)), 403, "{origin}");
+        }
+    }
+}
