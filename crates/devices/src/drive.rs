@@ -1,5 +1,6 @@
 //! What every drive can tell about itself, whatever is behind it.
 
+use zonda_nvme::identify::NamespaceIdentity;
 use zonda_raid::Extent;
 use zonda_ssd::allocation::{AllocationFacts, ElementBook};
 use zonda_zoned::zones::ZoneTable;
@@ -38,6 +39,11 @@ pub trait Drive: ZonedDevice {
     /// Whether the drive is reached over a connection, which may be lost while the drive itself stays as it is.
     fn is_remote(&self) -> bool {
         false
+    }
+
+    /// What the drive is known by everywhere, whatever name its server is reached under; `None` where the place says it all.
+    fn identity(&self) -> Option<&NamespaceIdentity> {
+        None
     }
 
     /// Whether that connection is lost: every command fails from now on, and another connection has to be made.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use zonda_initiator::{Effect, Event, Initiator, InitiatorConfig, QueueId, State};
 use zonda_nvme::Nqn;
+use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
 use zonda_ring::{Address, Bytes, BytesMut, Client, Done, Operation, Outcome, Ring, Socket};
 use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull, ZonedDevice};
@@ -261,6 +262,10 @@ impl Drive for Remote {
 
     fn is_remote(&self) -> bool {
         true
+    }
+
+    fn identity(&self) -> Option<&NamespaceIdentity> {
+        self.initiator.identity()
     }
 
     fn is_disconnected(&self) -> bool {

@@ -222,6 +222,45 @@ fn an_active_member_is_not_taken_for_another_place_though_forced() {
 }
 
 #[test]
+fn a_drive_under_two_names_is_no_two_members_and_no_two_spares() {
+    let directory = make_volume("volume-names");
+    let far = Server::start(&directory, &["drives/e"]);
+    let (one, other) = (far.url(0).to_owned(), far.url(0).replace("127.0.0.1", "localhost"));
+    let both = format!("{one},{other}");
+    let refused = refused_in(&directory, &["volume", "create", "vol", "--members", &both, "--level", "1"]);
+    assert!(refused.contains("are the same drive"), "{refused}");
+    let members = "drives/a,drives/b,drives/c";
+    let new = ["volume", "create", "vol", "--members", members, "--spare", &one];
+    let refused = refused_in(&directory, &[&new[..], &["--spare", &other]].concat());
+    assert!(refused.contains("are the same drive"), "{refused}");
+    output_in(&directory, &new);
+    {
+        let server = Server::start(&directory, &["vol"]);
+        for force in [&[][..], &["--force"]] {
+            let refused = refused_in(&directory, &[&["volume", "spare", "add", "vol", &other], force].concat());
+            assert!(refused.contains("of this volume, under another name"), "{refused}");
+        }
+        server.stop();
+    }
+    // The same by hand: the second name stays a name of the drive that has become a member.
+    let file = directory.join("vol/volume.toml");
+    let text = fs::read_to_string(&file).expect("it is there");
+    let second = text.replace(&format!("\"{one}\""), &format!("\"{other}\""));
+    let table = second.split("[[spare]]").nth(1).expect("it has a spare").to_owned();
+    fs::write(&file, format!("{text}\n[[spare]]{table}")).expect("there is room");
+    let server = Server::start(&directory, &["vol"]);
+    fs::write(directory.join("job.toml"), JOB).expect("there is room");
+    output_in(&directory, &["bench", "job.toml", "--target", server.url(0), "--yes"]);
+    output_in(&directory, &["member", "fail", "vol", "0"]);
+    output_in(&directory, &["volume", "status", "vol", "--wait"]);
+    output_in(&directory, &["member", "fail", "vol", "1"]);
+    let report = json_in(&directory, &["volume", "status", "vol", "--json"]);
+    assert_eq!(states(&report), ["active", "failed", "active"], "{report}");
+    assert_eq!((&report["lost_blocks"], &report["can_lose"]), (&0.into(), &0.into()), "{report}");
+    server.stop();
+}
+
+#[test]
 fn a_copy_of_a_volume_s_directory_is_refused_by_each_command_while_the_volume_is_served() {
     let directory = make_volume("volume-copy");
     create(&directory);

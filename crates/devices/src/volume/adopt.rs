@@ -232,7 +232,11 @@ impl VolumeDrive {
                 _ => Ok(()),
             },
             Role::Member(_) | Role::Spare => {
-                let checked = self.must_not_be_member(&adoption.text, probed);
+                let checked = match &adoption.step {
+                    Step::Probing(seat, _) => self.must_be_another_drive(&adoption.text, seat),
+                    _ => Ok(()),
+                };
+                let checked = checked.and_then(|()| self.must_not_be_member(&adoption.text, probed));
                 checked.and_then(|()| if adoption.may_wipe { Ok(()) } else { must_be_free(&adoption.text, probed) })
             }
         };
@@ -261,6 +265,19 @@ impl VolumeDrive {
             format!("{text} is {} of this volume, which needs what it holds", self.shown(member)),
             "name another drive; zonda member fail gives a member up first",
         ))
+    }
+
+    /// A drive that the volume has is not taken again under another name.
+    pub(super) fn must_be_another_drive(&self, text: &str, seat: &Seat) -> Result<(), DriveError> {
+        let member = self.members().find(|member| self.on.member(*member).is_some_and(|own| own.is_same_drive(seat)));
+        let what = if let Some(member) = member {
+            format!("is {} of this volume", self.shown(member))
+        } else if let Some(spare) = self.spares.iter().find(|spare| spare.seat.is_same_drive(seat)) {
+            format!("is the spare {} of this volume", spare.place.at)
+        } else {
+            return Ok(());
+        };
+        Err(DriveError::new(format!("{text} {what}, under another name"), "name another drive"))
     }
 
     /// The same device in two places would be lost in both.

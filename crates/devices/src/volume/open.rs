@@ -255,6 +255,8 @@ fn begin(
             Ok(CheckedSpare { place: place.clone(), seat, is_of_volume })
         })
         .collect::<Result<Vec<CheckedSpare>, DriveError>>()?;
+    let shown = new.members.iter().chain(&new.spares).map(ToString::to_string);
+    must_be_different_drives(shown.zip(seats.iter().chain(spares.iter().map(|spare| &spare.seat))))?;
     let Some(first) = seats.first() else {
         return Err(DriveError::new("a volume needs members", "name at least one with --members"));
     };
@@ -294,6 +296,20 @@ pub(super) fn must_be_free(shown: &str, probed: &Probed) -> Result<(), DriveErro
         )),
         None => Ok(()),
     }
+}
+
+/// One drive in two places of a volume is lost in both.
+fn must_be_different_drives<'a>(named: impl Iterator<Item = (String, &'a Seat)>) -> Result<(), DriveError> {
+    let named: Vec<(String, &Seat)> = named.collect();
+    for (i, (name, seat)) in named.iter().enumerate() {
+        if let Some((earlier, _)) = named[..i].iter().find(|(_, earlier)| seat.is_same_drive(earlier)) {
+            return Err(DriveError::new(
+                format!("{earlier} and {name} are the same drive: both have the same identifier"),
+                "name each drive once",
+            ));
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn cannot_save(directory: &VolumeDirectory, error: &std::io::Error) -> DriveError {

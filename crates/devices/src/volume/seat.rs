@@ -74,6 +74,14 @@ impl Seat {
         self.link.as_ref().and_then(|link| link.lacking(self.own_geometry(), zones, full))
     }
 
+    /// Whether two devices are one, reached under two names.
+    pub(super) fn is_same_drive(&self, other: &Seat) -> bool {
+        let (Some(own), Some(other)) = (self.drive.identity(), other.drive.identity()) else { return false };
+        (own.uuid.is_some() && own.uuid == other.uuid)
+            || (own.nguid.is_some() && own.nguid == other.nguid)
+            || (own.eui64.is_some() && own.eui64 == other.eui64)
+    }
+
     /// Goes on over another connection to the same device. Returns the first one.
     pub(super) fn reconnect(&mut self, drive: Box<dyn Drive>) -> Seat {
         self.is_awaited = false;

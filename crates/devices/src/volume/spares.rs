@@ -38,6 +38,12 @@ impl VolumeDrive {
         while !self.keeps_members && !self.spares.is_empty() && matches!(self.phase, Phase::New | Phase::Open) {
             let Spare { place, seat } = self.spares.remove(0);
             let at = place.at.clone();
+            // It may have become a member under another name since it became a spare.
+            if let Err(error) = self.must_be_another_drive(&format!("the spare {at}"), &seat) {
+                self.tell(true, format!("no spare for member {}: {error}", member.0));
+                self.let_go(seat, now);
+                continue;
+            }
             match self.put_in(now, member, place.clone(), seat) {
                 Ok(()) => return self.tell(false, format!("the spare {at} takes the place of member {}", member.0)),
                 Err(Refused::NotSaved(error, seat)) => {
