@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use zonda_profiles::BUILTIN;
@@ -39,11 +40,33 @@ pub(crate) const PROFILES: Profiles<'static> = Profiles::new(BUILTIN, &|path| re
 
 /// Reads what a file names: paths start at the directory of that file.
 pub(crate) fn reader_beside(of_file: &str) -> impl Fn(&str) -> Result<String, String> {
-    let base: PathBuf = match of_file {
+    let base = directory_of(of_file);
+    move |path| read(&base.join(path))
+}
+
+/// The same for secrets and private keys.
+pub(crate) fn key_reader_beside(of_file: &str) -> impl Fn(&str) -> Result<String, String> {
+    let base = directory_of(of_file);
+    move |path| read_key(&base.join(path))
+}
+
+fn directory_of(file: &str) -> PathBuf {
+    match file {
         "-" => PathBuf::new(),
         path => Path::new(path).parent().unwrap_or(Path::new("")).to_owned(),
-    };
-    move |path| read(&base.join(path))
+    }
+}
+
+/// Permissions of the group and of all others.
+const OF_OTHERS: u32 = 0o077;
+
+/// The text of a file that holds a secret; one that others than its owner may read or change is refused.
+pub(crate) fn read_key(path: &Path) -> Result<String, String> {
+    let mode = fs::metadata(path).map_or(0, |metadata| if metadata.is_file() { metadata.mode() } else { 0 });
+    if mode & OF_OTHERS != 0 {
+        return Err(format!("others may open it (mode {:04o}): chmod 600 {}", mode & 0o7777, path.display()));
+    }
+    read(path)
 }
 
 const NO_FILE: &str = "there is no such file";

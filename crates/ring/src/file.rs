@@ -25,7 +25,7 @@ pub struct FileOptions {
     pub read: bool,
     /// For writing.
     pub write: bool,
-    /// Make it when it is missing; the mode is 0666 less the umask.
+    /// Make it when it is missing; only its owner may open it (mode 0600).
     pub create: bool,
     /// Refuse one that exists (with `create`), or a block device that is mounted or otherwise in use.
     pub exclusive: bool,
@@ -68,7 +68,7 @@ impl File {
             };
         flags.set(OFlags::CREATE, options.create);
         flags.set(OFlags::EXCL, options.exclusive);
-        let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))?;
+        let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))?;
         if FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) == FileType::Fifo {
             return Err(io::Error::new(ErrorKind::InvalidInput, "it is a pipe, and not a file"));
         }

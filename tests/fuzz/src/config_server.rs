@@ -32,6 +32,7 @@ pub(crate) fn run(input: &[u8]) {
         base: Path::new("/etc/zonda"),
         builtin_profiles: zonda_profiles::BUILTIN,
         read_file: &read_file,
+        read_key: &read_file,
     };
     match ServerPlan::parse(text, &surroundings) {
         Ok(plan) => check_plan(&plan),

@@ -1,5 +1,7 @@
 //! How commands reach a namespace: an image on this machine, or one that a server has.
 
+use std::path::Path;
+
 use clap::Args;
 use zonda_chap::Secret;
 use zonda_config::ConfigError;
@@ -59,7 +61,15 @@ impl ConnectArgs {
 }
 
 fn secret(path: &str) -> Result<Secret, Failure> {
-    let text = files::read_text(path)?;
+    let text = match path {
+        "-" => files::read_text(path)?,
+        path => files::read_key(Path::new(path)).map_err(|reason| {
+            Failure::input(
+                format!("{path} is not read: {reason}"),
+                "name a file that holds one line, DHHC-1:..., and that only its owner may read",
+            )
+        })?,
+    };
     Secret::parse(text.trim()).map_err(|reason| {
         Failure::input(format!("{} holds no secret: {reason}", files::shown(path)), "zonda secret makes one")
     })

@@ -28,6 +28,7 @@ fn the_example_of_a_server_is_right() {
         base: &root().join("examples"),
         builtin_profiles: BUILTIN,
         read_file: &|_| Err("there are no files here".to_owned()),
+        read_key: &|_| Err("there are no files here".to_owned()),
     };
     let plan = ServerPlan::parse(&text, &surroundings).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(plan.subsystems.len(), 2);

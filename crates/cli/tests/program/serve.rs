@@ -1,7 +1,10 @@
 //! `zonda serve`, `zonda status`, and commands that reach a server.
 
+use std::fs::{self, Permissions};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -222,6 +225,12 @@ fn a_server_that_was_killed_recovers_and_keeps_what_it_acknowledged() {
     assert!(output_in(&directory, &["drive", "check", "drives/a"]).contains("is well: 1,024 blocks verified\n"));
 }
 
+/// A file that nobody else may read.
+fn key_file(directory: &Path, name: &str, text: &str) {
+    file(directory, name, text);
+    fs::set_permissions(directory.join(name), Permissions::from_mode(0o600)).expect("it is ours");
+}
+
 #[test]
 fn a_host_must_know_the_secret_and_the_server_too() {
     let directory = scratch("secrets");
@@ -230,13 +239,13 @@ fn a_host_must_know_the_secret_and_the_server_too() {
     let (ours, theirs, wrong) = (secret("sha256"), secret("sha384"), secret("sha256"));
     assert!(ours.starts_with("DHHC-1:01:") && theirs.starts_with("DHHC-1:02:") && ours != wrong);
     for (name, text) in [("host.key", &ours), ("server.key", &theirs), ("wrong.key", &wrong)] {
-        file(&directory, name, text);
+        key_file(&directory, name, text);
     }
     // The server's own files are beside its configuration, elsewhere than where it is started.
     let etc = directory.join("etc");
     std::fs::create_dir(&etc).expect("there is none yet");
     for (name, text) in [("host.key", &ours), ("server.key", &theirs)] {
-        file(&etc, name, text);
+        key_file(&etc, name, text);
     }
     let host = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-4333-8444-555555555555";
     let config = format!(
@@ -262,6 +271,25 @@ fn a_host_must_know_the_secret_and_the_server_too() {
     }
     let log = server.stop();
     assert!(log.contains("warning: ") && !log.contains("DHHC"), "{log}");
+    // A secret that others may read is none, and is not even tried.
+    let url = "nvme-tcp://127.0.0.1:1/nqn.2026-01.io.zonda:private";
+    fs::set_permissions(directory.join("host.key"), Permissions::from_mode(0o640)).expect("it is ours");
+    let refused = refused_in(&directory, &["zone", "report", url, "--host-nqn", host, "--secret-file", "host.key"]);
+    assert!(refused.contains("mode 0640"), "{refused}");
+    fs::set_permissions(etc.join("server.key"), Permissions::from_mode(0o604)).expect("it is ours");
+    let refused = refused_in(&directory, &["serve", "--config", "etc/zonda.toml"]);
+    assert!(refused.contains("mode 0604") && refused.contains("chmod 600"), "{refused}");
+}
+
+#[test]
+fn images_are_their_owner_s() {
+    let directory = scratch("modes");
+    make_image(&directory);
+    for entry in fs::read_dir(directory.join("drives/a")).expect("it is there") {
+        let entry = entry.expect("it can be read");
+        let mode = entry.metadata().expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{}: {mode:o}", entry.path().display());
+    }
 }
 
 #[test]

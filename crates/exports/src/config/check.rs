@@ -28,6 +28,8 @@ pub struct Surroundings<'a> {
     pub builtin_profiles: &'a [(&'a str, &'a str)],
     /// Reads a text file that the file names, or says in a few words why not.
     pub read_file: &'a dyn Fn(&str) -> Result<String, String>,
+    /// The same for secrets and private keys: a file that others may read is refused.
+    pub read_key: &'a dyn Fn(&str) -> Result<String, String>,
 }
 
 impl ServerPlan {
@@ -253,9 +255,9 @@ fn secret(
         (None, None) => return Ok(None),
         (Some(text), None) => (text, text.get_ref().clone()),
         (None, Some(file)) => {
-            let text = (surroundings.read_file)(file.get_ref()).map_err(|reason| {
-                ConfigError::at(file, format!("the secret cannot be read: {reason}"))
-                    .help("write the path of a file that holds one line, DHHC-1:...")
+            let text = (surroundings.read_key)(file.get_ref()).map_err(|reason| {
+                ConfigError::at(file, format!("the secret is not read: {reason}"))
+                    .help("write the path of a file that holds one line, DHHC-1:..., and that only its owner may read")
             })?;
             (file, text)
         }

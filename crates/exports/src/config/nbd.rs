@@ -159,12 +159,12 @@ pub(super) fn check(
 
 /// Reads keys and certificates. What stands in them is in no message.
 fn tls(spec: &NbdTlsSpec, surroundings: &Surroundings<'_>) -> Result<NbdTls, ConfigError> {
-    let read = |file: &Spanned<String>| {
-        (surroundings.read_file)(file.get_ref()).map_err(|reason| {
-            ConfigError::at(file, format!("the file cannot be read: {reason}")).help("write the path of a file in PEM")
-        })
+    let unread = |file: &Spanned<String>, reason: String| {
+        ConfigError::at(file, format!("the file is not read: {reason}")).help("write the path of a file in PEM")
     };
-    let (certificate, key) = (read(&spec.certificate)?, read(&spec.key)?);
+    let read = |file: &Spanned<String>| (surroundings.read_file)(file.get_ref()).map_err(|reason| unread(file, reason));
+    let key = (surroundings.read_key)(spec.key.get_ref()).map_err(|reason| unread(&spec.key, reason))?;
+    let certificate = read(&spec.certificate)?;
     let authority = spec.client_authority.as_ref().map(read).transpose()?;
     let required = spec.required.unwrap_or(true);
     NbdTls::new(&certificate, &key, authority.as_deref(), required).map_err(|error| {
@@ -270,6 +270,7 @@ mod tests {
             base: Path::new("/etc/zonda"),
             builtin_profiles: zonda_profiles::BUILTIN,
             read_file: &read_file,
+            read_key: &read_file,
         };
         ServerPlan::parse(text, &surroundings).map_err(|error| error.error)
     }
@@ -312,7 +313,7 @@ mod tests {
             ("listen = \"unix:\"\n".to_owned(), "\"unix:\" names no file", "\"unix:\""),
             ("port = 1\n".to_owned(), "unknown key \"port\"", "port"),
             (tls.clone(), "there is no certificate in PEM in it", "\"empty.pem\""),
-            (tls.replace("empty", "no"), "the file cannot be read: no.pem is not there", "\"no.pem\""),
+            (tls.replace("empty", "no"), "the file is not read: no.pem is not there", "\"no.pem\""),
         ];
         for (keys, message, place) in cases {
             let text = format!("{TWO}[[nbd]]\n{keys}");

@@ -9,8 +9,12 @@ use super::*;
 const SECRET: &str = "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:";
 
 fn parse_with(text: &str, read_file: &dyn Fn(&str) -> Result<String, String>) -> Result<ServerPlan, ConfigError> {
-    let surroundings =
-        Surroundings { base: Path::new("/etc/zonda"), builtin_profiles: zonda_profiles::BUILTIN, read_file };
+    let surroundings = Surroundings {
+        base: Path::new("/etc/zonda"),
+        builtin_profiles: zonda_profiles::BUILTIN,
+        read_file,
+        read_key: read_file,
+    };
     ServerPlan::parse(text, &surroundings).map_err(|error| error.error)
 }
 
@@ -103,7 +107,7 @@ fn a_secret_may_stand_in_a_file_of_its_own() {
     let plan = parse_with(&text, &read).expect("it is right");
     assert!(plan.subsystems[0].hosts.as_ref().expect("only this host")[0].secret.is_some());
     let error = parse(&text).expect_err("the file is not there");
-    assert!(error.message.starts_with("the secret cannot be read"), "{}", error.message);
+    assert!(error.message.starts_with("the secret is not read"), "{}", error.message);
 }
 
 #[test]
@@ -202,6 +206,7 @@ fn a_mistake_in_the_file_of_a_profile_is_shown_in_that_file() {
         base: Path::new("/etc/zonda"),
         builtin_profiles: zonda_profiles::BUILTIN,
         read_file: &read_file,
+        read_key: &read_file,
     };
     let text = ONE.replace("image = \"a\"", "memory = { profile = \"p.toml\" }");
     let error = ServerPlan::parse(&text, &surroundings).expect_err("three dies of four");

@@ -61,6 +61,7 @@ fn serve(image: &Path) -> Result<Running, Failure> {
         base: Path::new(""),
         builtin_profiles: &[],
         read_file: &|_| Err("there are no files here".to_owned()),
+        read_key: &|_| Err("there are no files here".to_owned()),
     };
     let plan = spec.check(&surroundings).map_err(|error| create::in_words(&error))?;
     zonda_exports::start(plan, false).map_err(|error| Failure::input(error.message, error.help))

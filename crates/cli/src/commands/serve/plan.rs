@@ -54,8 +54,8 @@ pub(super) fn of(args: &ServeArgs) -> Result<ServerPlan, Failure> {
 fn of_file(path: &str) -> Result<ServerPlan, Failure> {
     let text = files::read_text(path)?;
     let base = Path::new(path).parent().unwrap_or(Path::new(""));
-    let read_file = files::reader_beside(path);
-    let surroundings = Surroundings { base, builtin_profiles: BUILTIN, read_file: &read_file };
+    let (read_file, read_key) = (files::reader_beside(path), files::key_reader_beside(path));
+    let surroundings = Surroundings { base, builtin_profiles: BUILTIN, read_file: &read_file, read_key: &read_key };
     ServerPlan::parse(&text, &surroundings).map_err(|error| Failure::in_experiment(&error, files::shown(path), &text))
 }
 
@@ -83,8 +83,9 @@ fn of_arguments(args: &ServeArgs) -> Result<ServerPlan, Failure> {
         subsystem: subsystem.into_iter().map(unplaced).collect(),
         ..ServerSpec::default()
     };
-    let read_file = files::reader_beside("-");
-    let surroundings = Surroundings { base: Path::new(""), builtin_profiles: BUILTIN, read_file: &read_file };
+    let (read_file, read_key) = (files::reader_beside("-"), files::key_reader_beside("-"));
+    let base = Path::new("");
+    let surroundings = Surroundings { base, builtin_profiles: BUILTIN, read_file: &read_file, read_key: &read_key };
     spec.check(&surroundings).map_err(|error| create::in_words(&error))
 }
 
