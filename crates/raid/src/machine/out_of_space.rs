@@ -56,6 +56,11 @@ impl Volume {
                     has_changed = true;
                 }
             }
+            // Their tombstones have no room among what is moved either.
+            if self.waits_with_trims(Stream::Relocation) {
+                self.end_trims_in_relocation();
+                has_changed = true;
+            }
         }
         has_changed
     }
@@ -169,7 +174,7 @@ impl Volume {
     /// Ends the stripes of hosts that wait in a stream. Tombstones in them go on, as long as they can go anywhere.
     fn end_ready(&mut self, stream: Stream) {
         let mut ended: Vec<(u32, Status)> = Vec::new();
-        let may_move = !self.is_shut(Stream::Relocation);
+        let may_move = !self.is_shut(Stream::Relocation) && !self.members.is_full(self.now);
         while let Some(index) = self.stripes.next_ready(stream) {
             for at in 0..self.stripes[index].blocks.len() as u32 {
                 let (_, source) = self.stripes.take_source(index, at);

@@ -177,6 +177,33 @@ fn members_without_room_end_writes_with_an_error_and_nothing_else_changes() {
 }
 
 #[test]
+fn members_without_room_end_trims_and_flushes_too() {
+    for scheme in [SINGLE, RAID1, RAID5] {
+        let mut world = world(scheme, 64, 9);
+        go_on(&mut world, 1500);
+        world.rest().unwrap();
+        world.model.may_be_full = true;
+        world.drives.iter_mut().for_each(|drive| drive.set_presence(Presence::Full));
+        // As a host does that keeps several requests under way: each kind among the others.
+        for start in (0..64).step_by(8) {
+            world.ask(&Request::Write { start, blocks: 2 }).unwrap();
+            world.ask(&Request::Trim(vec![(start + 2, 4)])).unwrap();
+            world.ask(&Request::Flush).unwrap();
+            world.wait(Duration::from_millis(1)).unwrap();
+        }
+        world.wait(Duration::from_secs(10)).unwrap();
+        assert_eq!(world.model.under_way(), 0, "{scheme:?}: everything ends");
+        world.drives.iter_mut().for_each(|drive| drive.set_presence(Presence::There));
+        world.rest().unwrap();
+        world.wait(Duration::from_secs(2)).unwrap();
+        expect_all(&mut world);
+        world.crash();
+        world.mount(0).unwrap();
+        expect_all(&mut world);
+    }
+}
+
+#[test]
 fn time_in_which_the_program_did_not_run_counts_against_no_member() {
     let mut world = world(RAID5, 64, 7);
     go_on(&mut world, 500);
