@@ -54,7 +54,7 @@ impl Policy {
     }
 
     /// What a server that strangers can reach allows unless it is told otherwise: the default without the groups above 3072 bits. One
-    /// exchange of 8192 bits costs as much as thirty of 2048, and whoever knows the name of a host can ask for it.
+    /// exchange of 8192 bits costs as much as 27 of 2048, and whoever knows the name of a host can ask for it.
     #[must_use]
     pub fn modest() -> Policy {
         let all = Policy::default();
