@@ -61,7 +61,7 @@ enum Kind {
 }
 
 /// So slowly is a volume rebuilt until a script lets it go: slow enough to be killed in the middle.
-pub(crate) const REBUILD_RATE_FIRST: &str = "64KiB/s";
+pub(crate) const REBUILD_RATE_FIRST: &str = "512KiB/s";
 
 impl Namespace {
     /// Zones of this capacity, of which 14 may be open and active (profile zn540); the zone size is the next power of two.
@@ -77,7 +77,7 @@ impl Namespace {
     }
 
     /// A redundant volume (RAID 5) of drives that have these zones each, with metadata beside each block (profile zn540-zapraid);
-    /// a spare is at hand, and rebuilt at 64 KiB/s.
+    /// a spare is at hand, and rebuilt at 512 KiB/s.
     #[must_use]
     pub fn volume(members: u32, zones: u32, zone_capacity_mib: u32) -> Namespace {
         Namespace { kind: Kind::Volume { members }, zones, zone_capacity_mib, is_timed: false }

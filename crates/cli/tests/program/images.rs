@@ -1,7 +1,8 @@
 //! Drives that keep their data: made, shown, checked, and managed without a server.
 
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use super::{assert_golden, file, json_in, output_in, refused_in, scratch, zonda_in};
@@ -98,6 +99,7 @@ fn mistakes_about_images_are_told_with_a_remedy() {
     let directory = scratch("image-mistakes");
     make_image(&directory);
     file(&directory, "file", "");
+    std::fs::set_permissions(directory.join("file"), Permissions::from_mode(0o600)).unwrap();
     std::fs::create_dir(directory.join("empty")).unwrap();
     let cases: &[(&[&str], &str)] = &[
         (&["drive", "create", "drives/a"], "holds an image already"),
