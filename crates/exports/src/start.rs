@@ -191,7 +191,7 @@ fn prepare(plan: &ServerPlan, epoll: bool) -> Result<(Server, ServerInfo, Handle
     };
     let facts = report::Facts { listen: info.listen.iter().map(ToString::to_string).collect(), layout: built.layout };
     let auth = AuthPool::new(&ring.waker()).map_err(|error| {
-        ServeError::new(format!("no thread can be started: {error}"), "see how many there may be (ulimit -u)")
+        ServeError::new(format!("cannot start a thread: {error}"), "raise the limit of threads (ulimit -u)")
     })?;
     let parts = Parts { auth, ring, target: built.target, sockets, nbd, drives: built.drives };
     Ok((Server::new(parts, requests, facts), info, handle))

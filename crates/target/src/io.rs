@@ -115,21 +115,11 @@ impl Target {
     /// Gives an I/O command, whose data is here, to its device.
     pub(crate) fn start_io(&mut self, id: ConnectionId, slot: u16, data: Bytes) {
         let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
-        let Some(Request { work: Work::Io { request, namespace, .. }, .. }) = request else {
+        let Some(Request { work: Work::Io { request, namespace, stage, compare, .. }, device_command, .. }) = request
+        else {
             unreachable!("an I/O command that starts is in the table");
         };
-        let (place, asked) = (*namespace, *request);
-        // While its data were on their way, another host may have taken the namespace over.
-        if self.namespaces[place as usize].reservations.kind().is_some() {
-            let host = self.host_of(id).expect("a queue's controller is here");
-            if let Err(status) = self.permits(host, place, &asked) {
-                return self.end_request(id, slot, status, 0);
-            }
-        }
-        let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
-        let Some(Request { work: Work::Io { request, stage, compare, .. }, device_command, .. }) = request else {
-            unreachable!("the request was just here")
-        };
+        let place = *namespace;
         let served = &self.namespaces[place as usize];
         if matches!(request, IoRequest::Compare { .. }) {
             *compare = data.clone();

@@ -95,7 +95,7 @@ impl ServerSpec {
 
 fn policy(names: &Spanned<Vec<String>>) -> Result<Policy, ConfigError> {
     let known: Vec<String> = Group::ALL.iter().map(Group::to_string).collect();
-    let help = format!("those that there are: {}", known.join(", "));
+    let help = format!("supported groups: {}", known.join(", "));
     let group = |name: &String| {
         let unknown = || ConfigError::at(names, format!("there is no group {name:?}")).help(help.clone());
         Group::from_name(name).ok_or_else(unknown)

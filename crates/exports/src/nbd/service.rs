@@ -94,7 +94,7 @@ impl fmt::Display for End {
             End::Cut => f.write_str("this server stops, and requests did not end in time: they have no answer"),
             End::Handshake => f.write_str("it chose no export in time; a client that lists and leaves, or a stranger"),
             End::Tls(reason) => write!(f, "TLS failed: {reason}"),
-            End::Crowded => f.write_str("nobody used it, and others needed the place"),
+            End::Crowded => f.write_str("it was idle, and closed to free its slot for a new connection"),
             End::Stalled => f.write_str("it took nothing of what it was sent; look at the client and the network"),
         }
     }

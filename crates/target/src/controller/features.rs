@@ -7,7 +7,7 @@ use zonda_nvme::features::{AsyncEventConfiguration, Feature, FeatureRequest, Que
 use zonda_nvme::{StatusCode, SubmissionEntry};
 use zonda_zoned::{Instant, NamespaceId};
 
-use super::{Controller, keep_alive};
+use super::{ALL_NAMESPACES, Controller, keep_alive};
 use crate::connection::receive::Answer;
 use crate::connection::{Reply, transfer::check_room};
 use crate::effects::ConnectionId;
@@ -266,8 +266,6 @@ impl Target {
     }
 }
 
-/// NSID FFFFFFFFh.
-const ALL_NAMESPACES: u32 = u32::MAX;
 /// The notices that Reservation Notification Mask knows.
 const RESERVATION_NOTICES: u32 = 0b1110;
 

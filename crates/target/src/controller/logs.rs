@@ -10,7 +10,7 @@ use zonda_nvme::page::Page;
 use zonda_nvme::{StatusCode, SubmissionEntry};
 use zonda_zoned::{Completion, Lba, NamespaceId, Operation, Outcome, Status};
 
-use super::{Controller, ErrorPlace};
+use super::{ALL_NAMESPACES, Controller, ErrorPlace};
 use crate::connection::receive::Answer;
 use crate::connection::transfer::check_room;
 use crate::connection::{Request, Work};
@@ -18,9 +18,6 @@ use crate::effects::ConnectionId;
 use crate::health::DeviceHealth;
 use crate::limits::{ERROR_LOG_ENTRIES, LOG_PAGE_BYTES_MAX};
 use crate::target::{Owner, Target};
-
-/// NSID FFFFFFFFh: the controller as a whole.
-const ALL_NAMESPACES: u32 = u32::MAX;
 
 const IO_PAGES: [LogPage; 8] = [
     LogPage::SupportedPages,

@@ -24,6 +24,9 @@ mod properties;
 use events::Events;
 use features::Features;
 
+/// NSID FFFFFFFFh: all namespaces, or the controller as a whole.
+const ALL_NAMESPACES: u32 = u32::MAX;
+
 #[derive(Debug)]
 pub(crate) struct Controller {
     /// CNTLID.

@@ -78,6 +78,14 @@ impl World {
         self.reserve(host, &command, host.key, 0)
     }
 
+    /// Sends a preempt and abort; its identifier.
+    fn start_preempting(&mut self, host: Host, victim: Host) -> u16 {
+        let keys = ReservationKeys { current: ReservationKey(host.key), other: ReservationKey(victim.key) }.to_bytes();
+        let mut entry = World::entry_of(&preempt(AcquireAction::PreemptAndAbort));
+        entry.data_pointer = SglDescriptor::in_capsule(0, 16);
+        self.start(host.io, entry, &Bytes::copy_from_slice(&keys))
+    }
+
     fn report(&mut self, host: Host, bytes: u64) -> ReservationStatus {
         let mut entry = World::entry_of(&ReservationCommand::Report { bytes, extended: true });
         entry.data_pointer = SglDescriptor::transport(bytes as u32);
@@ -104,6 +112,17 @@ impl World {
 
 const EXCLUSIVE: ReservationType = ReservationType::ExclusiveAccess;
 const CONFLICT: StatusCode = StatusCode::RESERVATION_CONFLICT;
+
+/// Two registrants, of which the first holds the namespace; devices complete nothing until they are told.
+fn contended() -> (World, Host, Host) {
+    let mut world = World::new();
+    let (old, new) = (world.host(1), world.host(2));
+    world.register(old);
+    world.register(new);
+    assert_eq!(world.acquire(old, EXCLUSIVE), StatusCode::SUCCESS);
+    world.hold = true;
+    (world, old, new)
+}
 
 fn preempt(action: AcquireAction) -> ReservationCommand {
     ReservationCommand::Acquire { action, kind: EXCLUSIVE }
@@ -187,12 +206,7 @@ fn the_short_form_of_a_report_is_refused_and_so_is_persistence() {
 
 #[test]
 fn a_preemption_that_aborts_is_answered_when_nothing_of_the_others_is_under_way() {
-    let mut world = World::new();
-    let (old, new) = (world.host(1), world.host(2));
-    world.register(old);
-    world.register(new);
-    assert_eq!(world.acquire(old, EXCLUSIVE), StatusCode::SUCCESS);
-    world.hold = true;
+    let (mut world, old, new) = contended();
     // One write of the old owner is at the device, and a second one waits for its data.
     let (entry, data) = world.encoded(1, &write(0, 2, 1));
     let first = world.start(old.io, entry, &Bytes::new());
@@ -210,10 +224,7 @@ fn a_preemption_that_aborts_is_answered_when_nothing_of_the_others_is_under_way(
     world.vanish(reader);
     assert_eq!(world.held.len(), 2);
 
-    let keys = ReservationKeys { current: ReservationKey(2), other: ReservationKey(1) }.to_bytes();
-    let mut entry = World::entry_of(&preempt(AcquireAction::PreemptAndAbort));
-    entry.data_pointer = SglDescriptor::in_capsule(0, 16);
-    let taking = world.start(new.io, entry, &Bytes::copy_from_slice(&keys));
+    let taking = world.start_preempting(new, old);
     assert!(world.wire(new.io).pdus.is_empty(), "the answer waits");
     // The data of the second write come too late.
     assert_eq!(world.finish(old.io, second, late).status, CONFLICT);
@@ -234,18 +245,10 @@ fn a_preemption_that_aborts_is_answered_when_nothing_of_the_others_is_under_way(
 
 #[test]
 fn a_preemption_outlives_the_connection_that_asked_for_it() {
-    let mut world = World::new();
-    let (old, new) = (world.host(1), world.host(2));
-    world.register(old);
-    world.register(new);
-    assert_eq!(world.acquire(old, EXCLUSIVE), StatusCode::SUCCESS);
-    world.hold = true;
+    let (mut world, old, new) = contended();
     let (entry, _) = world.encoded(1, &read(0, 1));
     world.start(old.io, entry, &Bytes::new());
-    let keys = ReservationKeys { current: ReservationKey(2), other: ReservationKey(1) }.to_bytes();
-    let mut entry = World::entry_of(&preempt(AcquireAction::PreemptAndAbort));
-    entry.data_pointer = SglDescriptor::in_capsule(0, 16);
-    world.start(new.io, entry, &Bytes::copy_from_slice(&keys));
+    world.start_preempting(new, old);
     world.vanish(new.io);
     world.release();
     let again = world.host(2);

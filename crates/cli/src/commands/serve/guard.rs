@@ -29,11 +29,11 @@ impl Names {
         let host = text(host).filter(|host| self.is_own(name_of(host)));
         let host = host.ok_or((
             StatusCode::MISDIRECTED_REQUEST,
-            "this server does not know itself by that name: ask for its address, or add the name to http_names of [server]\n",
+            "not a name of this server: use its address, or add the name to http_names of [server]\n",
         ))?;
         match headers.get(header::ORIGIN) {
             Some(origin) if text(origin).and_then(|it| it.strip_prefix("http://")) != Some(host) => {
-                Err((StatusCode::FORBIDDEN, "pages of other servers are not answered\n"))
+                Err((StatusCode::FORBIDDEN, "requests from pages of other servers are refused\n"))
             }
             _ => Ok(()),
         }
