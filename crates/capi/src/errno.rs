@@ -16,6 +16,7 @@ pub(crate) fn errno_of(status: Status) -> Option<Errno> {
         Status::InvalidField | Status::InvalidNamespace => Errno::OPNOTSUPP,
         Status::LbaOutOfRange | Status::NamespaceNotReady => Errno::REMOTEIO,
         Status::CapacityExceeded => Errno::NOSPC,
+        Status::ReservationConflict => Errno::BADE,
         Status::WriteFault | Status::UnrecoveredReadError => Errno::NODATA,
         _ => Errno::IO,
     })
@@ -35,6 +36,7 @@ pub(crate) fn text_of(status: u16) -> &'static CStr {
         0x080 => c"LBA out of range",
         0x081 => c"capacity exceeded",
         0x082 => c"namespace not ready",
+        0x083 => c"reservation conflict",
         0x1b6 => c"invalid zone operation",
         0x1b7 => c"ZRWA resources unavailable",
         0x1b8 => c"zone boundary error",
@@ -57,6 +59,7 @@ pub(crate) fn remedy_of(status: u16) -> &'static str {
     match status {
         0x002 => "name a zone by its first block, and see the limits in the geometry",
         0x005 | 0x007 | 0x082 => "see whether the server still runs, and open the namespace again",
+        0x083 => "see which host has reserved the namespace: zonda reservation show",
         0x080 => "stay within the namespace",
         0x081 => "free space where the namespace keeps its blocks, then write again",
         0x1b8 => "end where the zone's capacity ends",

@@ -7,6 +7,7 @@ use zonda_nvme::tcp::Digests;
 use zonda_nvme::{HostId, Nqn};
 use zonda_zoned::{Duration, NamespaceId};
 
+use crate::claim::Claim;
 use crate::limits::{IO_QUEUES_MAX, QUEUE_DEPTH_MAX, TRANSFER_BYTES_MAX, TRANSFER_BYTES_MIN};
 
 /// Whom to connect to, as whom, and how. Where the target is, only the owner of the sockets knows.
@@ -41,6 +42,8 @@ pub struct InitiatorConfig {
     /// Commands that were sent over the lost connection can still take effect until the target has given it up: whoever
     /// cannot bear that waits for the keep alive timeout and the longest command, or looks at its zones after that time.
     pub reconnect: Option<Duration>,
+    /// The namespace is to be this host's alone.
+    pub claim: Option<Claim>,
     /// What the order of commands rests on; `None` decides by the model number of the controller.
     pub order: Option<Order>,
     /// What this host proves to know where the target asks for authentication.
@@ -96,6 +99,7 @@ impl InitiatorConfig {
             step_timeout: Duration::from_secs(10),
             command_timeout: Duration::from_secs(30),
             reconnect: None,
+            claim: None,
             order: None,
             host_secret: None,
             controller_secret: None,

@@ -8,7 +8,7 @@ use zonda_nvme::page::PageError;
 use zonda_nvme::tcp::{FatalStatus, PduError};
 
 use crate::state::Step;
-use crate::{ConfigError, QueueId};
+use crate::{ConfigError, Holder, QueueId};
 
 /// A failure of an initiator or of a discovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +67,8 @@ pub enum Reason {
     CommandSet(u8),
     /// The controller lacks something that NVMe over Fabrics demands.
     Lacks(&'static str),
+    /// Another host holds the namespace.
+    Reserved(Holder),
     /// After reconnecting, the namespace is another one.
     NamespaceChanged,
     /// The discovery log keeps changing while it is read, or is too long.
@@ -115,6 +117,10 @@ impl InitiatorError {
             (Reason::Status { status, .. }, Step::Authenticate(_)) if *status == StatusCode::INVALID_OPCODE => {
                 "the server has no authentication: remove the controller secret"
             }
+            (Reason::Status { status, .. }, _) if *status == StatusCode::RESERVATION_CONFLICT => {
+                "another host has reserved the namespace, as servers of volumes do with their members: zonda reservation show says who"
+            }
+            (Reason::Reserved(_), _) => "stop what runs on that host, or take the namespace from it",
             (Reason::Status { .. }, _) => "the server refuses the step: look into its log",
             (Reason::Protocol(_), Step::Negotiate(_)) => "check that the port is one of NVMe/TCP",
             (Reason::Protocol(error), _) if error.status == FatalStatus::HeaderDigestError => {
@@ -202,6 +208,7 @@ impl fmt::Display for Reason {
             Reason::NoSuchNamespace => f.write_str("no such namespace"),
             Reason::CommandSet(code) => write!(f, "the namespace belongs to I/O command set {code:02X}h"),
             Reason::Lacks(what) => write!(f, "the controller has no {what}"),
+            Reason::Reserved(holder) => write!(f, "it is reserved by {holder}"),
             Reason::NamespaceChanged => f.write_str("the namespace is not the one that was connected before"),
             Reason::DiscoveryLog => f.write_str("the discovery log is too long, or changes all the time"),
         }

@@ -131,6 +131,9 @@ impl Initiator {
                 let flight = self.flights.slots[index as usize].take().expect("the flight is under way");
                 self.flights.free.push(index);
                 self.lanes.as_mut().expect("commands are under way").end(&flight.access, flight.is_placed);
+                if status == Status::ReservationConflict {
+                    self.was_refused(now);
+                }
                 self.answer(flight.id, status, outcome);
             }
         }

@@ -10,6 +10,7 @@ use zonda_nvme::tcp::ADMIN_CAPSULE_DATA_BYTES;
 use zonda_zoned::{Completion, CompletionQueue, Geometry, Instant, Status};
 
 use crate::InitiatorConfig;
+use crate::claim::{Claimed, Conflict};
 use crate::error::{InitiatorError, Reason};
 use crate::events::{Effect, Event};
 use crate::flights::Flights;
@@ -45,6 +46,9 @@ pub struct Initiator {
     /// What the namespace was when it was first connected. It must not change.
     pub(crate) identity: Option<NamespaceIdentity>,
     pub(crate) namespace: Option<Namespace>,
+    /// What was granted over the present connection.
+    pub(crate) claimed: Option<Claimed>,
+    pub(crate) conflict: Option<Conflict>,
     pub(crate) lanes: Option<Lanes>,
     pub(crate) flights: Flights,
     /// When to look for commands that take too long.
@@ -95,6 +99,8 @@ impl Initiator {
             keep_alive: KeepAlive::new(config.keep_alive),
             identity: None,
             namespace: None,
+            claimed: None,
+            conflict: None,
             lanes: None,
             flights: Flights::new(),
             scan_at: None,
@@ -343,6 +349,12 @@ impl Initiator {
     pub(crate) fn fail_with(&mut self, now: Instant, error: InitiatorError) {
         self.statistics.losses += u64::from(error.step == Step::Serve);
         self.close_all();
+        if error.step == Step::Release {
+            // The target will hear of it from whoever comes next.
+            self.stage = Stage::Idle;
+            self.state = State::Closed;
+            return;
+        }
         match self.config.reconnect {
             // The namespace is known: it has been connected before.
             Some(delay) if self.namespace.is_some() && !error.is_permanent() => {
@@ -374,6 +386,7 @@ impl Initiator {
         self.queues.truncate(1);
         self.links.truncate(1);
         self.lanes = None;
+        self.claimed = None;
         self.deadline = None;
         self.scan_at = None;
         self.keep_alive.stop();

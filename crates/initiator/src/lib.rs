@@ -6,12 +6,13 @@
 //! Command Set 1.0, Zoned Namespace Command Set 1.1, NVMe/TCP Transport 1.0, and how Linux 6.12 goes about it.
 //!
 //! - Connecting is a list of named [`Step`]s; a failure is an [`InitiatorError`]: step, reason, remedy.
+//! - A host may claim the namespace for itself alone: [`Claim`].
 //! - Commands take effect in the order of submission, as [`Order`] says.
 //! - A connection that breaks ends what was sent with [`AbortedPowerLoss`](zonda_zoned::Status::AbortedPowerLoss), since it
 //!   may or may not have taken effect, and what was not with
 //!   [`NamespaceNotReady`](zonda_zoned::Status::NamespaceNotReady). Then the initiator connects again, if it is to.
 //!
-//! What is absent: sockets and clocks, several paths to one namespace, TLS, reservations, protection information,
+//! What is absent: sockets and clocks, several paths to one namespace, TLS, protection information,
 //! repetition of failed commands, and Abort: a command that takes too long is the end of its connection.
 //!
 //! ```
@@ -35,6 +36,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod claim;
 mod config;
 mod connecting;
 mod discover;
@@ -51,6 +53,7 @@ mod queue;
 mod reports;
 mod state;
 
+pub use claim::{Claim, Claimed, Conflict, Holder, Preempts};
 pub use config::{ConfigError, InitiatorConfig, Order};
 pub use discover::{Discovered, Discovery};
 pub use error::{InitiatorError, Reason};

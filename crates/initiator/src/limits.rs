@@ -24,8 +24,13 @@ pub const LANES_OF_A_COMMAND_MAX: u64 = 16;
 pub const DISCOVERY_LOG_BYTES_MAX: u64 = 1024 * 4097;
 /// Times that the discovery log is read again because it has changed meanwhile.
 pub const DISCOVERY_ATTEMPTS_MAX: u32 = 8;
+/// Bytes of a Reservation Report that are asked for: the holder is among the first 126 registrants, more than a target of zonda has.
+pub const RESERVATION_REPORT_BYTES: u32 = 8192;
+/// Reports that a claim looks at: each but the first follows a reservation that another host was quicker to acquire.
+pub const CLAIM_ATTEMPTS_MAX: u32 = 8;
 /// Bytes that an authentication message of the controller may have: what the host offers room for (as Linux does).
 pub const AUTHENTICATION_RECEIVE_BYTES: u32 = 4096;
 
 const _: () = assert!(LANES.is_power_of_two() && LANES_OF_A_COMMAND_MAX < LANES as u64);
+const _: () = assert!(RESERVATION_REPORT_BYTES <= TRANSFER_BYTES_MIN);
 const _: () = assert!(REPORT_ROUND_BYTES_MAX >= TRANSFER_BYTES_MIN);

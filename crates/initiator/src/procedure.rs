@@ -5,7 +5,9 @@ use zonda_zoned::{Duration, Instant, ZoneDescriptor};
 
 use crate::Initiator;
 use crate::config::Order;
-use crate::connecting::{Enabling, Handshake, HandshakeOptions, Identification, Progress, Remote, Survey, geometry_of};
+use crate::connecting::{
+    Claiming, Enabling, Handshake, HandshakeOptions, Identification, Progress, Remote, Survey, geometry_of,
+};
 use crate::error::{InitiatorError, Reason};
 use crate::events::{Effect, Event};
 use crate::initiator::data_bytes_max;
@@ -24,8 +26,10 @@ pub(crate) enum Stage {
     Enabling(Enabling),
     Identifying(Box<Identification>),
     Io { handshake: Handshake, remote: Box<Remote>, depth: u16 },
+    Claiming { claiming: Claiming, remote: Box<Remote> },
     Surveying { survey: Survey, remote: Box<Remote> },
     Ready,
+    Releasing,
 }
 
 impl Stage {
@@ -36,8 +40,10 @@ impl Stage {
             Stage::Admin(handshake) | Stage::Io { handshake, .. } => handshake.step(),
             Stage::Enabling(enabling) => enabling.step(),
             Stage::Identifying(identification) => identification.step(),
+            Stage::Claiming { claiming, .. } => claiming.step(),
             Stage::Surveying { .. } => Step::SurveyZones,
             Stage::Ready => Step::Serve,
+            Stage::Releasing => Step::Release,
         }
     }
 
@@ -76,6 +82,9 @@ impl Initiator {
     /// Shows the step, and gives it its time.
     pub(crate) fn step_changed(&mut self, now: Instant) {
         let step = self.stage.step();
+        if matches!(self.state, State::Closed | State::Failed(_)) && matches!(self.stage, Stage::Idle) {
+            return;
+        }
         if step == Step::Serve {
             self.state = State::Ready;
             self.deadline = None;
@@ -107,9 +116,15 @@ impl Initiator {
             }
             Stage::Enabling(enabling) => enabling.ended(now, link, ended),
             Stage::Identifying(identification) => identification.ended(now, link, &self.config, ended),
+            Stage::Claiming { claiming, .. } => claiming.ended(now, link, ended),
             Stage::Surveying { survey, .. } => survey.ended(now, link, ended),
-            // Commands of a step end while the step is under way.
-            Stage::Idle | Stage::Waiting { .. } | Stage::Ready => Ok(Progress::More),
+            Stage::Releasing => Ok(Progress::Done),
+            Stage::Ready => {
+                self.holder_came(queue, ended);
+                return Ok(());
+            }
+            // Commands of a step end during the step.
+            Stage::Idle | Stage::Waiting { .. } => Ok(Progress::More),
         };
         if progress.map_err(|reason| InitiatorError { step: self.stage.step(), reason })? == Progress::More {
             return Ok(());
@@ -133,6 +148,14 @@ impl Initiator {
                 Ok(())
             }
             Stage::Io { remote, depth, .. } => self.next_io(now, remote, depth),
+            Stage::Claiming { claiming, remote } => {
+                self.claimed = Some(claiming.claimed());
+                self.survey(now, remote)
+            }
+            Stage::Releasing => {
+                self.shut_down(now);
+                Ok(())
+            }
             Stage::Surveying { survey, remote } => self.ready(now, &remote, survey.zones()),
             Stage::Idle | Stage::Waiting { .. } | Stage::Ready => unreachable!("nothing was under way"),
         }
@@ -168,7 +191,7 @@ impl Initiator {
         self.effects.push_back(Effect::Connect { queue: id });
     }
 
-    /// An I/O queue is connected: another one, or the zones.
+    /// An I/O queue is connected: another one, or the claim, or the zones.
     fn next_io(&mut self, now: Instant, remote: Box<Remote>, depth: u16) -> Result<(), InitiatorError> {
         let last = self.queues.len() - 1;
         self.queues[last].set_capsule_data_bytes(remote.capsule_data_bytes());
@@ -176,6 +199,19 @@ impl Initiator {
             self.open_io(remote, depth);
             return Ok(());
         }
+        if let Some(claim) = self.config.claim {
+            let namespace = self.config.namespace.0;
+            let queue = &mut self.queues[1];
+            if let Some(claiming) = Claiming::start(now, queue, &remote, claim, self.host_id, namespace) {
+                self.stage = Stage::Claiming { claiming, remote };
+                return Ok(());
+            }
+        }
+        self.survey(now, remote)
+    }
+
+    /// The zones, unless the namespace is conventional.
+    fn survey(&mut self, now: Instant, remote: Box<Remote>) -> Result<(), InitiatorError> {
         let survey = Survey::start(now, &mut self.queues[1], &remote, &self.config)
             .map_err(|reason| InitiatorError { step: Step::SurveyZones, reason })?;
         match survey {

@@ -56,12 +56,20 @@ pub enum Step {
     RequestQueues,
     /// Set Features, Asynchronous Event Configuration.
     RequestEvents,
+    /// Reservation Report: whose the namespace is.
+    ReportReservations,
+    /// Reservation Register.
+    Register,
+    /// Reservation Acquire.
+    Reserve,
     /// Zone Management Receive: zone capacity, and what the zones are.
     SurveyZones,
     /// Get Log Page 70h, of a discovery controller.
     ReadDiscoveryLog,
     /// After connecting: commands flow.
     Serve,
+    /// At the end: the reservation is given back.
+    Release,
 }
 
 impl fmt::Display for Step {
@@ -84,9 +92,13 @@ impl fmt::Display for Step {
             Step::IdentifyZonedController => f.write_str("Identify Controller (ZNS)"),
             Step::RequestQueues => f.write_str("requesting I/O queues"),
             Step::RequestEvents => f.write_str("requesting asynchronous events"),
+            Step::ReportReservations => f.write_str("Reservation Report"),
+            Step::Register => f.write_str("Reservation Register"),
+            Step::Reserve => f.write_str("Reservation Acquire"),
             Step::SurveyZones => f.write_str("zone report"),
             Step::ReadDiscoveryLog => f.write_str("reading the discovery log"),
             Step::Serve => f.write_str("serving commands"),
+            Step::Release => f.write_str("giving the reservation back"),
         }
     }
 }

@@ -27,6 +27,8 @@ pub enum Status {
     CapacityExceeded = 0x081,
     /// 0/82h: the namespace can't serve the command now; try again.
     NamespaceNotReady = 0x082,
+    /// 0/83h: another host has reserved the namespace.
+    ReservationConflict = 0x083,
     /// 1/B6h: the zone operation is not valid here (ZRWA asked for in a zone that is not empty, append to a ZRWA zone, ...).
     InvalidZoneOperation = 0x1b6,
     /// 1/B7h: all Zone Random Write Areas are in use.
@@ -55,7 +57,7 @@ pub enum Status {
 
 impl Status {
     /// Every status but success, in the order of the codes.
-    pub const ERRORS: [Status; 21] = [
+    pub const ERRORS: [Status; 22] = [
         Status::InvalidField,
         Status::DataTransferError,
         Status::AbortedPowerLoss,
@@ -65,6 +67,7 @@ impl Status {
         Status::LbaOutOfRange,
         Status::CapacityExceeded,
         Status::NamespaceNotReady,
+        Status::ReservationConflict,
         Status::InvalidZoneOperation,
         Status::ZrwaResourcesUnavailable,
         Status::ZoneBoundaryError,
@@ -111,6 +114,7 @@ impl fmt::Display for Status {
             Status::LbaOutOfRange => "LBA out of range",
             Status::CapacityExceeded => "capacity exceeded",
             Status::NamespaceNotReady => "namespace not ready",
+            Status::ReservationConflict => "reservation conflict",
             Status::InvalidZoneOperation => "invalid zone operation",
             Status::ZrwaResourcesUnavailable => "ZRWA resources unavailable",
             Status::ZoneBoundaryError => "zone boundary error",
@@ -150,10 +154,10 @@ mod tests {
     #[test]
     fn every_error_has_the_code_of_the_specification() {
         let codes = Status::ERRORS.map(|status| (status.code_type(), status.code()));
-        let generic = [0x02, 0x04, 0x05, 0x06, 0x07, 0x0b, 0x80, 0x81, 0x82].map(|code| (0, code));
-        assert_eq!(codes[..9], generic);
-        assert_eq!(codes[9..19].to_vec(), (0xb6..=0xbf).map(|code| (1, code)).collect::<Vec<_>>());
-        assert_eq!(codes[19..], [(2, 0x80), (2, 0x81)]);
+        let generic = [0x02, 0x04, 0x05, 0x06, 0x07, 0x0b, 0x80, 0x81, 0x82, 0x83].map(|code| (0, code));
+        assert_eq!(codes[..10], generic);
+        assert_eq!(codes[10..20].to_vec(), (0xb6..=0xbf).map(|code| (1, code)).collect::<Vec<_>>());
+        assert_eq!(codes[20..], [(2, 0x80), (2, 0x81)]);
         assert_eq!((Status::Success.code_type(), Status::Success.code()), (0, 0));
     }
 }

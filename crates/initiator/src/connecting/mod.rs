@@ -1,8 +1,9 @@
 //! From nothing to a namespace that takes commands: sub-procedures, each of which sends a command and waits for its end.
 //!
 //! [`Handshake`] brings one queue up, [`Enabling`] turns the controller on, [`Identification`] learns what it is and what
-//! the namespace is, [`Survey`] looks at the zones. The initiator strings them together; discovery uses the first two.
+//! the namespace is, [`Claiming`] makes it this host's alone, [`Survey`] looks at the zones. The initiator strings them together; discovery uses the first two.
 
+pub(crate) mod claiming;
 mod enabling;
 mod handshake;
 mod identification;
@@ -11,6 +12,7 @@ mod survey;
 use zonda_nvme::{AdminOpcode, SubmissionEntry};
 use zonda_zoned::Instant;
 
+pub(crate) use claiming::Claiming;
 pub(crate) use enabling::Enabling;
 pub(crate) use handshake::{Handshake, HandshakeOptions};
 pub(crate) use identification::{Identification, Remote};

@@ -97,6 +97,13 @@ struct Wire {
     is_closed: bool,
 }
 
+/// A host beside the one that a world runs: it stands still, and what the target sends waits for it.
+struct Host {
+    initiator: Initiator,
+    wires: BTreeMap<QueueId, Wire>,
+    wanted: Vec<QueueId>,
+}
+
 pub struct World {
     pub now: Instant,
     pub initiator: Initiator,
@@ -108,6 +115,7 @@ pub struct World {
     wanted: Vec<QueueId>,
     /// Completions that the device has not told yet, in any order.
     pending: Vec<(DeviceKey, Completion)>,
+    paused: Vec<Host>,
     pub events: Vec<Event>,
     pub completions: CompletionQueue,
     pub prng: Prng,
@@ -133,6 +141,7 @@ impl World {
             wires: BTreeMap::new(),
             wanted: Vec::new(),
             pending: Vec::new(),
+            paused: Vec::new(),
             events: Vec::new(),
             completions: CompletionQueue::new(),
             prng: Prng::new(seed),
@@ -155,6 +164,24 @@ impl World {
         let state = world.connect();
         assert_eq!(*state, State::Ready, "{state:?}");
         world
+    }
+
+    /// Another host, which stands still until [`World::change_host`]. Returns its number.
+    pub fn add_host(&mut self, config: InitiatorConfig) -> usize {
+        self.paused.push(Host { initiator: Initiator::new(config), wires: BTreeMap::new(), wanted: Vec::new() });
+        self.paused.len() - 1
+    }
+
+    /// A paused host runs from now on, and the present one is paused under its number.
+    pub fn change_host(&mut self, number: usize) {
+        let host = &mut self.paused[number];
+        std::mem::swap(&mut self.initiator, &mut host.initiator);
+        std::mem::swap(&mut self.wires, &mut host.wires);
+        std::mem::swap(&mut self.wanted, &mut host.wanted);
+    }
+
+    pub fn paused(&self, number: usize) -> &Initiator {
+        &self.paused[number].initiator
     }
 
     /// Runs until something holds.
@@ -358,25 +385,16 @@ impl World {
         let Some(target) = &mut self.target else { return };
         while let Some(effect) = target.poll_effect() {
             use zonda_target::Effect as Of;
-            let wire = |wires: &mut BTreeMap<QueueId, Wire>, connection: ConnectionId| {
-                wires.iter().find(|(_, wire)| wire.connection == connection).map(|(&queue, _)| queue)
-            };
+            let hosts = std::iter::once(&mut self.wires).chain(self.paused.iter_mut().map(|host| &mut host.wires));
+            let mut wires = hosts.flat_map(BTreeMap::values_mut);
+            let mut wire = |connection: ConnectionId| wires.find(|wire| wire.connection == connection);
             match effect {
                 Of::Send { connection, pieces } => {
-                    if let Some(queue) = wire(&mut self.wires, connection) {
-                        self.wires.get_mut(&queue).unwrap().to_host.chunks.extend(pieces);
-                    }
+                    wire(connection).into_iter().for_each(|wire| wire.to_host.chunks.extend(pieces.clone()));
                 }
-                Of::Pause { connection } | Of::Resume { connection } => {
-                    if let Some(queue) = wire(&mut self.wires, connection) {
-                        self.wires.get_mut(&queue).unwrap().is_paused = matches!(effect, Of::Pause { .. });
-                    }
-                }
-                Of::Close { connection, .. } => {
-                    if let Some(queue) = wire(&mut self.wires, connection) {
-                        self.wires.get_mut(&queue).unwrap().is_closed = true;
-                    }
-                }
+                Of::Pause { connection } => wire(connection).into_iter().for_each(|wire| wire.is_paused = true),
+                Of::Resume { connection } => wire(connection).into_iter().for_each(|wire| wire.is_paused = false),
+                Of::Close { connection, .. } => wire(connection).into_iter().for_each(|wire| wire.is_closed = true),
                 Of::Authenticate { connection } => {
                     if let Some(step) = target.auth_step(connection) {
                         target.authenticated(self.now, step.run());
