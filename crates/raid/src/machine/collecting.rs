@@ -23,7 +23,11 @@ impl Volume {
                 self.segments.set_awaited(is_in_need);
                 match chosen {
                     Some((victim, urgency)) => {
+                        let checks_first = self.checks_first(victim);
                         self.collector.begin(&self.spec, &mut self.segments, victim, urgency);
+                        if checks_first {
+                            self.collector.check_first(&self.segments);
+                        }
                         let is_unseen = self.is_still_to_be_scrubbed(self.segments[victim].sequence);
                         if self.spec.has_contents() && (is_unseen || self.spec.config.tuning.reads_unneeded) {
                             self.collector.read_unneeded();
@@ -52,7 +56,8 @@ impl Volume {
             // Nobody is there whose pace it could keep.
             return self.victim_at_mount().map(|index| (index, Urgency::AtOnce));
         }
-        victim::choose(self.space(), &self.segments, &self.stripes, self.collector.is_idle(), self.now)
+        let most = self.fitting_blocks();
+        victim::choose(self.space(), &self.segments, &self.stripes, self.collector.is_idle(), most, self.now)
     }
 
     fn read_moved(&mut self) {
@@ -101,8 +106,12 @@ impl Volume {
                 }
                 continue;
             }
-            let is_moved = block.is_ok_and(|(data, record)| self.move_block(from, record, data, Mover::Collector));
-            if !is_moved {
+            let is_movable = match block {
+                Ok((_, record)) if self.collector.is_checking() => self.is_movable(from, record),
+                Ok((data, record)) => self.move_block(from, record, data, Mover::Collector),
+                Err(_) => false,
+            };
+            if !is_movable {
                 self.found_unreadable(from, None);
                 self.collector.block_lost();
             }
@@ -111,14 +120,10 @@ impl Volume {
 
     /// Writes a block to where moved ones go, if it is still needed, and is what the map takes it for; says whether it is.
     pub(super) fn move_block(&mut self, from: Physical, record: Record, data: Bytes, mover: Mover) -> bool {
-        let address = Address::media(from);
-        if !self.segments[from.segment].is_live(from.member, from.offset)
-            || !self.map.refers_to(&mut self.stripes, record.lba, address)
-            // A mount would find both, and the marker may have the later timestamp.
-            || self.losses.is_being_recorded(from)
-        {
+        if !self.is_movable(from, record) {
             return false;
         }
+        let address = Address::media(from);
         let sequence = self.segments[from.segment].sequence;
         match mover {
             Mover::Collector => {
@@ -130,6 +135,14 @@ impl Volume {
         let block = Block::moved(record.lba, record.timestamp, address, sequence, mover);
         self.stripes.push(&self.spec, self.now, Stream::Relocation, block, data);
         true
+    }
+
+    /// Whether a block is still needed, and is what the map takes it for.
+    fn is_movable(&mut self, from: Physical, record: Record) -> bool {
+        self.segments[from.segment].is_live(from.member, from.offset)
+            && self.map.refers_to(&mut self.stripes, record.lba, Address::media(from))
+            // A mount would find both, and the marker may have the later timestamp.
+            && !self.losses.is_being_recorded(from)
     }
 
     pub(super) fn on_moved_tombstones(&mut self, place: Physical, block: Result<Bytes, Status>) {

@@ -13,6 +13,9 @@ impl Volume {
     /// Issues what can be issued.
     pub(super) fn pump_stream(&mut self, stream: Stream) {
         self.segments.tidy(&self.spec, &mut self.members, stream);
+        if stream == Stream::Relocation && self.stripes.has_ready(stream) {
+            self.keep_last_segments();
+        }
         while self.stripes.has_ready(stream) && self.may_write(stream) && self.members.may_write(self.now) {
             let (is_ready, now) = (self.is_ready(), self.now);
             let Volume { spec, members, segments, stripes, map, .. } = self;

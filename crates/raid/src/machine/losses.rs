@@ -143,6 +143,8 @@ impl Volume {
                     self.collector.lost_is_known(place.segment);
                 }
             }
+            // Zones of a member that came back may bring it, once they are taken over.
+            Err(_) if self.has_zones_aside(place.segment) => self.damage_is_unreadable(place),
             Err(_) if unreadable.is_lost || unreadable.proven.is_some() => {
                 let Unreadable { record, proven, .. } = unreadable;
                 self.losses.confirmed.insert(place, Confirmed { found, record, proven });

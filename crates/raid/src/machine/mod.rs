@@ -29,6 +29,7 @@
 //! losses.rs        blocks that cannot be read: are they lost? markers that say so
 //! lost_places.rs   places that these markers name
 //! out_of_space.rs  no space left, and none to be reclaimed
+//! last_segments.rs what the last free segments are for where blocks may be unreadable
 //! status.rs, invariants.rs, inspect.rs
 //! ```
 //!
@@ -53,6 +54,7 @@ mod host;
 mod inspect;
 mod invariants;
 mod issue;
+mod last_segments;
 mod losses;
 mod lost_places;
 mod map;
@@ -394,6 +396,7 @@ impl Volume {
                 }
                 Phase::Ready => {
                     self.pump_superblocks();
+                    self.keep_last_segments();
                     self.pump_collector();
                     self.pump_rebuild();
                     self.pump_scrub();

@@ -24,6 +24,7 @@ mod script;
 mod scrub;
 mod scrubbed_zones;
 mod sides;
+mod space_returns;
 mod superblocks;
 mod suspended;
 mod swarm;

@@ -59,6 +59,8 @@ struct Current {
     urgency: Urgency,
     /// What is not needed is read, too, to see whether it is damaged.
     reads_unneeded: bool,
+    /// Blocks are read and not moved yet: whether all of them can be read is not known.
+    is_checking: bool,
     /// A block could not be read: the segment stays as it is until that is recorded.
     has_lost: bool,
     /// Since then some of them were recorded, or read after all: the segment is to be collected once more.
@@ -147,6 +149,42 @@ impl Collector {
         }
     }
 
+    /// Of the segment that is being emptied all blocks are read before the first one is moved.
+    pub(super) fn check_first(&mut self, segments: &Segments) {
+        if let Some(current) = &mut self.current {
+            current.is_checking = true;
+            // Those that cannot be read are taken from the map.
+            current.tombstone = segments[current.segment].tombstones.len();
+        }
+    }
+
+    /// Whether blocks are read and not moved yet.
+    pub(super) fn is_checking(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.is_checking)
+    }
+
+    /// Whether what waits to be moved will, as far as is known, free the segment that it comes from.
+    pub(super) fn is_certain_to_reclaim(&self) -> bool {
+        let is_certain = |current: &Current| !current.is_checking && (!current.has_lost || current.is_repeated);
+        self.waiting_blocks > 0 && (self.emptied.is_some() || self.current.as_ref().is_some_and(is_certain))
+    }
+
+    /// A segment that holds a block which cannot be read is not emptied any further. Returns which one it is, if one is being emptied: what
+    /// waits of it may stay where it is.
+    pub(super) fn abandon(&mut self) -> Option<SegmentIndex> {
+        let may = |current: &&mut Current| current.has_lost && !current.is_repeated && !current.is_checking;
+        let current = self.current.as_mut().filter(may).filter(|_| self.emptied.is_none())?;
+        current.is_read = true;
+        // What these places said is not moved either.
+        current.unnamed.clear();
+        Some(current.segment)
+    }
+
+    /// So many blocks that waited in stripes stay where they are.
+    pub(super) fn withdrawn(&mut self, blocks: u32) {
+        self.waiting_blocks -= blocks;
+    }
+
     /// A segment is emptied from now on.
     pub(super) fn begin(&mut self, spec: &Spec, segments: &mut Segments, victim: SegmentIndex, urgency: Urgency) {
         segments.pin(victim);
@@ -163,6 +201,7 @@ impl Collector {
             fetching_blocks: 0,
             urgency,
             reads_unneeded: false,
+            is_checking: false,
             has_lost: false,
             is_repeated: false,
             has_lost_tombstones: false,
@@ -304,6 +343,10 @@ impl Collector {
             return false;
         }
         let index = current.segment;
+        if current.is_checking {
+            self.end_check(segments);
+            return true;
+        }
         let segment = &segments[index];
         // Those blocks may be recorded as lost by now.
         let has_lost = current.has_lost_tombstones || current.has_lost && segment.live_blocks > 0;
@@ -332,6 +375,21 @@ impl Collector {
         }
         self.current = None;
         true
+    }
+
+    /// All blocks of the segment were read: it is emptied, if all can be.
+    fn end_check(&mut self, segments: &mut Segments) {
+        let Some(current) = &mut self.current else { return };
+        if current.has_lost && segments[current.segment].live_blocks > 0 {
+            if !current.is_repeated {
+                segments.set_lost(current.segment);
+            }
+            segments.unpin(current.segment, false);
+            self.current = None;
+            return;
+        }
+        current.entries.fill(0);
+        (current.is_checking, current.is_read, current.has_lost, current.tombstone) = (false, false, false, 0);
     }
 
     /// Whether hosts are not too far ahead, or nothing is collected: what space there is, is for them.

@@ -18,19 +18,21 @@ pub(in crate::machine) fn is_needed(space: Space<'_>, segments: &Segments) -> bo
     space.is_low() || segments.doubtful().next().is_some()
 }
 
-/// The segment to be emptied next, and how urgent that is.
+/// The segment to be emptied next, and how urgent that is; none that holds more than `most` blocks to be moved.
 pub(in crate::machine) fn choose(
     space: Space<'_>,
     segments: &Segments,
     stripes: &Stripes,
     is_idle: bool,
+    most: Option<u64>,
     now: Instant,
 ) -> Option<(SegmentIndex, Urgency)> {
     let (spec, members) = (space.spec(), space.members());
     let present = members.present_bits();
     let may = |segment: &Segment| {
         let is_free = !segment.is_pinned && !segment.has_lost && segment.readers == 0;
-        segment.state == SegmentState::Sealed && is_free
+        let fits = most.is_none_or(|most| moved_blocks(spec, segment) <= most);
+        segment.state == SegmentState::Sealed && is_free && fits
     };
     // Zones that are lost on members that are there, blocks that are damaged: the rest of these segments is moved while it can
     // be read.
@@ -155,7 +157,7 @@ mod tests {
                 members[member].take_zone();
             }
             let space = Space::new(&spec, &members, true);
-            let chosen = choose(space, &segments, &stripes, true, Instant(1_000_000));
+            let chosen = choose(space, &segments, &stripes, true, None, Instant(1_000_000));
             let expected = if space.all_free_segments() < left_to_mounts { young } else { old };
             assert!(chosen.is_none() && !space.is_low() || chosen == Some((expected, Urgency::ForRoom)));
             last = chosen;
@@ -168,8 +170,9 @@ mod tests {
         let spec = spec(1, false);
         let (mut members, mut segments, stripes) = (members(&spec), Segments::new(), Stripes::new());
         let index = damaged(&spec, &mut members, &mut segments);
-        let chosen =
-            |segments: &Segments| choose(Space::new(&spec, &members, true), segments, &stripes, true, Instant::ZERO);
+        let chosen = |segments: &Segments| {
+            choose(Space::new(&spec, &members, true), segments, &stripes, true, None, Instant::ZERO)
+        };
         let place = Physical { segment: index, member: MemberIndex(0), offset: segments[index].layout.slot_offset(0) };
         assert_eq!(chosen(&segments), None, "it is empty");
         segments.set_live(place);

@@ -405,6 +405,11 @@ impl Member {
         self.state != MemberState::Failed
     }
 
+    /// Whether it has failed, and had when this epoch began: it holds nothing that was written since.
+    pub(in crate::machine) fn has_failed_by(&self, epoch: u64) -> bool {
+        !self.is_present() && !self.has_unrecorded_state() && self.since_epoch <= epoch
+    }
+
     /// Whether the superblocks have another state of it.
     pub(in crate::machine) fn has_unrecorded_state(&self) -> bool {
         self.recorded != Some(self.state)

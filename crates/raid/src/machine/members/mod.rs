@@ -351,6 +351,11 @@ impl Members {
         (0..self.members.len()).filter(is_missing).map(|at| MemberIndex(at as u8)).collect()
     }
 
+    /// Whether a member that is away may hold a part of a segment: not if it had failed when the segment was opened.
+    pub(super) fn may_hold(&self, member: MemberIndex, segment: &Segment) -> bool {
+        !self[member].is_present() && !self[member].has_failed_by(segment.opened.0)
+    }
+
     /// Members that are present and not rebuilt yet.
     pub(super) fn rebuilding(&self) -> Vec<MemberIndex> {
         self.present().filter(|&at| self[at].state() == MemberState::Rebuilding).collect()

@@ -61,8 +61,9 @@ impl Reads {
         let member = &members[place.member];
         let (Some(zone), true) = (zone, member.is_present() && segment.has(place.member)) else {
             if purpose == Purpose::Confirm {
-                // A zone that a member which is there does not have is gone; what a member that is away has, nobody knows.
-                let is_lost = member.is_present();
+                // A zone that a member which is there does not have is gone; what a member that is away has, nobody knows, unless
+                // it had failed before the segment was opened.
+                let is_lost = !members.may_hold(place.member, segment);
                 self.fetches[index].unreadable = Some(Box::new(Unreadable { is_lost, ..Unreadable::default() }));
             }
             return self.repair_all(spec, members, segments, requests, index);

@@ -320,14 +320,14 @@ impl Reads {
         true
     }
 
-    /// Whether a block can never be computed: not even if every chunk were good of which nothing is known, on members that are away, or
-    /// that failed for another reason than their medium.
+    /// Whether a block can never be computed: not even if every chunk were good of which nothing is known, on members that are away and
+    /// took part in the segment, or that failed for another reason than their medium.
     fn is_hopeless(&self, spec: &Spec, members: &Members, segments: &Segments, index: u32) -> bool {
         let Repair { target, readable, unknown, .. } = self.repairs[index];
         let segment = &segments[target.segment];
         let (slot, _) = segment.layout.place_of(target.offset);
         let Some(stripe) = segment.slots.stripe_at(target.member, slot) else { return true };
-        let away = spec.member_indices().filter(|&member| member != target.member && !members[member].is_present());
+        let away = spec.member_indices().filter(|&member| member != target.member && members.may_hold(member, segment));
         let away = bits(away.map(|member| spec.shape.chunk_of(member, stripe)));
         spec.code.recover(readable | unknown | away, &[spec.shape.chunk_of(target.member, stripe)]).is_none()
     }

@@ -168,10 +168,12 @@ impl Volume {
         let (footer, entries) = (*blocks, std::mem::take(entries));
         self.rebuild.aside.swap_remove(at);
         self.segments.rebuilt(index, member, zone, footer, &entries);
+        self.collector.lost_is_known(index);
         self.segments.look_at(index);
         if self.rebuild.member == Some(member) {
             self.rebuild.done += 1;
         }
+        self.zone_left_aside(member);
     }
 
     fn reset_aside(&mut self, at: usize) {
@@ -192,12 +194,26 @@ impl Volume {
         }
         let Aside { is_active, .. } = self.rebuild.aside.swap_remove(at);
         self.members[member].zone_reset_ended(zone, is_active, status);
+        self.zone_left_aside(member);
         // What was reset is to be out of its cache before it is active.
         self.rebuild.flush = RebuildFlush::Wanted;
         if !status.is_success() {
             self.members[member].count_error();
             let verdict = Space::is_out_of_zones(&self.spec, &self.members, member);
             self.judge(member, verdict);
+        }
+    }
+
+    /// Whether a member that came back and lacks its part of a segment has zones that were not looked at yet.
+    pub(in super::super) fn has_zones_aside(&self, index: SegmentIndex) -> bool {
+        let segment = self.segments.get(index);
+        segment.is_some_and(|segment| self.rebuild.aside.iter().any(|aside| !segment.has(aside.member)))
+    }
+
+    /// When no zone of a member is aside any more, what could not be read is looked at once more.
+    fn zone_left_aside(&mut self, member: MemberIndex) {
+        if !self.is_catching_up(member) {
+            self.segments.forget_all_lost();
         }
     }
 

@@ -50,6 +50,8 @@ pub(super) struct Segments {
     retries: Vec<(MemberIndex, SegmentIndex, Retry)>,
     /// Garbage collection has found no victim although it needs one: it looks again when a reader leaves.
     is_awaited: bool,
+    /// Free segments that relocation leaves.
+    kept: u32,
     /// Something has changed that others may wait for.
     has_progress: bool,
     /// Segments that were emptied and reset.
@@ -82,6 +84,7 @@ impl Segments {
             candidates: BTreeSet::new(),
             retries: Vec::new(),
             is_awaited: false,
+            kept: 0,
             has_progress: false,
             reset_count: 0,
             gone: Vec::new(),
@@ -204,6 +207,11 @@ impl Segments {
         self.candidates.insert(index);
     }
 
+    /// Relocation leaves so many free segments.
+    pub(super) fn keep(&mut self, segments: u32) {
+        self.kept = segments;
+    }
+
     /// Whether garbage collection waits for readers to leave.
     pub(super) fn set_awaited(&mut self, is_awaited: bool) {
         self.is_awaited = is_awaited;
@@ -225,6 +233,8 @@ impl Segments {
         if let Some(sums) = segment.sums.get_mut(member.as_usize()) {
             sums.iter_mut().zip(entries).for_each(|(sum, entry)| *sum = entry.block_crc);
         }
+        // What could not be read may be readable there.
+        self.forget_lost(index);
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (SegmentIndex, &Segment)> {

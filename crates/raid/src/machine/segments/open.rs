@@ -42,8 +42,11 @@ impl Segments {
         }
         let is_relocation = stream == Stream::Relocation;
         // Rather than stop for ever, collection takes what is left to mounts: these undo what it has not brought to an end.
-        let has_free =
-            if is_relocation { space.all_free_segments() > 0 } else { space.free_segments() > RELOCATION_SEGMENTS };
+        let has_free = if is_relocation {
+            space.all_free_segments() > self.kept
+        } else {
+            space.free_segments() > RELOCATION_SEGMENTS
+        };
         // What is reclaimed has to be written somewhere, whatever hosts do.
         let spare_zones = u32::from(!is_relocation && self.open(Stream::Relocation).is_empty());
         has_free && members.present().all(|member| members[member].may_activate(spare_zones))

@@ -22,7 +22,7 @@ use zonda_zoned::{Duration, Instant, Slab};
 
 use super::segments::Segments;
 use super::spec::Spec;
-use crate::format::Tombstone;
+use crate::format::{PADDING_LBA, Tombstone};
 use crate::shape::Stream;
 use crate::tables::{Address, Location, Physical, SegmentIndex};
 
@@ -276,6 +276,53 @@ impl Stripes {
         let member = spec.shape.member_of((block / payload) as usize, stripe.number);
         let offset = segments[segment].layout.offset_of(stripe.slots[member.as_usize()], block % payload);
         Physical { segment, member, offset }
+    }
+
+    /// Markers of lost blocks that wait for a segment come before what is moved. Says whether there are any.
+    pub(super) fn put_markers_first(&mut self) -> bool {
+        let Stripes { slab, queues, .. } = self;
+        let holds_markers =
+            |stripe: &u32| slab[*stripe].blocks.iter().any(|block| matches!(block.source, Source::Lost { .. }));
+        let ready = &mut queues[Stream::Relocation as usize].ready;
+        if !ready.iter().any(holds_markers) {
+            return false;
+        }
+        ready.make_contiguous().sort_by_key(|stripe| !holds_markers(stripe));
+        true
+    }
+
+    /// What collection moves out of a segment, and what is not being written yet, stays where it is. Returns how many blocks that are.
+    pub(super) fn withdraw_moves(&mut self, index: SegmentIndex) -> u32 {
+        let Stripes { slab, queues, .. } = self;
+        let Queue { ready, filling } = &mut queues[Stream::Relocation as usize];
+        let mut withdrawn = 0;
+        for &stripe in ready.iter().chain(filling.iter()) {
+            for block in &mut slab[stripe].blocks {
+                let is_meant = match &block.source {
+                    Source::Moved { from, mover: Mover::Collector, .. } => {
+                        matches!(from.location(), Location::Media(place) if place.segment == index)
+                    }
+                    Source::MovedTombstones { from, mover: Mover::Collector, .. } => *from == index,
+                    _ => false,
+                };
+                if is_meant {
+                    drop(block.pad());
+                    withdrawn += 1;
+                }
+            }
+        }
+        let is_needed = |stripe: &u32| {
+            let stripe = &slab[*stripe];
+            !stripe.flushes.is_empty() || stripe.blocks.iter().any(|block| block.lba != PADDING_LBA)
+        };
+        let unneeded: Vec<u32> = ready.iter().copied().filter(|stripe| !is_needed(stripe)).collect();
+        ready.retain(is_needed);
+        // Padding counts as blocks of hosts until its stripe ends.
+        self.buffered_blocks += withdrawn as usize;
+        for stripe in unneeded {
+            self.buffered_blocks -= self.withdraw(stripe).blocks.len();
+        }
+        withdrawn
     }
 
     /// Whether stripes of a stream wait for a segment.

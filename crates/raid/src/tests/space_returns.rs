@@ -1,0 +1,152 @@
+//! Blocks rot on the only copy that is left of a mirror under load: however many do, garbage can be collected, and once the other member is back it
+//! is rebuilt.
+
+use zonda_zoned::{Blocks, Lba, Prng};
+
+use super::failures::{config, geometry, go_on};
+use crate::limits::METADATA_ZONES;
+use crate::testing::{Drive, Request, World};
+use crate::{Event, Level, MemberState, Scheme, VolumeError};
+
+/// Steps of load before blocks rot, how many do, and steps after each.
+type Rot = (u64, u64, u64);
+
+/// Most is rewritten while the member is away: what rots is on no other one.
+const AFTER_MUCH_LOAD: Rot = (6000, 35, 200);
+/// What rots was written before the member failed, and may be on it.
+const AT_ONCE: Rot = (0, 100, 60);
+
+/// A mirror with little space beside its blocks, all of which were written, and whose first member has failed.
+fn half_a_mirror(seed: u64) -> World {
+    let scheme = Scheme { level: Level::Raid1, data: 1, parity: 1 };
+    let prng = Prng::new(seed);
+    let mut geometry = geometry(64);
+    geometry.zone_count = 26;
+    let mut config = config(scheme);
+    config.tuning.reserve_percent = 6;
+    let drives = (0..2).map(|at| Drive::new(geometry.clone(), prng.fork(&format!("drive/{at}"))));
+    let mut world = World::create(config, drives.collect(), prng.fork("world")).expect("they suit");
+    world.model.may_be_full = true;
+    world.fill().unwrap();
+    world.suspects = 0b01;
+    world.fail(0).unwrap();
+    world
+}
+
+/// Crashes, and mounts without the first member. Says whether it was mounted: where tombstones are lost as well it is refused.
+fn crashes_and_mounts(world: &mut World) -> bool {
+    world.crash();
+    match world.try_mount(0b01).unwrap_or_else(|violation| panic!("{violation}")) {
+        None => true,
+        Some(VolumeError::UnidentifiedLosses { .. }) => false,
+        Some(error) => panic!("{error}"),
+    }
+}
+
+/// Blocks of the second member rot, then the first one comes back. `None` if a mount in between was refused.
+fn rots_and_is_rebuilt(seed: u64, (before, rotten, between): Rot, crashes: bool) -> Option<World> {
+    let mut world = half_a_mirror(seed);
+    go_on(&mut world, before);
+    world.model.is_lost = true;
+    for round in 0..rotten {
+        if let Some(lba) = world.drives[1].some_block(METADATA_ZONES) {
+            world.drives[1].rot_data(lba);
+        }
+        go_on(&mut world, between);
+        if crashes && round % 7 == 3 && !crashes_and_mounts(&mut world) {
+            return None;
+        }
+    }
+    world.readd(0).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    for _ in 0..4 {
+        go_on(&mut world, 500);
+        world.rest().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    }
+    Some(world)
+}
+
+/// The member is rebuilt, and there is space for writes and trims.
+fn expect_space(world: &mut World, seed: u64) {
+    let status = world.volume.status();
+    assert_eq!(status.members[0].state, MemberState::Active, "seed {seed}: {status:?}");
+    let refused = world.model.refused();
+    let blocks = world.model.volume_blocks();
+    for start in (0..blocks).step_by(8) {
+        assert!(world.ask(&Request::Write { start, blocks: 8.min(blocks - start) }).unwrap());
+        world.rest().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    }
+    assert!(world.ask(&Request::Trim(vec![(0, 9)])).unwrap());
+    world.rest().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+    assert_eq!(world.model.refused(), refused, "seed {seed}: no write and no trim ends for want of space");
+    let status = world.volume.status();
+    assert_eq!(status.lost_blocks, 0, "seed {seed}: every block was written once more");
+    world.read_all().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+}
+
+/// All that a drive has of a logical block rots: contents begin with its number.
+fn rot_each_version(drive: &mut Drive, logical: u64) {
+    for zone in METADATA_ZONES..drive.geometry().zone_count {
+        for lba in drive.written_blocks(zone) {
+            if drive.block(lba).is_some_and(|data| data.starts_with(&logical.to_le_bytes())) {
+                drive.rot_data(lba);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_block_whose_only_copy_rots_is_lost_if_its_segment_was_opened_after_the_other_member_had_failed() {
+    for (rewritten, expected) in [(0..0, 0), (100..261, 1)] {
+        let mut world = half_a_mirror(1);
+        world.model.is_lost = true;
+        for start in rewritten.clone() {
+            assert!(world.ask(&Request::Write { start: 360 - start, blocks: 1 }).unwrap());
+            world.rest().unwrap();
+        }
+        rot_each_version(&mut world.drives[1], 100);
+        assert!(world.ask(&Request::Read { start: 100, blocks: 1 }).unwrap());
+        world.rest().unwrap();
+        let status = world.volume.status();
+        assert_eq!(status.lost_blocks, expected, "{rewritten:?} were rewritten; else the other member may have it");
+        let is_lost = |event: &Event| *event == Event::Lost { lba: Lba(100), blocks: Blocks(1) };
+        let events: Vec<_> = world.events.iter().filter(|event| matches!(event, Event::Lost { .. })).collect();
+        assert_eq!(events.len() as u64, expected);
+        assert!(events.into_iter().all(is_lost));
+    }
+}
+
+#[test]
+fn space_comes_back_after_blocks_rotted_on_the_only_copy_that_was_left() {
+    for (rot, seeds) in [(AFTER_MUCH_LOAD, [2000, 2006, 2021]), (AT_ONCE, [2044, 2045, 2060])] {
+        for seed in seeds {
+            let mut world = rots_and_is_rebuilt(seed, rot, false).expect("nothing is mounted");
+            expect_space(&mut world, seed);
+        }
+    }
+}
+
+#[test]
+fn a_mount_of_the_only_copy_in_which_blocks_have_rotted_has_space() {
+    let mut mounted = 0;
+    for seed in 2000..2020 {
+        if let Some(mut world) = rots_and_is_rebuilt(seed, (0, 40, 60), true) {
+            expect_space(&mut world, seed);
+            mounted += 1;
+        }
+    }
+    assert!(mounted >= 3, "{mounted} were not refused");
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_space_comes_back_after_blocks_rotted_on_the_only_copy_that_was_left() {
+    for (steps, crashes) in
+        [(AFTER_MUCH_LOAD, false), (AT_ONCE, false), ((300, 35, 200), false), ((2000, 150, 100), true)]
+    {
+        for seed in 2000..2400 {
+            if let Some(mut world) = rots_and_is_rebuilt(seed, steps, crashes) {
+                expect_space(&mut world, seed);
+            }
+        }
+    }
+}
