@@ -1,6 +1,7 @@
 mod active_zones;
 mod attempts;
 mod basics;
+mod behind_end;
 mod bench;
 mod bounds;
 mod caches;

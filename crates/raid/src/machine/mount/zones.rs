@@ -116,6 +116,13 @@ impl ZoneReading {
         known.max(self.noise.last().copied()).map_or(0, |slot| slot + 1)
     }
 
+    /// Whether the slot that was read last was never written, as far as is known, in a zone that was finished before it was full. Until
+    /// it was finished its write pointer said where it ended, and a mount looked at nothing behind that: what is there without metadata
+    /// may have been there then. If something that was written follows, these slots are [holes](Self::find_holes).
+    fn is_behind_end(&self) -> bool {
+        !self.state.is_active() && self.blank > 0
+    }
+
     /// Drives write whole blocks, one behind the other: what is blank in front of something that is not has lost its contents.
     pub(super) fn find_holes(&mut self, layout: &Layout) {
         let end = self.end();
@@ -305,7 +312,10 @@ impl Volume {
                             };
                             if metas.is_some() {
                                 zone.blank = 0;
-                            } else if is_slot_blank(&buffer, at, &layout, block_bytes, metadata_bytes) {
+                            } else if is_slot_blank(&buffer, at, &layout, block_bytes, metadata_bytes)
+                                || zone.is_behind_end()
+                                    && has_no_metadata(&buffer, at, &layout, block_bytes, metadata_bytes)
+                            {
                                 zone.blank += 1;
                             } else {
                                 zone.blank = 0;
@@ -458,6 +468,15 @@ fn wrong_in_slot(
     };
     let is_in_band = layout.meta_blocks > 0;
     (0..layout.unit_blocks).filter(move |block| if is_in_band { *block == 0 } else { holds_something(block) })
+}
+
+/// Whether the metadata of all blocks of a slot are zeros, whatever their contents are. With metadata in band they are its first block.
+fn has_no_metadata(buffer: &BlockBuffer, at: u32, layout: &Layout, block_bytes: usize, metadata_bytes: usize) -> bool {
+    let blocks = (at * layout.unit_blocks) as usize..((at + 1) * layout.unit_blocks) as usize;
+    if layout.meta_blocks > 0 {
+        return is_zeros(block_of(buffer, blocks.start, block_bytes));
+    }
+    is_zeros(buffer.metadata.get(blocks.start * metadata_bytes..blocks.end * metadata_bytes))
 }
 
 /// Whether nothing was written to a slot.
