@@ -69,8 +69,10 @@ pub enum Event {
         mended: u64,
         /// Blocks of members that cannot be repaired while a member is away.
         unreadable: u64,
-        /// Blocks that are lost.
+        /// Blocks of members that were found damaged, and are lost.
         lost: u64,
+        /// Blocks of the volume that were known to be lost before, and still are: they do not count again.
+        known_lost: u64,
     },
 }
 

@@ -355,8 +355,8 @@ impl VolumeDrive {
                     self.tell(false, text);
                 }
                 Event::Lost { lba, blocks } => add_range(&mut lost, lba.0, lba.0 + blocks.0),
-                Event::Scrubbed { blocks, mended, unreadable, lost } => {
-                    let summary = ScrubSummary { blocks, mended, unreadable, lost };
+                Event::Scrubbed { blocks, mended, unreadable, lost, known_lost } => {
+                    let summary = ScrubSummary { blocks, mended, unreadable, lost, known_lost };
                     self.last_scrub = Some(summary);
                     let text = scrubbed_in_words(&summary, self.on.volume().status().lost_blocks);
                     self.tell(mended + unreadable + lost > 0, text);

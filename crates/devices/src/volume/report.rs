@@ -89,6 +89,8 @@ pub struct VolumeReport {
     pub low_segments: u32,
     /// Those that lack the chunks of a member.
     pub degraded_segments: u32,
+    /// Segments that cannot be reclaimed: they hold blocks that cannot be read while a member is missing.
+    pub unreadable_segments: u32,
     /// The rebuild under way, in segments.
     pub rebuild: Option<Progress>,
     /// The scrub under way, in segments.
@@ -184,6 +186,9 @@ pub struct ScrubSummary {
     pub unreadable: u64,
     /// Blocks of members that were found damaged, and are lost.
     pub lost: u64,
+    /// Blocks of the volume that were known to be lost when it began, and still were at its end.
+    #[serde(default)]
+    pub known_lost: u64,
 }
 
 /// Why a member has failed, in words.
@@ -212,7 +217,7 @@ pub(super) fn suspended_in_words(reason: FailReason) -> &'static str {
 /// What a scrub has found: each damaged block of a member is repaired, lost, or unreadable. `lost_blocks` of the volume are lost in all,
 /// also those that were lost before.
 pub(super) fn scrubbed_in_words(scrub: &ScrubSummary, lost_blocks: u64) -> String {
-    let ScrubSummary { blocks, mended, unreadable, lost } = scrub;
+    let ScrubSummary { blocks, mended, unreadable, lost, known_lost } = scrub;
     let damaged = mended + unreadable + lost;
     let mut text = format!("scrubbed: {blocks} blocks were read, {damaged} were damaged");
     if damaged > 0 {
@@ -220,6 +225,9 @@ pub(super) fn scrubbed_in_words(scrub: &ScrubSummary, lost_blocks: u64) -> Strin
     }
     if lost_blocks > 0 {
         text += &format!("; {lost_blocks} blocks of the volume are lost in all");
+    }
+    if *known_lost > 0 {
+        text += &format!(", {known_lost} of them were known before");
     }
     text
 }
@@ -286,6 +294,7 @@ impl VolumeDrive {
             free_segments: status.free_segments,
             low_segments: status.low_segments,
             degraded_segments: status.degraded_segments,
+            unreadable_segments: status.unreadable_segments,
             rebuild: status.rebuild.map(progress),
             scrub: status.scrub.map(progress),
             last_scrub: self.last_scrub,
@@ -331,9 +340,9 @@ mod tests {
 
     #[test]
     fn what_a_scrub_has_found_adds_up() {
-        let scrub = ScrubSummary { blocks: 900, mended: 5, unreadable: 2, lost: 1 };
+        let scrub = ScrubSummary { blocks: 900, mended: 5, unreadable: 2, lost: 1, known_lost: 3 };
         let expected = "scrubbed: 900 blocks were read, 8 were damaged: 5 repaired, 1 lost, 2 unreadable while a member is missing; 4 \
-                        blocks of the volume are lost in all";
+                        blocks of the volume are lost in all, 3 of them were known before";
         assert_eq!(scrubbed_in_words(&scrub, 4), expected);
         let well = ScrubSummary { blocks: 900, ..ScrubSummary::default() };
         assert_eq!(scrubbed_in_words(&well, 0), "scrubbed: 900 blocks were read, 0 were damaged");

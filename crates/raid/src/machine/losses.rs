@@ -37,8 +37,8 @@ pub(super) struct Losses {
     confirming: BTreeMap<Physical, Found>,
     /// Lost for good, they or what describes them; what is known of each.
     confirmed: BTreeMap<Physical, Confirmed>,
-    /// Places of which markers are in flight.
-    recording: BTreeSet<Physical>,
+    /// Places of which markers are in flight, and the logical blocks.
+    recording: BTreeMap<Physical, u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,15 +71,16 @@ impl Losses {
 
     /// Whether a marker for a place is in flight.
     pub(super) fn is_being_recorded(&self, place: Physical) -> bool {
-        !self.recording.is_empty() && self.recording.contains(&place)
+        !self.recording.is_empty() && self.recording.contains_key(&place)
     }
 }
 
 impl Volume {
     /// Ranges of blocks that are lost, from `from` on, in ascending order: reads of them fail until they are written or trimmed. It is
-    /// what a mount would find, so a block is in it until what was written in its place is durable.
+    /// what a mount would find, so a block is in it until what was written in its place is durable; and those of which markers are in flight.
     pub fn lost(&self, from: Lba) -> impl Iterator<Item = LbaRange> + '_ {
-        self.map.lost_ranges(from)
+        let recording: BTreeSet<u64> = self.losses.recording.values().copied().collect();
+        self.map.lost_ranges(from, recording)
     }
 
     /// How many blocks are lost, with those of which markers are in flight.
@@ -92,7 +93,7 @@ impl Volume {
         let losses = &mut self.losses;
         let is_known = losses.confirming.contains_key(&place)
             || losses.confirmed.contains_key(&place)
-            || losses.recording.contains(&place);
+            || losses.recording.contains_key(&place);
         // Without contents there are no markers. What is one too many is found again.
         if is_known || !self.spec.has_contents() || losses.found.len() >= UNREADABLE_BLOCKS_MAX {
             return;
@@ -190,7 +191,8 @@ impl Volume {
         for some in lost.chunks(tombstones_per_block(self.spec.shape.block_bytes as u32) / 2) {
             let (tombstones, from): (Vec<Tombstone>, Vec<(Physical, LostPlace)>) = some.iter().copied().unzip();
             let places: Vec<LostPlace> = from.iter().map(|(_, named)| *named).collect();
-            self.losses.recording.extend(from.iter().map(|(place, _)| *place));
+            let lbas = tombstones.iter().map(|range| range.lba);
+            self.losses.recording.extend(from.iter().map(|(place, _)| *place).zip(lbas));
             let written = if self.spec.has(SeededBug::UnwrittenMarker) { 0 } else { places.len() };
             let data = self.spec.tombstone_block(&tombstones[..written], &places[..written]);
             let timestamp = tombstones.iter().map(|range| range.timestamp).max().unwrap_or(0);

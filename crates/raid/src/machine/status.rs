@@ -29,6 +29,9 @@ pub struct VolumeStatus {
     pub segments: u32,
     /// Those of them that lack the chunks of a member.
     pub degraded_segments: u32,
+    /// Segments that hold blocks which cannot be read while a member is away, and stay until it is back, or these blocks are written
+    /// or trimmed: what else is in them cannot be reclaimed.
+    pub unreadable_segments: u32,
     /// Bytes of the map of logical blocks.
     pub map_bytes: u64,
     /// Bytes of the compact stripe tables.
@@ -83,6 +86,7 @@ impl Volume {
             low_segments: self.space().low_segments(),
             segments: self.segments.len() as u32,
             degraded_segments: 0,
+            unreadable_segments: 0,
             map_bytes: self.map.blocks() * size_of::<crate::tables::Address>() as u64,
             stripe_table_bytes: 0,
             stripe_table_max_bytes: self.stripe_table_max_bytes(),
@@ -93,6 +97,7 @@ impl Volume {
         for (_, segment) in self.segments.iter() {
             status.live_blocks += u64::from(segment.live_blocks);
             status.degraded_segments += u32::from(segment.lost != 0 && segment.state != SegmentState::Resetting);
+            status.unreadable_segments += u32::from(segment.has_lost);
             status.stripe_table_bytes += segment.slots.bytes() as u64;
             status.segment_table_bytes += segment.table_bytes() as u64;
         }

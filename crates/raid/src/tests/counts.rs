@@ -70,6 +70,15 @@ fn scrub(world: &mut World) -> (u64, u64, u64) {
     scrubbed.expect("a scrub ends")
 }
 
+/// How many lost blocks were known before the last scrub.
+fn known_lost(world: &World) -> u64 {
+    let known = world.events.iter().find_map(|event| match event {
+        Event::Scrubbed { known_lost, .. } => Some(*known_lost),
+        _ => None,
+    });
+    known.expect("a scrub has ended")
+}
+
 #[test]
 fn as_many_blocks_are_reported_as_are_damaged_whether_a_scrub_a_mount_or_a_read_finds_them() {
     for (scheme, metadata_bytes) in [(RAID1, 64), (RAID1, 0), (RAID5, 64), (RAID5, 0)] {
@@ -144,7 +153,9 @@ fn a_block_that_is_lost_is_counted_once_and_no_other_one_is() {
         assert!(lost > 0 && repaired > 0, "{found:?}");
         assert_eq!((repaired + lost, unreadable), (blocks.len() as u64, 0), "{metadata_bytes} bytes");
         assert_eq!(world.volume.status().lost_blocks, lost);
+        assert_eq!(known_lost(&world), 0, "none was known before");
         assert_eq!(scrub(&mut world), (0, 0, 0), "nothing is counted twice");
+        assert_eq!(known_lost(&world), lost, "and it is said that they are known");
     }
 }
 

@@ -105,6 +105,11 @@ fn a_block_whose_only_copy_rots_is_lost_if_its_segment_was_opened_after_the_othe
         }
         rot_each_version(&mut world.drives[1], 100);
         assert!(world.ask(&Request::Read { start: 100, blocks: 1 }).unwrap());
+        for _ in 0..300 {
+            world.step(u64::MAX).unwrap();
+            let listed: u64 = world.volume.lost(Lba(0)).map(|range| range.blocks.0).sum();
+            assert_eq!(listed, world.volume.status().lost_blocks, "also while markers are in flight");
+        }
         world.rest().unwrap();
         let status = world.volume.status();
         assert_eq!(status.lost_blocks, expected, "{rewritten:?} were rewritten; else the other member may have it");
@@ -149,4 +154,24 @@ fn soak_space_comes_back_after_blocks_rotted_on_the_only_copy_that_was_left() {
             }
         }
     }
+}
+
+#[test]
+fn segments_that_cannot_be_reclaimed_while_a_member_is_away_are_counted_until_it_is_back() {
+    let mut world = half_a_mirror(2060);
+    assert_eq!(world.volume.status().unreadable_segments, 0);
+    world.model.is_lost = true;
+    for _ in 0..60 {
+        if let Some(lba) = world.drives[1].some_block(METADATA_ZONES) {
+            world.drives[1].rot_data(lba);
+        }
+        go_on(&mut world, 60);
+    }
+    world.rest().unwrap();
+    let status = world.volume.status();
+    assert!((1..status.segments).contains(&status.unreadable_segments), "{status:?}");
+    world.readd(0).unwrap();
+    world.rest().unwrap();
+    let status = world.volume.status();
+    assert_eq!((status.members[0].state, status.unreadable_segments), (MemberState::Active, 0));
 }

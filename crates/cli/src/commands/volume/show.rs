@@ -56,6 +56,14 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
         );
         text += &(screen.styled("1;33", screen.paragraph(&warning, 2).trim_end()) + "\n");
     }
+    if report.unreadable_segments > 0 && report.state != VolumeState::Lost {
+        let warning = format!(
+            "{} cannot be reclaimed: blocks in them are unreadable while a member is missing. When no segment is free, writes and \
+             trims fail for want of space; bring the member back, or write or trim these blocks",
+            units::counted(u64::from(report.unreadable_segments), "segment"),
+        );
+        text += &(screen.styled("1;33", screen.paragraph(&warning, 2).trim_end()) + "\n");
+    }
     if report.host_write_bytes > 0 {
         let over_hosts = |bytes: u64| bytes as f64 / report.host_write_bytes as f64;
         text += &format!(
@@ -92,6 +100,9 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
             units::count(scrub.mended),
             units::count(scrub.lost),
         );
+        if scrub.known_lost > 0 {
+            text += &format!(" ({} known before)", units::counted(scrub.known_lost, "lost block"));
+        }
         if scrub.unreadable > 0 {
             text += &format!(", {} unreadable while a member is missing", units::count(scrub.unreadable));
         }
@@ -209,6 +220,8 @@ pub(super) fn known(report: &VolumeReport) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
+    use zonda_devices::ScrubSummary;
+
     use super::*;
 
     const GIB: u64 = 1 << 30;
@@ -248,6 +261,35 @@ mod tests {
             "  memory     0 B of tables\n",
         );
         assert!(text.starts_with(expected), "{text}");
+    }
+
+    #[test]
+    fn a_volume_that_cannot_reclaim_segments_says_why_and_what_helps() {
+        let screen = Screen { width: 100, colour: false };
+        assert!(!text(&report(), screen).contains("reclaimed"));
+        let mut half = report();
+        half.unreadable_segments = 12;
+        let text = text(&half, screen);
+        let expected = concat!(
+            "  12 segments cannot be reclaimed: blocks in them are unreadable while a member is missing. When no\n",
+            "  segment is free, writes and trims fail for want of space; bring the member back, or write or trim\n",
+            "  these blocks\n",
+        );
+        assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn a_scrub_says_how_many_lost_blocks_were_known_before() {
+        let screen = Screen { width: 100, colour: false };
+        let mut scrubbed = report();
+        let scrub = ScrubSummary { blocks: 900, mended: 5, ..ScrubSummary::default() };
+        for (known_lost, expected) in
+            [(0, "5 mended, 0 lost\n"), (22, "5 mended, 0 lost (22 lost blocks known before)\n")]
+        {
+            scrubbed.last_scrub = Some(ScrubSummary { known_lost, ..scrub });
+            let text = text(&scrubbed, screen);
+            assert!(text.contains(&format!("  last scrub 900 blocks read, {expected}")), "{text}");
+        }
     }
 
     #[test]

@@ -127,8 +127,20 @@ impl Map {
     }
 
     /// The ranges of lost blocks from `from` on, in ascending order, none next to another.
-    pub(in crate::machine) fn lost_ranges(&self, from: Lba) -> impl Iterator<Item = LbaRange> + '_ {
-        let mut blocks = self.lost.range(from.0..).copied().peekable();
+    pub(in crate::machine) fn lost_ranges(
+        &self,
+        from: Lba,
+        others: BTreeSet<u64>,
+    ) -> impl Iterator<Item = LbaRange> + '_ {
+        let mut known = self.lost.range(from.0..).copied().peekable();
+        let mut others = others.into_iter().filter(move |&lba| lba >= from.0).peekable();
+        let mut blocks = std::iter::from_fn(move || match (known.peek(), others.peek()) {
+            (Some(first), Some(other)) if other < first => others.next(),
+            (Some(first), Some(other)) if other == first => known.next().and(others.next()),
+            (None, _) => others.next(),
+            _ => known.next(),
+        })
+        .peekable();
         std::iter::from_fn(move || {
             let start = blocks.next()?;
             let mut end = start + 1;

@@ -55,6 +55,7 @@ mod tests {
             pace: Pace::from(Instant::ZERO),
             blocks: 100,
             before: DamageCounts::default(),
+            lost_before: 0,
             repairing: BTreeSet::new(),
             damaged: BTreeMap::new(),
             has_reports: false,

@@ -48,6 +48,8 @@ pub(super) struct Scrub {
     blocks: u64,
     /// What was counted when it began.
     before: DamageCounts,
+    /// Blocks that were lost when it began.
+    lost_before: u64,
     /// Live blocks that are being rewritten.
     repairing: BTreeSet<Physical>,
     /// Segments that are to be emptied, by their sequences.
@@ -92,6 +94,7 @@ impl Volume {
             pace: Pace::from(now),
             blocks: 0,
             before: self.damage(),
+            lost_before: self.lost_blocks(),
             repairing: BTreeSet::new(),
             damaged: BTreeMap::new(),
             has_reports: false,

@@ -46,13 +46,14 @@ impl Volume {
         if !self.members.is_epoch_durable() {
             return;
         }
-        let Some(Scrub { blocks, before, .. }) = self.scrub.take() else { return };
+        let Some(Scrub { blocks, before, lost_before, .. }) = self.scrub.take() else { return };
         let found = self.damage();
         self.events.push_back(Event::Scrubbed {
             blocks,
             mended: found.repaired - before.repaired,
             unreadable: found.damaged + found.unreadable,
             lost: found.lost - before.lost,
+            known_lost: lost_before.min(self.lost_blocks()),
         });
     }
 
