@@ -56,6 +56,10 @@ impl Volume {
             // Nobody is there whose pace it could keep.
             return self.victim_at_mount().map(|index| (index, Urgency::AtOnce));
         }
+        // That takes a look at all segments, and this is asked with each event.
+        if !victim::is_needed(self.space(), &self.segments) {
+            return None;
+        }
         let most = self.fitting_blocks();
         victim::choose(self.space(), &self.segments, &self.stripes, self.collector.is_idle(), most, self.now)
     }

@@ -13,8 +13,12 @@
 
 use super::collector::victim;
 use super::{Space, Volume};
+use crate::limits::MOUNT_SEGMENTS;
 use crate::shape::Stream;
 use crate::tables::SegmentIndex;
+
+/// More are never kept.
+const KEPT_SEGMENTS_MAX: u32 = MOUNT_SEGMENTS;
 
 impl Volume {
     /// Whether a segment that is being emptied may turn out to hold blocks that cannot be read.
@@ -28,10 +32,15 @@ impl Volume {
 
     /// Keeps the last free segments, or lets them be opened for what waits now. Only a volume that is ready does: a mount reckons by itself.
     pub(super) fn keep_last_segments(&mut self) {
-        let space = self.space();
-        let (free, kept) = (space.all_free_segments(), space.kept_segments());
         self.segments.keep(0);
-        if !self.is_ready() || free > kept || !self.spec.has_contents() || !self.may_be_unreadable() {
+        let space = self.space();
+        let free = space.all_free_segments();
+        // This is asked with each event, and most often more is free than could be kept.
+        if free > KEPT_SEGMENTS_MAX || !self.is_ready() || !self.spec.has_contents() {
+            return;
+        }
+        let kept = space.kept_segments();
+        if free > kept || !self.may_be_unreadable() {
             return;
         }
         if self.stripes.put_markers_first() || self.collector.is_certain_to_reclaim() {
