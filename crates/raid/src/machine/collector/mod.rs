@@ -61,6 +61,8 @@ struct Current {
     reads_unneeded: bool,
     /// Blocks are read and not moved yet: whether all of them can be read is not known.
     is_checking: bool,
+    /// Not all of it was read or moved, its tombstones included: it is not reset, whatever becomes of its blocks.
+    is_abandoned: bool,
     /// A block could not be read: the segment stays as it is until that is recorded.
     has_lost: bool,
     /// Since then some of them were recorded, or read after all: the segment is to be collected once more.
@@ -174,7 +176,7 @@ impl Collector {
     pub(super) fn abandon(&mut self) -> Option<SegmentIndex> {
         let may = |current: &&mut Current| current.has_lost && !current.is_repeated && !current.is_checking;
         let current = self.current.as_mut().filter(may).filter(|_| self.emptied.is_none())?;
-        current.is_read = true;
+        (current.is_read, current.is_abandoned) = (true, true);
         // What these places said is not moved either.
         current.unnamed.clear();
         Some(current.segment)
@@ -202,6 +204,7 @@ impl Collector {
             urgency,
             reads_unneeded: false,
             is_checking: false,
+            is_abandoned: false,
             has_lost: false,
             is_repeated: false,
             has_lost_tombstones: false,
@@ -349,7 +352,8 @@ impl Collector {
         }
         let segment = &segments[index];
         // Those blocks may be recorded as lost by now.
-        let has_lost = current.has_lost_tombstones || current.has_lost && segment.live_blocks > 0;
+        let has_lost =
+            current.is_abandoned || current.has_lost_tombstones || current.has_lost && segment.live_blocks > 0;
         // Tombstones do not tell whether they have arrived. What else is in flight comes with blocks of the next segment.
         let has_to_wait = has_lost || !segment.tombstones.is_empty() || self.emptied.is_some();
         if has_to_wait && self.waiting_blocks > 0 {
@@ -514,6 +518,31 @@ mod tests {
         assert!(collector.end_if_moved(&spec, &mut members, &mut segments, &mut stripes));
         assert!(collector.is_idle() && segments[index].is_resetting());
         assert_eq!(collector.relocated_blocks(), 3);
+    }
+
+    #[test]
+    fn a_segment_that_is_abandoned_keeps_its_tombstones_though_none_of_its_blocks_is_needed_any_more() {
+        let spec = spec(1, false);
+        let (mut members, mut segments, mut stripes) = (members(&spec), Segments::new(), Stripes::new());
+        segments.open_wanted(&spec, &mut members, true, Stream::Small, 1);
+        let index = segments.open(Stream::Small)[0];
+        let place = |slot: u32| Physical { segment: index, member: MemberIndex(0), offset: 2 + slot };
+        segments.set_live(place(0));
+        segments.add_tombstones(place(1), 1);
+        segments.break_off(&spec, &mut members, index);
+        let _ = end_all(&spec, &mut members, &mut segments, None);
+        let mut collector = Collector::default();
+        collector.begin(&spec, &mut segments, index, Urgency::AtOnce);
+        assert_eq!(collector.abandon(), None, "all can be read, as far as is known");
+        collector.block_lost();
+        assert_eq!(collector.abandon(), Some(index));
+        // Its marker has become durable.
+        collector.lost_is_known(index);
+        segments.set_dead(place(0));
+        assert!(collector.end_if_moved(&spec, &mut members, &mut segments, &mut stripes));
+        assert!(collector.is_idle() && !segments[index].is_resetting());
+        assert_eq!(segments[index].tombstones, [place(1)]);
+        assert!(!segments[index].has_lost && !segments[index].is_pinned, "it can be collected once more");
     }
 
     #[test]
