@@ -67,7 +67,7 @@ impl ImageError {
                 format!("{superblock} is not the superblock of a zonda image, or its creation was not finished")
             }
             ImageError::OtherVersion { found } => format!(
-                "the image is of format version {found}, and this program knows version {}",
+                "the image is of format version {found}, and this program reads versions up to {}",
                 crate::format::VERSION
             ),
             ImageError::Damaged { file, what } => format!("{file}: {what}"),

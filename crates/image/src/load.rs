@@ -10,7 +10,7 @@ use crate::format::layout::Layout;
 use crate::format::record::{self, Decoded, Kind, MARK_STRIDE, MARKS_BYTES, Mark, Record};
 use crate::format::superblock;
 use crate::format::tag::TagCodec;
-use crate::limits::{REGION_BLOCKS, ZERO_CHUNK_BLOCKS};
+use crate::limits::{REGION_BLOCKS, RESERVATIONS_BYTES_MAX, ZERO_CHUNK_BLOCKS};
 use crate::{FileError, Files, ImageError, ImageFile, ImageSpec};
 
 /// What superblock, checkpoint and journal say, before any tag is looked at.
@@ -25,6 +25,7 @@ pub(crate) struct Loaded {
     pub(crate) slot: u64,
     pub(crate) clean: bool,
     pub(crate) superblock_copies_good: [bool; 2],
+    pub(crate) superblock_copies_current: [bool; 2],
     pub(crate) checkpoint_copies_good: [bool; 2],
     pub(crate) records: u64,
     /// Contents to be written again, in this order.
@@ -45,7 +46,7 @@ pub(crate) struct Logged {
 }
 
 pub(crate) fn load(files: &mut dyn Files) -> Result<Loaded, ImageError> {
-    let superblock::Superblock { spec, copies_good } = superblock::read(files)?;
+    let superblock::Superblock { spec, copies_good, copies_current } = superblock::read(files)?;
     let layout = Layout::new(&spec.geometry, spec.journal_bytes);
     for file in ImageFile::ALL {
         let found = match files.length(file) {
@@ -71,6 +72,7 @@ pub(crate) fn load(files: &mut dyn Files) -> Result<Loaded, ImageError> {
         slot,
         clean,
         superblock_copies_good: copies_good,
+        superblock_copies_current: copies_current,
         checkpoint_copies_good,
         records: 0,
         logged: Vec::new(),
@@ -208,6 +210,7 @@ impl Loaded {
                         _ => record.payload[0].len() as u64 == contents,
                     }
             }
+            Kind::Reservations => record.payload[0].len() <= RESERVATIONS_BYTES_MAX,
             Kind::Extension => {
                 let payload = record.payload.first().map_or(0, |extension| extension.len() as u64);
                 record.zone < self.layout.zones && payload == self.layout.extension_bytes

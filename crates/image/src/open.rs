@@ -32,6 +32,8 @@ pub struct RecoveryReport {
     pub finished_zones: Vec<ZoneIndex>,
     /// The damaged copy of the superblock was written again.
     pub superblock_mended: bool,
+    /// The image was of an older format version, and has that of this program now: older programs refuse it.
+    pub converted: bool,
     /// One copy of the checkpoint was damaged, or had not been written to its end; both are good now.
     pub checkpoint_mended: bool,
 }
@@ -47,6 +49,7 @@ pub fn open(files: &mut dyn Files) -> Result<(Image, RecoveryReport), ImageError
         clean: loaded.clean,
         journal_records: loaded.records,
         superblock_mended: loaded.superblock_copies_good != [true; 2],
+        converted: (0..2).any(|copy| loaded.superblock_copies_good[copy] && !loaded.superblock_copies_current[copy]),
         checkpoint_mended: loaded.checkpoint_copies_good != [true; 2],
         rewritten_blocks: loaded.logged.iter().map(|logged| logged.blocks).sum(),
         ..RecoveryReport::default()
@@ -71,9 +74,7 @@ pub fn open(files: &mut dyn Files) -> Result<(Image, RecoveryReport), ImageError
         sync(files, ImageFile::State)?;
     }
     begin_journal(files, &loaded.spec.uuid, sequence)?;
-    if report.superblock_mended {
-        mend_superblock(files, &loaded)?;
-    }
+    mend_superblock(files, &loaded)?;
     let Loaded { spec, layout, codec, ledger, .. } = loaded;
     Ok((Image::start(Start { spec, layout, codec, ledger, table, sequence }), report))
 }
@@ -132,13 +133,15 @@ pub(crate) fn begin_journal(files: &mut dyn Files, uuid: &[u8; 16], epoch: u64) 
     sync(files, ImageFile::Journal)
 }
 
-/// The damaged copy is written again, from the good one.
+/// A copy that is damaged or of an older version is written again: the damaged one first, each synced before the next, so that
+/// there is always a good one. When this returns no older program opens the image, and forgets what it does not know.
 fn mend_superblock(files: &mut dyn Files, loaded: &Loaded) -> Result<(), ImageError> {
     let copy = superblock::encode(&loaded.spec);
-    for (i, good) in loaded.superblock_copies_good.into_iter().enumerate() {
-        if !good {
-            write(files, ImageFile::Superblock, (i * copy.len()) as u64, &copy)?;
-        }
+    let (good, current) = (loaded.superblock_copies_good, loaded.superblock_copies_current);
+    let first = usize::from(good[0]);
+    for i in [first, 1 - first].into_iter().filter(|&i| !current[i]) {
+        write(files, ImageFile::Superblock, (i * copy.len()) as u64, &copy)?;
+        sync(files, ImageFile::Superblock)?;
     }
-    sync(files, ImageFile::Superblock)
+    Ok(())
 }

@@ -65,6 +65,7 @@ fn a_record_has_its_numbers_where_the_table_says_and_its_checksums_cover_what_it
         (Kind::Intent, 9),
         (Kind::Contents, 10),
         (Kind::Zeros, 11),
+        (Kind::Reservations, 12),
     ];
     for (kind, code) in kinds {
         let payload = [0xaa; 5];
@@ -115,7 +116,8 @@ fn a_checkpoint_has_its_header_entries_and_extensions_where_the_table_says() {
     let counters = Counters { host_written_blocks: 0x11, padding_blocks: 0x22, host_read_blocks: 0x33, erases: 0x44 };
     let entries = vec![Entry::default(), entry(), Entry { has_extension: true, ..Entry::default() }];
     let extensions = BTreeMap::from([(2, vec![9; 64].into())]);
-    let ledger = Ledger { entries, extensions, counters };
+    let reservations = (1..=5).collect();
+    let ledger = Ledger { entries, extensions, counters, reservations };
     for clean in [false, true] {
         let copy = checkpoint::encode(&layout, &[7; 16], 0x0102, clean, &ledger);
         let uuid = u64::from_le_bytes([7; 8]);
@@ -131,6 +133,8 @@ fn a_checkpoint_has_its_header_entries_and_extensions_where_the_table_says() {
             (56, 8, 0x22),
             (64, 8, 0x33),
             (72, 8, 0x44),
+            (80, 4, 5),
+            (96, 5, 0x05_0403_0201),
         ];
         assert_numbers(&copy[..4096], &numbers);
         assert_eq!(copy[4096 + 40..4096 + 80], entry().encode());
@@ -169,7 +173,7 @@ fn a_superblock_has_its_numbers_where_the_table_says() {
         let numbers = [
             (0, 8, u64::from_le_bytes(*b"zonda im")),
             (8, 8, u64::from_le_bytes(*b"age\0\0\0\0\0")),
-            (16, 4, 1),
+            (16, 4, 2),
             (20, 4, u64::from(crc(&copy[24..148]))),
             (24, 8, uuid),
             (32, 8, uuid),

@@ -10,7 +10,9 @@
 //!      40       1: the drive was shut down in order; nothing follows, and no tags need be looked at
 //!      41..48   0
 //!      48..80   counters: blocks written by hosts, blocks padded, blocks read, erases
-//!      80..4096 0
+//!      80..84   bytes that are kept of reservations
+//!      84..96   0
+//!      96..     these bytes, at most 4000; zeros up to 4096
 //!      4096..   an entry of 40 bytes for each zone (see entry.rs)
 //!      then     a descriptor extension for each zone, zeros where there is none
 //! ```
@@ -26,6 +28,7 @@ use crate::{Counters, ImageError, ImageFile};
 use super::crc;
 use super::entry::{ENTRY_BYTES, Entry, Ledger};
 use super::layout::Layout;
+use crate::limits::RESERVATIONS_BYTES_MAX;
 
 /// Bytes before the entries.
 pub(crate) const SLOT_HEADER_BYTES: usize = 4096;
@@ -46,10 +49,13 @@ struct Header {
     padding_blocks: U64,
     host_read_blocks: U64,
     erases: U64,
+    reservations_bytes: U32,
+    reserved_84: [u8; 12],
 }
 
 const HEADER_BYTES: usize = size_of::<Header>();
-const _: () = assert!(HEADER_BYTES == 80);
+const _: () = assert!(HEADER_BYTES == 96);
+const _: () = assert!(HEADER_BYTES + RESERVATIONS_BYTES_MAX == SLOT_HEADER_BYTES);
 
 /// A checkpoint as it was read.
 pub(crate) struct Checkpoint {
@@ -93,7 +99,10 @@ pub(crate) fn encode(layout: &Layout, uuid: &[u8; 16], sequence: u64, clean: boo
         padding_blocks: counters.padding_blocks.into(),
         host_read_blocks: counters.host_read_blocks.into(),
         erases: counters.erases.into(),
+        reservations_bytes: (ledger.reservations.len() as u32).into(),
+        reserved_84: [0; 12],
     };
+    bytes[HEADER_BYTES..HEADER_BYTES + ledger.reservations.len()].copy_from_slice(&ledger.reservations);
     bytes[..HEADER_BYTES].copy_from_slice(header.as_bytes());
     header.sum = crc(&bytes[4..SLOT_HEADER_BYTES]).into();
     bytes[..HEADER_BYTES].copy_from_slice(header.as_bytes());
@@ -117,6 +126,9 @@ pub(crate) fn decode(layout: &Layout, uuid: &[u8; 16], bytes: &[u8]) -> Result<O
         return Ok(None);
     }
     let mut ledger = Ledger::new(0);
+    let kept = bytes[HEADER_BYTES..SLOT_HEADER_BYTES].get(..header.reservations_bytes.get() as usize);
+    let Some(kept) = kept else { return Ok(None) };
+    ledger.reservations = kept.into();
     let body = &bytes[SLOT_HEADER_BYTES..];
     let (entries, extensions) = body.split_at(layout.zones as usize * ENTRY_BYTES);
     for bytes in entries.chunks_exact(ENTRY_BYTES) {
@@ -168,6 +180,7 @@ mod tests {
             ..Entry::default()
         };
         ledger.extensions.insert(3, vec![0xab; 64].into());
+        ledger.reservations = vec![0xcd; RESERVATIONS_BYTES_MAX].into();
         let bytes = encode(&layout, &[1; 16], 12, true, &ledger);
         let read = decode(&layout, &[1; 16], &bytes).unwrap().unwrap();
         assert_eq!((read.sequence, read.clean, read.ledger), (12, true, ledger));

@@ -102,6 +102,8 @@ pub(crate) struct Ledger {
     pub(crate) entries: Vec<Entry>,
     pub(crate) extensions: BTreeMap<u32, Box<[u8]>>,
     pub(crate) counters: Counters,
+    /// What is kept of reservations; empty: nothing.
+    pub(crate) reservations: Box<[u8]>,
 }
 
 impl Entry {
@@ -200,6 +202,7 @@ impl Ledger {
         match record.kind {
             Kind::Flush => self.apply_flush(record),
             Kind::Intent | Kind::Contents | Kind::Zeros => {}
+            Kind::Reservations => self.reservations = record.payload.concat().into(),
             _ => self.apply_management(record),
         }
     }
@@ -262,7 +265,9 @@ impl Ledger {
             }
             Kind::Zrwa => (entry.has_zrwa, entry.had_zrwa) = (true, true),
             Kind::Commit => (entry.pointer, entry.written) = (record.a, record.b),
-            Kind::Flush | Kind::Intent | Kind::Contents | Kind::Zeros => unreachable!("no record of management"),
+            Kind::Flush | Kind::Intent | Kind::Contents | Kind::Zeros | Kind::Reservations => {
+                unreachable!("no record of management")
+            }
         }
     }
 }

@@ -3,13 +3,21 @@
 use zonda_zoned::Geometry;
 
 use crate::ImageFile;
-use crate::limits::PAGE_BYTES;
+use crate::limits::{PAGE_BYTES, RESERVATIONS_BYTES_MAX};
 
 use super::checkpoint::SLOT_HEADER_BYTES;
 use super::entry::ENTRY_BYTES;
 use super::record::{HEADER_BYTES, MARKS_BYTES};
 use super::superblock::COPY_BYTES;
 use super::tag::TAG_BYTES;
+
+/// The longest record of a journal that is as short as it may be has at least so many bytes of payload.
+const LONGEST_PAYLOAD_BYTES_MIN: u64 = 1024;
+/// How many of the longest records the shortest journal takes.
+const RECORDS_MIN: u64 = 8;
+
+// What is kept of reservations finds a place in any journal that is empty.
+const _: () = assert!(RESERVATIONS_BYTES_MAX as u64 <= RECORDS_MIN * LONGEST_PAYLOAD_BYTES_MIN);
 
 /// Offsets and lengths that follow from the geometry and the journal's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +90,8 @@ impl Layout {
     /// The shortest journal that this geometry can do with: several of the longest records.
     pub(crate) fn journal_bytes_min(geometry: &Geometry) -> u64 {
         let block = u64::from(geometry.block_size_bytes) + 8 + 2 * u64::from(geometry.metadata_bytes);
-        let longest = HEADER_BYTES as u64 + block.max(u64::from(geometry.descriptor_extension_bytes)).max(1024);
-        (MARKS_BYTES + 8 * longest).next_multiple_of(PAGE_BYTES)
+        let longest = HEADER_BYTES as u64
+            + block.max(u64::from(geometry.descriptor_extension_bytes)).max(LONGEST_PAYLOAD_BYTES_MIN);
+        (MARKS_BYTES + RECORDS_MIN * longest).next_multiple_of(PAGE_BYTES)
     }
 }

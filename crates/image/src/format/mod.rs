@@ -10,8 +10,10 @@ pub(crate) mod record;
 pub(crate) mod superblock;
 pub(crate) mod tag;
 
-/// The format that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 1;
+/// The format that this crate writes. Opening an image of an older one converts it.
+pub const VERSION: u32 = 2;
+/// The oldest format that it reads. Version 1 keeps no reservations, and is otherwise the same.
+pub(crate) const VERSION_OLDEST: u32 = 1;
 
 /// CRC-32C (Castagnoli, as in iSCSI, RFC 3720 section 12.1).
 #[inline]

@@ -36,6 +36,7 @@
 //! 9 intent        first region      regions
 //! 10 contents     first block       blocks                            tags, then data
 //! 11 zeros        first block       blocks
+//! 12 reservations                                                     what is kept of reservations; none: nothing
 //! ```
 //! The epoch is the sequence number of the checkpoint that the records follow. The journal has its full length from the
 //! start and is written over from its beginning after each checkpoint; records of another epoch are leftovers. So are
@@ -116,6 +117,7 @@ pub(crate) enum Kind {
     Intent = 9,
     Contents = 10,
     Zeros = 11,
+    Reservations = 12,
 }
 
 /// One record. The fields mean what the table above says.
@@ -231,6 +233,7 @@ impl<'a> Record<'a> {
             9 => Kind::Intent,
             10 => Kind::Contents,
             11 => Kind::Zeros,
+            12 => Kind::Reservations,
             _ => return None,
         };
         if header.epoch.get() != epoch || !header.is_good() {

@@ -3,7 +3,7 @@
 //! ```text
 //! a copy of 32 KiB:
 //! byte 0..16    magic, "zonda image" and zeros
-//!      16..20   version, 1
+//!      16..20   version, 2; 1 is read, and keeps no reservations
 //!      20..24   CRC-32C over everything from byte 24 to the end of the profile
 //!      24..40   UUID
 //!      40..48   bytes of the journal
@@ -34,7 +34,7 @@ use zonda_zoned::{Blocks, Geometry, ZrwaGeometry};
 
 use crate::{FileError, Files, ImageError, ImageFile, ImageSpec};
 
-use super::{VERSION, crc};
+use super::{VERSION, VERSION_OLDEST, crc};
 
 /// Bytes of one copy; the second follows the first.
 pub(crate) const COPY_BYTES: usize = 32 << 10;
@@ -120,6 +120,8 @@ pub(crate) fn encode(spec: &ImageSpec) -> Vec<u8> {
 pub(crate) struct Superblock {
     pub(crate) spec: ImageSpec,
     pub(crate) copies_good: [bool; 2],
+    /// Copies that are good and of the version that this program writes.
+    pub(crate) copies_current: [bool; 2],
 }
 
 /// Reads the superblock. One good copy is enough.
@@ -131,10 +133,11 @@ pub(crate) fn read(files: &mut dyn Files) -> Result<Superblock, ImageError> {
         Ok(found) => found,
     };
     let copies = [decode(&bytes[..COPY_BYTES]), decode(&bytes[COPY_BYTES..])];
-    let copies_good = [copies[0].is_ok(), copies[1].is_ok()];
+    let copies_good = copies.each_ref().map(Result::is_ok);
+    let copies_current = copies.each_ref().map(|copy| matches!(copy, Ok((_, VERSION))));
     let [first, second] = copies;
     match (first, second) {
-        (Ok(spec), _) | (_, Ok(spec)) => Ok(Superblock { spec, copies_good }),
+        (Ok((spec, _)), _) | (_, Ok((spec, _))) => Ok(Superblock { spec, copies_good, copies_current }),
         (Err(ImageError::OtherVersion { found }), _) | (_, Err(ImageError::OtherVersion { found })) => {
             Err(ImageError::OtherVersion { found })
         }
@@ -151,7 +154,8 @@ pub(crate) fn read(files: &mut dyn Files) -> Result<Superblock, ImageError> {
     }
 }
 
-fn decode(copy: &[u8]) -> Result<ImageSpec, ImageError> {
+/// What a copy says, and its version.
+fn decode(copy: &[u8]) -> Result<(ImageSpec, u32), ImageError> {
     let damaged = || ImageError::Damaged {
         file: ImageFile::Superblock,
         what: "both copies of the superblock are damaged".into(),
@@ -160,8 +164,9 @@ fn decode(copy: &[u8]) -> Result<ImageSpec, ImageError> {
     if header.magic != MAGIC {
         return Err(ImageError::NotAnImage);
     }
-    if header.version.get() != VERSION {
-        return Err(ImageError::OtherVersion { found: header.version.get() });
+    let version = header.version.get();
+    if !(VERSION_OLDEST..=VERSION).contains(&version) {
+        return Err(ImageError::OtherVersion { found: version });
     }
     let profile = rest.get(..header.profile_bytes.get() as usize).ok_or_else(damaged)?;
     let end = HEADER_BYTES + profile.len();
@@ -193,7 +198,7 @@ fn decode(copy: &[u8]) -> Result<ImageSpec, ImageError> {
     let spec = ImageSpec { geometry, profile, uuid: header.uuid, journal_bytes: header.journal_bytes.get() };
     // The sum fits: what does not make sense was written by a program that is not this one.
     spec.validate().map_err(|_| damaged())?;
-    Ok(spec)
+    Ok((spec, version))
 }
 
 #[cfg(test)]
@@ -208,7 +213,7 @@ mod tests {
         for i in 0..200 {
             let mut spec = ImageSpec::new(random_geometry(&mut prng), "name = \"x\"\n".repeat(i), [i as u8; 16]);
             spec.journal_bytes += 4096 * i as u64;
-            assert_eq!(decode(&encode(&spec)), Ok(spec));
+            assert_eq!(decode(&encode(&spec)), Ok((spec, VERSION)));
         }
     }
 }

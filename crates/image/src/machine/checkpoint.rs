@@ -68,6 +68,11 @@ impl Checkpointing {
         self.wanted |= !matches!(self.state, State::Draining | State::Flushing);
     }
 
+    /// Whoever is held behind a failed checkpoint waits for another one.
+    pub(super) fn want_if_blocked(&mut self) {
+        self.wanted |= self.blocked;
+    }
+
     /// Whether records may be written now.
     pub(super) fn admits(&self) -> bool {
         self.state == State::Resting && !self.blocked
@@ -98,13 +103,13 @@ impl Image {
     pub(super) fn hold(&mut self, index: u32) {
         self.parts[index].stage = Stage::Held;
         self.checkpointing.held.push_back(index);
-        self.checkpointing.wanted |= self.checkpointing.blocked;
+        self.checkpointing.want_if_blocked();
     }
 
     /// Moves a checkpoint on as far as it goes without waiting.
     pub(super) fn pump_checkpoint(&mut self) {
         if self.checkpointing.state == State::Resting {
-            let quiet = self.commands.is_empty() && self.parts.is_empty();
+            let quiet = self.is_quiet();
             let last = self.checkpointing.closing && self.checkpointing.closed.is_none() && quiet;
             if !self.checkpointing.wanted && !last {
                 return;
@@ -128,7 +133,7 @@ impl Image {
             self.abandon_checkpoint(FileError::Other("data or tags could not be synced".into()));
             return;
         }
-        let quiet = self.commands.is_empty() && self.parts.is_empty();
+        let quiet = self.is_quiet();
         // What was acknowledged since the round began is not synced: another checkpoint is the last.
         self.checkpointing.clean = self.checkpointing.closing && quiet && !self.flush.is_dirty();
         if self.checkpointing.clean {
@@ -139,6 +144,11 @@ impl Image {
             checkpoint::encode(&self.layout, &self.spec.uuid, sequence, self.checkpointing.clean, &self.ledger);
         self.checkpointing.blocked = true;
         self.write_copy(0);
+    }
+
+    /// Whether nothing is in progress that a checkpoint would have to follow.
+    fn is_quiet(&self) -> bool {
+        self.commands.is_empty() && self.parts.is_empty() && self.keeping.is_idle()
     }
 
     /// After a clean stop nobody looks for write pointers. Everything up to them was synced.
@@ -194,6 +204,7 @@ impl Image {
         self.intents.durable.clear();
         self.intents.touched.clear();
         self.ready.extend(held);
+        self.record_reservations();
         self.begin_waiting_flushes();
     }
 
@@ -204,6 +215,7 @@ impl Image {
         if self.checkpointing.closing {
             self.checkpointing.closed = Some(Err(error));
         }
+        self.refuse_reservations();
         for index in std::mem::take(&mut self.checkpointing.held) {
             match self.parts[index].work {
                 Work::Manage(_) => self.refuse_management(index),

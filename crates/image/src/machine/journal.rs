@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::format::record::{self, Encoded, HEADER_BYTES, Kind, MARK_STRIDE, MARKS_BYTES, Place, Record};
 use crate::{FileOperation, ImageFile};
 
-use super::part::{NOBODY, Work};
+use super::part::{KEEPER, NOBODY, Work};
 use super::{Image, Role};
 
 /// A record that waits to be written. See format/record.rs for what the fields mean.
@@ -114,11 +114,7 @@ impl Image {
     /// A part that may write to the journal asks whether it may go on now. If not, it is held until the next checkpoint.
     pub(super) fn enter_journal(&mut self, index: u32) -> bool {
         let needed = self.record_bytes(index);
-        let room = self.journal.has_room(needed, self.layout.journal_bytes);
-        if !self.checkpointing.admits() || !room {
-            if !room {
-                self.checkpointing.want();
-            }
+        if !self.journal_admits(needed) {
             self.hold(index);
             return false;
         }
@@ -126,6 +122,15 @@ impl Image {
         self.parts[index].reserved_bytes = needed;
         self.checkpointing.users += 1;
         true
+    }
+
+    /// Whether a record of so many bytes may be written now. For want of room a checkpoint is begun.
+    pub(super) fn journal_admits(&mut self, bytes: u64) -> bool {
+        let room = self.journal.has_room(bytes, self.layout.journal_bytes);
+        if !room {
+            self.checkpointing.want();
+        }
+        room && self.checkpointing.admits()
     }
 
     /// A part that entered has ended.
@@ -155,7 +160,9 @@ impl Image {
                 return;
             }
         } else {
-            self.journal.reserved -= std::mem::take(&mut self.parts[part].reserved_bytes);
+            if part != KEEPER {
+                self.journal.reserved -= std::mem::take(&mut self.parts[part].reserved_bytes);
+            }
             self.journal.pending_parts.push(part);
         }
         self.journal.pending_bytes += bytes;
@@ -251,6 +258,9 @@ impl Image {
     }
 
     fn on_recorded(&mut self, part: u32, recorded: bool) {
+        if part == KEEPER {
+            return self.on_reservations_recorded(recorded);
+        }
         match self.parts[part].work {
             Work::Overwrite { .. } => self.on_overwrite_recorded(part, recorded),
             Work::Manage(_) => self.on_management_recorded(part, recorded),

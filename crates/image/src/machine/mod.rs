@@ -9,6 +9,7 @@
 //! manage.rs     resets and the like: a record, synced, before the acknowledgement
 //! journal.rs    records in batches, one write and one sync for each
 //! flush.rs      sync data and tags, then note the write pointers
+//! reservations.rs  what hosts have reserved: kept for whoever serves the drive
 //! checkpoint.rs the ledger written out whole, so that the journal can begin anew
 //! ```
 
@@ -21,6 +22,7 @@ mod order;
 mod overwrite;
 mod part;
 mod read;
+mod reservations;
 mod sequential;
 mod submit;
 
@@ -42,6 +44,7 @@ use flush::FlushRound;
 use journal::Journal;
 use overwrite::Intents;
 use part::{CommandRun, Part};
+use reservations::Keeping;
 
 /// An open drive. It never blocks: commands and the results of file operations go in, file operations and completions
 /// come out. Whoever drives it carries out every [`FileCommand`] from [`poll_effect`](Image::poll_effect), in any order.
@@ -72,6 +75,7 @@ pub struct Image {
     flush: FlushRound,
     checkpointing: Checkpointing,
     intents: Intents,
+    keeping: Keeping,
     /// A place for the effects of management, to be used again.
     zone_effects: Vec<ZoneEffect>,
 }
@@ -157,6 +161,7 @@ impl Image {
             flush,
             checkpointing: Checkpointing::new(sequence),
             intents: Intents::default(),
+            keeping: Keeping::default(),
             zone_effects: Vec::new(),
         }
     }
@@ -268,7 +273,7 @@ impl Image {
         self.run_ready();
     }
 
-    /// Shuts the drive down in order once every command has ended: a flush, a checkpoint, and the mark that there is nothing
+    /// Shuts the drive down in order once every command and every change of reservations has ended: a flush, a checkpoint, and the mark that there is nothing
     /// to recover. [`closed`](Image::closed) says when.
     pub fn close(&mut self) {
         self.checkpointing.begin_closing();
@@ -283,7 +288,7 @@ impl Image {
         self.checkpointing.closed()
     }
 
-    /// Whether nothing is under way: no command, no file operation, no completion that waits to be polled.
+    /// Whether nothing is under way: no command, no file operation, no change of reservations, no completion that waits to be polled.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.commands.is_empty()
@@ -291,6 +296,8 @@ impl Image {
             && self.operations_out == 0
             && self.effects.is_empty()
             && self.completions.is_empty()
+            && self.keeping.is_idle()
+            && !self.keeping.has_news()
             && (!self.checkpointing.is_closing() || self.checkpointing.closed().is_some())
     }
 

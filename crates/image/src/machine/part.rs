@@ -10,6 +10,8 @@ use crate::format::record::Kind;
 
 /// No part, no command.
 pub(super) const NOBODY: u32 = u32::MAX;
+/// In a list of parts that wait for the journal: the change of reservations.
+pub(super) const KEEPER: u32 = u32::MAX - 1;
 
 /// A command under way.
 #[derive(Debug)]

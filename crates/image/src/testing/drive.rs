@@ -159,6 +159,15 @@ impl Drive {
         self.disk
     }
 
+    /// Shuts the drive down in order while a change of reservations is in progress, which succeeds.
+    pub(crate) fn close_with_news(mut self) -> Disk {
+        self.image.close();
+        self.collect();
+        self.settle();
+        assert_eq!(self.image.take_reservations_kept(), Some(true));
+        self.close()
+    }
+
     /// Everything there is to see.
     pub(crate) fn observe(&mut self) -> Observed {
         let geometry = self.image.geometry().clone();

@@ -3,6 +3,7 @@
 use zonda_zoned::reference::{CommandSource, ReferenceDevice, random_geometry};
 use zonda_zoned::{Command, Geometry, PayloadKind, Prng, ZoneIndex, ZoneState};
 
+use crate::limits::RESERVATIONS_BYTES_MAX;
 use crate::testing::{Crash, Disk, Drive, Ledger, spec};
 
 /// What to run.
@@ -23,6 +24,7 @@ fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
     let mut drive = Drive::create(&spec);
     let mut ledger = Ledger::new(ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes), geometry);
     let mut taken = 0;
+    let mut kept = Kept::default();
     for _ in 0..plan.rounds {
         let depth = 1 + prng.below(plan.depth_max) as usize;
         let commands = prng.below(plan.commands_max);
@@ -37,6 +39,9 @@ fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
                 if prng.chance(1, 2000) {
                     degrade(&mut drive, &mut ledger, &mut prng);
                 }
+                if prng.chance(1, 20) {
+                    kept.change(&mut drive, &mut prng);
+                }
                 if prng.chance(1, 200) {
                     drive.image.checkpoint();
                     drive.collect();
@@ -47,6 +52,7 @@ fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
             for completion in drive.poll() {
                 ledger.completed(&completion, false);
             }
+            kept.note(&mut drive);
             if prng.chance(1, 100) {
                 drive.image.check_invariants();
             }
@@ -58,6 +64,8 @@ fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
                 ledger.completed(&completion, false);
             }
             assert_eq!(ledger.outstanding(), 0, "everything that was taken has ended");
+            kept.note(&mut drive);
+            assert_eq!(kept.next, None, "and so has every change of reservations");
             drive.image.check_invariants();
             assert!(drive.image.is_idle());
         }
@@ -82,6 +90,7 @@ fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
                 assert_eq!((found.padding_blocks, found.erases), (counters.padding_blocks, counters.erases));
             }
         }
+        kept.judge(&drive);
         let observed = drive.observe();
         // An opening that was broken off may have finished zones, and reported nothing.
         let all: Vec<ZoneIndex> = (0..geometry.zone_count).map(ZoneIndex).collect();
@@ -96,6 +105,38 @@ fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
         }
     }
     taken
+}
+
+/// What the drive was told to keep of reservations.
+#[derive(Default)]
+struct Kept {
+    now: Vec<u8>,
+    /// While nobody knows whether it is kept.
+    next: Option<Vec<u8>>,
+}
+
+impl Kept {
+    fn change(&mut self, drive: &mut Drive, prng: &mut Prng) {
+        if self.next.is_none() {
+            let next = vec![prng.below(256) as u8; prng.below(RESERVATIONS_BYTES_MAX as u64 + 1) as usize];
+            drive.image.keep_reservations(next.clone().into());
+            drive.collect();
+            self.next = Some(next);
+        }
+    }
+
+    fn note(&mut self, drive: &mut Drive) {
+        if let Some(is_kept) = drive.image.take_reservations_kept() {
+            assert!(is_kept, "no file fails");
+            self.now = self.next.take().expect("a change ends once");
+        }
+    }
+
+    fn judge(&mut self, drive: &Drive) {
+        let found = drive.image.reservations().to_vec();
+        assert!(found == self.now || Some(&found) == self.next.as_ref(), "{} bytes are kept", found.len());
+        *self = Kept { now: found, next: None };
+    }
 }
 
 /// Opens a drive after a crash; now and then the opening is broken off, and done again.

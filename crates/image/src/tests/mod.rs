@@ -7,5 +7,6 @@ mod faults;
 mod opening;
 mod overwrites;
 mod promises;
+mod reservations;
 mod stopping;
 mod writes;
