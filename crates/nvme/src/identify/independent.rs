@@ -53,6 +53,11 @@ impl IndependentNamespace {
         page
     }
 
+    /// Says that reservations can survive a loss of power (RESCAP bit 0).
+    pub fn set_reservations_can_persist(&mut self) {
+        self.reservations |= super::RESERVATIONS_CAN_PERSIST;
+    }
+
     /// Whether the namespace can serve commands (NSTAT bit 0). Linux leaves one alone that is not.
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -78,6 +83,14 @@ mod tests {
             endurance_group: 12..=13,
             status: 14..=14,
         });
+    }
+
+    #[test]
+    fn reservations_end_with_the_power_unless_the_namespace_says_so() {
+        let mut page = IndependentNamespace::new(true, false);
+        assert_eq!(page.bytes()[2], 0xfe);
+        page.set_reservations_can_persist();
+        assert_eq!(page.bytes()[2], 0xff);
     }
 
     #[test]

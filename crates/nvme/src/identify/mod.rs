@@ -30,6 +30,8 @@ pub use zns_namespace::{LbaFormatExtension, ZnsNamespace, zone_resources};
 
 /// Bytes of every Identify data structure (NVMe Base 2.0, section 5.17.1).
 pub const IDENTIFY_BYTES: usize = 4096;
-/// RESCAP: bits 6:1 all types of reservations; bit 7 the key is ignored where revision 1.3 says so (Register alone). Not bit 0:
-/// reservations end with the power.
+/// RESCAP: bits 6:1 all types of reservations; bit 7 the key is ignored where revision 1.3 says so (Register alone).
+/// Bit 0 is for namespaces that say so.
 pub(crate) const RESERVATION_CAPABILITIES: u8 = 0b1111_1110;
+/// RESCAP bit 0: reservations can be made to survive a loss of power.
+pub(crate) const RESERVATIONS_CAN_PERSIST: u8 = 1;

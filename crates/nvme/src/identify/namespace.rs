@@ -195,6 +195,11 @@ impl NvmNamespace {
         self.deallocate_features & 0b111 == READS_ZEROS
     }
 
+    /// Says that reservations can survive a loss of power (RESCAP bit 0).
+    pub fn set_reservations_can_persist(&mut self) {
+        self.reservations |= super::RESERVATIONS_CAN_PERSIST;
+    }
+
     /// Says that `used` blocks are allocated (NUSE), at most all of them.
     pub fn set_used(&mut self, used: Blocks) {
         self.used_blocks = used.0.min(self.capacity_blocks.get()).into();
@@ -268,6 +273,14 @@ mod tests {
         assert_eq!(page.bytes()[33], 1, "DLFEAT");
         assert_eq!((page.nguid, page.eui64), ([7; 16], [0; 8]));
         assert_eq!(page.nvm_set.get(), 0);
+    }
+
+    #[test]
+    fn reservations_end_with_the_power_unless_the_namespace_says_so() {
+        let mut page = NvmNamespace::from_geometry(&Geometry::tiny(), &NamespaceIdentity::default()).unwrap();
+        assert_eq!(page.bytes()[31], 0xfe);
+        page.set_reservations_can_persist();
+        assert_eq!(page.bytes()[31], 0xff);
     }
 
     #[test]

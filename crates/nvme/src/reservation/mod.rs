@@ -9,11 +9,13 @@
 //! Report   (0Eh)  dword 10  31:00 dwords (NUMD), zero-based    dword 11  00 extended (EDS)
 //! ```
 
+mod saved;
 mod status;
 
 use crate::io::Transfer;
 use crate::{IoOpcode, StatusCode, SubmissionEntry};
 
+pub use saved::{SAVED_REGISTRANTS_MAX, SAVED_RESERVATIONS_BYTES_MAX, SavedReservations, SavedReservationsError};
 pub use status::{CONTROLLER_ID_NONE, RegisteredController, ReservationStatus};
 
 /// A reservation key: a host's own choice, the same for all its controllers. Zero is no key.
