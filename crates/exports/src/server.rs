@@ -137,6 +137,7 @@ impl Server {
                     self.sockets.close(now, connection, reason == CloseReason::Draining);
                 }
                 Effect::Submit { device, command } => self.drives.submit(now, device, Submitter::Target, command),
+                Effect::KeepReservations { .. } => unreachable!("no drive keeps reservations"),
                 Effect::Authenticate { connection } => {
                     if let Some(step) = self.target.auth_step(connection) {
                         self.auth.begin(step);

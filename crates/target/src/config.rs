@@ -1,7 +1,9 @@
 //! What a target is made of.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
+use bytes::Bytes;
 use zonda_chap::{Policy, Secret};
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
@@ -25,6 +27,9 @@ pub struct TargetConfig {
     pub auth_policy: Policy,
     /// Fresh from the operating system: challenges are drawn from it.
     pub auth_seed: [u8; 32],
+    /// The devices that can keep reservations through a loss of power, and what each was last asked to keep
+    /// ([`crate::Effect::KeepReservations`]); empty for nothing. Such a device is that of one namespace.
+    pub kept_reservations: BTreeMap<DeviceKey, Bytes>,
 }
 
 /// One subsystem.
@@ -114,6 +119,7 @@ impl TargetConfig {
             digests: Digests::BOTH,
             auth_policy: Policy::modest(),
             auth_seed,
+            kept_reservations: BTreeMap::new(),
         }
     }
 
@@ -138,6 +144,15 @@ impl TargetConfig {
                 return fault(format!("subsystem {named}"), "is there twice: choose another name");
             }
             subsystem.check()?;
+        }
+        for &device in self.kept_reservations.keys() {
+            let namespaces = self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+            if namespaces.filter(|namespace| namespace.device == device).count() != 1 {
+                return fault(
+                    format!("kept_reservations, device {}", device.0),
+                    "must be the device of one namespace: hosts of another would share its reservations",
+                );
+            }
         }
         Ok(())
     }

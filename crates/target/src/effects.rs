@@ -49,6 +49,14 @@ pub enum Effect {
         /// The command; its id is the target's, unique among all that are outstanding.
         command: Command,
     },
+    /// Keep these bytes of the reservations of a device's namespace in place of those kept before, so that they survive a loss of
+    /// power; none: keep nothing. Then tell with [`crate::Target::reservations_kept`]. For a device there is one at a time.
+    KeepReservations {
+        /// Which device: one of [`crate::TargetConfig::kept_reservations`].
+        device: DeviceKey,
+        /// At most [`zonda_nvme::reservation::SAVED_RESERVATIONS_BYTES_MAX`].
+        bytes: Bytes,
+    },
     /// Take the step with [`crate::Target::auth_step`], compute it where nobody waits for it, and bring back what came of it.
     Authenticate {
         /// Whose.

@@ -2,7 +2,8 @@
 
 use crate::connection::Phase;
 use crate::effects::ConnectionId;
-use crate::limits::FENCES_MAX;
+use crate::limits::{FENCES_MAX, RESERVATION_ASKS_MAX};
+use crate::reservations::Fence;
 use crate::target::{Owner, Target};
 
 impl Target {
@@ -84,7 +85,18 @@ impl Target {
     }
 
     fn check_reservations(&self) {
-        self.namespaces.iter().for_each(|namespace| namespace.reservations.check_invariants());
+        for namespace in &self.namespaces {
+            namespace.reservations.check_invariants();
+            namespace.keeping.check_invariants();
+            assert!(namespace.keeping.is_possible || !namespace.reservations.persists(), "no empty promise");
+        }
+        assert!(self.asks.len() <= RESERVATION_ASKS_MAX, "commands about reservations are within their limit");
+        let waiting = self.namespaces.iter().flat_map(|namespace| namespace.keeping.asks());
+        let waiting: Vec<u64> = waiting.chain(self.fences.iter().map(Fence::ask)).collect();
+        for (key, ask) in self.asks.iter() {
+            assert_eq!(ask.left(), waiting.iter().filter(|&&other| other == key).count(), "an ask waits as often");
+        }
+        assert!(waiting.iter().all(|&ask| self.asks.get(ask).is_some()), "and what waits has an ask");
         assert!(self.fences.len() <= FENCES_MAX, "preemptions that wait are within their limit");
         for fence in &self.fences {
             assert!(!fence.is_over(), "a preemption that waits for nothing has been answered");

@@ -2,8 +2,8 @@
 //!
 //! A [`Target`] is what one server loop offers: subsystems with zoned and conventional namespaces, and the discovery
 //! service. It is told what happens on sockets ([`Target::connected`], [`Target::received`], [`Target::sent`],
-//! [`Target::disconnected`]), elsewhere ([`Target::authenticated`]), on devices ([`Target::completed`], [`Target::zones_changed`]) and in time
-//! ([`Target::timeout`]), and answers with [`Effect`]s. It speaks NVMe Base 2.0, the NVM and Zoned Namespace Command
+//! [`Target::disconnected`]), elsewhere ([`Target::authenticated`]), on devices ([`Target::completed`], [`Target::zones_changed`],
+//! [`Target::reservations_kept`]) and in time ([`Target::timeout`]), and answers with [`Effect`]s. It speaks NVMe Base 2.0, the NVM and Zoned Namespace Command
 //! Sets and NVMe/TCP 1.0, with digests, in-band authentication and reservations.
 //!
 //! What is absent: sockets, threads, clocks, the devices themselves; TLS, namespace management, Asymmetric Namespace

@@ -35,6 +35,8 @@ pub const ASYNC_EVENT_REQUESTS: usize = 4;
 pub const REGISTRANTS_MAX: usize = 64;
 /// Preemptions that wait for commands of other hosts to end, of all hosts.
 pub const FENCES_MAX: usize = 64;
+/// Commands about reservations that wait, of all hosts: until what they change is durable, and preemptions.
+pub const RESERVATION_ASKS_MAX: usize = 256;
 /// Reservation notifications that a controller keeps for its host; the oldest gives way to a new one.
 pub const RESERVATION_NOTICES_MAX: usize = 255;
 /// Entries of a controller's error log (ELPE + 1).
@@ -59,6 +61,8 @@ pub const LOG_PAGE_BYTES_MAX: u32 = 1 << 20;
 const METADATA_SHARE: usize = 512 / 64;
 
 const _: () = assert!(ADMIN_QUEUE_ENTRIES_MIN <= QUEUE_ENTRIES_MAX);
+const _: () = assert!(REGISTRANTS_MAX <= zonda_nvme::reservation::SAVED_REGISTRANTS_MAX);
+const _: () = assert!(FENCES_MAX <= RESERVATION_ASKS_MAX);
 const _: () = assert!(HALF_OPEN_MAX < CONNECTIONS_MAX);
 const _: () = assert!(IN_CAPSULE_BYTES_MAX <= TRANSFER_BYTES_MAX);
 const _: () = assert!(TRANSFER_BYTES_MIN >= HOST_DATA_BYTES_MIN);

@@ -11,7 +11,7 @@ use crate::connection::Connection;
 use crate::controller::Controller;
 use crate::effects::{CloseReason, ConnectionId, Effect};
 use crate::health::DeviceHealth;
-use crate::reservations::{Fence, Reservations};
+use crate::reservations::{Ask, Fence, Keeping, Reservations, restore};
 use crate::slots::Slots;
 use crate::statistics::{NamespaceStatistics, Statistics};
 use crate::subsystem::Subsystem;
@@ -31,6 +31,8 @@ pub struct Target {
     pub(crate) commands: Slots<DeviceCommand>,
     /// Preemptions that wait for commands at devices, in the order in which they came.
     pub(crate) fences: Vec<Fence>,
+    /// Commands about reservations that wait: for a device to keep what they change, or for commands of other hosts.
+    pub(crate) asks: Slots<Ask>,
     pub(crate) effects: VecDeque<Effect>,
     /// Connections with output that is in no effect yet.
     pub(crate) dirty: VecDeque<ConnectionId>,
@@ -64,6 +66,7 @@ pub(crate) struct Namespace {
     pub(crate) index: usize,
     pub(crate) volatile_write_cache: bool,
     pub(crate) reservations: Reservations,
+    pub(crate) keeping: Keeping,
     /// The device is asked which zones have changed by themselves.
     pub(crate) is_surveyed: bool,
     pub(crate) health: DeviceHealth,
@@ -104,6 +107,8 @@ impl Target {
         for (place, subsystem) in config.subsystems.iter().enumerate() {
             subsystems.push(Subsystem::new(subsystem, namespaces.len(), &config.limits)?);
             for (index, namespace) in subsystem.namespaces.iter().enumerate() {
+                let subject = || format!("subsystem {}, namespace {}", subsystem.nqn, namespace.id);
+                let (reservations, keeping) = restore(&config, namespace.device, subject)?;
                 namespaces.push(Namespace {
                     subsystem: place,
                     id: namespace.id,
@@ -112,7 +117,8 @@ impl Target {
                     format: NamespaceFormat::of(&namespace.geometry, config.limits.transfer_bytes),
                     index,
                     volatile_write_cache: namespace.volatile_write_cache,
-                    reservations: Reservations::default(),
+                    reservations,
+                    keeping,
                     is_surveyed: false,
                     health: DeviceHealth::default(),
                     statistics: NamespaceStatistics::default(),
@@ -128,6 +134,7 @@ impl Target {
             controllers: Slots::new(),
             commands: Slots::new(),
             fences: Vec::new(),
+            asks: Slots::new(),
             effects: VecDeque::new(),
             dirty: VecDeque::new(),
             stalled: VecDeque::new(),
@@ -229,7 +236,7 @@ impl Target {
             Owner::Survey(namespace) => self.surveyed(namespace, completion.outcome),
             Owner::Gone => {}
         }
-        self.pass_fences(completion_key);
+        self.pass_fences(now, completion_key);
     }
 
     /// Shuts down: takes no connection and no command from now on, ends what devices are at, and closes each connection
@@ -244,7 +251,11 @@ impl Target {
     /// Whether a target that drains has nothing left to do.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.draining && self.connections.len() == 0 && self.commands.len() == 0 && self.effects.is_empty()
+        self.draining
+            && self.connections.len() == 0
+            && self.commands.len() == 0
+            && self.asks.len() == 0
+            && self.effects.is_empty()
     }
 
     /// The time has come that [`Target::next_timeout`] named, or a later one.
@@ -329,10 +340,10 @@ impl Target {
         }
     }
 
-    /// Closes a connection that no device works for; an admin queue goes when all I/O queues have gone.
-    fn close_if_idle(&mut self, now: Instant, id: ConnectionId) {
+    /// Closes a connection that no device works for and whose commands are all answered; an admin queue goes when all I/O queues have gone.
+    pub(crate) fn close_if_idle(&mut self, now: Instant, id: ConnectionId) {
         let Some(connection) = self.connections.get(id.0) else { return };
-        if connection.requests.iter().any(|(_, request)| request.device_command.is_some()) {
+        if connection.requests.iter().any(|(_, request)| request.device_command.is_some()) || self.has_asked(id) {
             return;
         }
         let controller = connection.controller().and_then(|key| self.controllers.get(key));

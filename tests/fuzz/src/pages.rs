@@ -5,6 +5,7 @@
 //! ```
 //! For a geometry the bytes are changes of valid pages: which page, offset (2 bytes), value; and so on.
 
+use zonda_nvme::HostId;
 use zonda_nvme::discovery::{self, AddressFamily, DiscoveryEntry, SubsystemKind, TcpAddress};
 use zonda_nvme::features::HostBehavior;
 use zonda_nvme::identify::{
@@ -18,6 +19,7 @@ use zonda_nvme::log::{
     SupportedLogPages,
 };
 use zonda_nvme::page::Page;
+use zonda_nvme::reservation::{ReservationKey, ReservationType, SavedReservations};
 use zonda_nvme::zns::ReportFormat;
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{Blocks, ChangedZoneList, Geometry, Lba, NamespaceId, ReportFilter, ZoneIndex, ZoneReport, ZoneType};
@@ -48,6 +50,9 @@ pub(crate) fn run(input: &[u8]) {
         10 => {
             let _ = HostBehavior::parse(bytes);
             let _ = IndependentNamespace::parse(bytes).map(|page| page.is_ready());
+            if let Ok(saved) = SavedReservations::read(bytes) {
+                assert_eq!(saved.to_bytes(), bytes, "reservations survive being written");
+            }
         }
         _ => check_geometry(bytes, geometry),
     }
@@ -246,5 +251,9 @@ pub(crate) fn seeds() -> Vec<Seed> {
     let entry = DiscoveryEntry::tcp(SubsystemKind::Nvm, 1, "nqn.2024-01.org.example:drive", &at, 32);
     add("discovery", 7, 0, &discovery::write_log(3, &[entry.expect("short texts")]));
     add("host-behavior", 10, 0, &[1; 512]);
+    let host = HostId([9; 16]);
+    let held = Some((ReservationType::ExclusiveAccess, Some(host)));
+    let saved = SavedReservations { generation: 3, registrants: vec![(host, ReservationKey(1))], held };
+    add("saved-reservations", 10, 1, &saved.to_bytes());
     seeds
 }

@@ -52,6 +52,7 @@ impl NetworkRun<'_> {
                     self.hash.mix(command.id.0 ^ u64::from(device.0) << 56);
                     self.server.submit(self.now, device, command);
                 }
+                Effect::KeepReservations { .. } => unreachable!("no device keeps reservations"),
                 Effect::Authenticate { connection } => {
                     let target = self.server.target.as_mut().expect("its effects are being carried out");
                     if let Some(step) = target.auth_step(connection) {

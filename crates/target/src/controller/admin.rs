@@ -40,6 +40,11 @@ impl Target {
             {
                 self.with_host_data(id, entry, capsule, Needed::AtLeast(HOST_BEHAVIOR_BYTES), now)
             }
+            AdminOpcode::SetFeatures
+                if FeatureRequest::decode(entry.cdw10.get()).feature == Feature::ReservationPersistence as u8 =>
+            {
+                self.set_reservation_persistence(id, key, entry)
+            }
             AdminOpcode::SetFeatures => self.set_features(now, key, entry, &Bytes::new()).map(Answer::Now),
             AdminOpcode::Abort => self.abort(key, entry).map(Answer::Now),
             AdminOpcode::AsyncEventRequest => self.async_event_request(key, entry),

@@ -16,6 +16,8 @@ use crate::target::Target;
 
 /// Bit 2 of what Select 011b returns: the feature can be changed (NVMe Base 2.0, Figure 195).
 const CHANGEABLE: u64 = 1 << 2;
+/// Bit 1: each namespace has its own.
+const OF_NAMESPACE: u64 = 1 << 1;
 /// The temperature above which a host is warned by default, in kelvins: as Identify Controller tells (WCTEMP).
 const WARNING_KELVIN: u32 = 343;
 
@@ -87,12 +89,15 @@ impl Target {
         self.check_feature(controller, feature)?;
         let namespace = entry.namespace.get();
         self.check_scope(controller, feature, namespace)?;
-        if feature == Feature::ReservationNotificationMask && namespace == ALL_NAMESPACES {
+        if is_kept_for_namespaces(feature) && namespace == ALL_NAMESPACES {
             return Err(StatusCode::INVALID_NAMESPACE);
         }
         let defaults = Features::new();
         let features = match select {
-            Select::Supported => return Ok(Answer::Now(if changeable(feature) { CHANGEABLE } else { 0 })),
+            Select::Supported => {
+                let of_namespace = if is_kept_for_namespaces(feature) { OF_NAMESPACE } else { 0 };
+                return Ok(Answer::Now(of_namespace | if changeable(feature) { CHANGEABLE } else { 0 }));
+            }
             Select::Current => &controller.features,
             // Nothing is saved: what was saved is the default.
             Select::Default | Select::Saved => &defaults,
@@ -131,9 +136,42 @@ impl Target {
                 return self.admin_data(id, entry, data);
             }
             Feature::ReservationNotificationMask => features.reservation_mask(NamespaceId(namespace)),
-            Feature::ReservationPersistence => unreachable!("no controller has it"),
+            Feature::ReservationPersistence => {
+                let persists =
+                    self.namespaces[self.keepers(controller, namespace)?[0] as usize].reservations.persists();
+                u32::from(persists && select == Select::Current)
+            }
         };
         Ok(Answer::Now(value.into()))
+    }
+
+    /// Set Features of Reservation Persistence (NVMe Base 2.0, section 5.27.1.27), which a device makes durable first.
+    pub(super) fn set_reservation_persistence(
+        &mut self,
+        id: ConnectionId,
+        key: u64,
+        entry: &SubmissionEntry,
+    ) -> Result<Answer, StatusCode> {
+        if FeatureRequest::decode(entry.cdw10.get()).save {
+            return Err(StatusCode::FEATURE_NOT_SAVEABLE);
+        }
+        let controller = self.controllers.get(key).expect("a queue's controller is here");
+        let namespace = entry.namespace.get();
+        self.check_feature(controller, Feature::ReservationPersistence)?;
+        self.check_scope(controller, Feature::ReservationPersistence, namespace)?;
+        let places = self.keepers(controller, namespace)?;
+        self.persist_reservations(id, entry, &places, entry.cdw11.get() & 1 != 0)
+    }
+
+    /// The place of the namespace of an identifier that was checked, or of all, as far as they can keep reservations.
+    fn keepers(&self, controller: &Controller, namespace: u32) -> Result<Vec<u32>, StatusCode> {
+        let subsystem = controller.subsystem.map(|place| &self.subsystems[place]).ok_or(StatusCode::INVALID_FIELD)?;
+        let can_keep = |place: &u32| self.namespaces[*place as usize].keeping.is_possible;
+        let places: Vec<u32> = match namespace {
+            ALL_NAMESPACES => subsystem.namespaces().filter(can_keep).collect(),
+            one => subsystem.namespace(one).into_iter().filter(can_keep).collect(),
+        };
+        if places.is_empty() { Err(StatusCode::INVALID_FIELD) } else { Ok(places) }
     }
 
     /// Set Features, with its data where it has any.
@@ -211,7 +249,7 @@ impl Target {
                     features.reservation_masks.insert(namespace, value & RESERVATION_NOTICES);
                 }
             }
-            Feature::ReservationPersistence => unreachable!("no controller has it"),
+            Feature::ReservationPersistence => unreachable!("its command goes another way"),
             // Connect sets it, over Fabrics (NVMe Base 2.0, section 5.27.1.25).
             Feature::HostIdentifier => return Err(StatusCode::COMMAND_SEQUENCE_ERROR),
         }
@@ -235,7 +273,7 @@ impl Target {
         let is_known = controller.subsystem.is_some_and(|it| self.subsystems[it].namespace(namespace).is_some());
         match namespace {
             // Error Recovery is kept for the controller, and hosts know it as that too.
-            0 if feature == Feature::ReservationNotificationMask => Err(StatusCode::INVALID_NAMESPACE),
+            0 if is_kept_for_namespaces(feature) => Err(StatusCode::INVALID_NAMESPACE),
             0 | ALL_NAMESPACES => Ok(()),
             _ if !is_known => Err(StatusCode::INVALID_NAMESPACE),
             _ if is_of_a_namespace(feature) => Ok(()),
@@ -258,8 +296,10 @@ impl Target {
             (None, _) => matches!(feature, Feature::AsyncEventConfiguration | Feature::KeepAliveTimer),
             // Only where there is a cache (NVMe Base 2.0, section 5.27.1.4).
             (Some(place), Feature::VolatileWriteCache) => self.subsystems[place].volatile_write_cache,
-            // Reservations end with the power.
-            (Some(_), Feature::ReservationPersistence) => false,
+            // Only where a device can keep them.
+            (Some(place), Feature::ReservationPersistence) => {
+                self.subsystems[place].namespaces().any(|it| self.namespaces[it as usize].keeping.is_possible)
+            }
             (Some(_), _) => true,
         };
         if has { Ok(()) } else { Err(StatusCode::INVALID_FIELD) }
@@ -272,6 +312,11 @@ const RESERVATION_NOTICES: u32 = 0b1110;
 /// Whether a feature is one of each namespace (NVMe Base 2.0, Figure 317).
 fn is_of_a_namespace(feature: Feature) -> bool {
     matches!(feature, Feature::ErrorRecovery | Feature::ReservationNotificationMask | Feature::ReservationPersistence)
+}
+
+/// Whether each namespace has a feature of its own here.
+fn is_kept_for_namespaces(feature: Feature) -> bool {
+    matches!(feature, Feature::ReservationNotificationMask | Feature::ReservationPersistence)
 }
 
 fn changeable(feature: Feature) -> bool {

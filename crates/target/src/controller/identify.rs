@@ -52,14 +52,25 @@ impl Target {
         match structure {
             Structure::Controller => self.identify_controller(controller, subsystem),
             Structure::Namespace => match self.visible(controller, namespace)? {
-                Some(config) => page(NvmNamespace::from_geometry(&config.geometry, &config.identity)),
+                Some(config) => {
+                    page(NvmNamespace::from_geometry(&config.geometry, &config.identity).map(|mut page| {
+                        if self.keeps_reservations(controller, namespace) {
+                            page.set_reservations_can_persist();
+                        }
+                        page
+                    }))
+                }
                 None => Ok(nothing()),
             },
             Structure::IndependentNamespace => match self.visible(controller, namespace)? {
                 Some(_) => {
                     let place = self.place_of(controller, namespace).expect("a visible namespace has a place");
                     let read_only = self.namespaces[place as usize].health.read_only;
-                    Ok(copy(&IndependentNamespace::new(true, read_only)))
+                    let mut page = IndependentNamespace::new(true, read_only);
+                    if self.keeps_reservations(controller, namespace) {
+                        page.set_reservations_can_persist();
+                    }
+                    Ok(copy(&page))
                 }
                 None => Ok(nothing()),
             },
@@ -163,6 +174,10 @@ impl Target {
         let config = &self.config.subsystems[place].namespaces[self.namespaces[namespace as usize].index];
         let enabled = command_set_of(&config.geometry) == CommandSet::Nvm || controller.has_zones();
         Ok(enabled.then_some(config))
+    }
+
+    fn keeps_reservations(&self, controller: &Controller, id: u32) -> bool {
+        self.place_of(controller, id).is_some_and(|place| self.namespaces[place as usize].keeping.is_possible)
     }
 
     fn place_of(&self, controller: &Controller, id: u32) -> Option<u32> {

@@ -5,18 +5,16 @@
 
 use std::collections::BTreeSet;
 
-use zonda_nvme::{HostId, StatusCode};
+use zonda_nvme::HostId;
+use zonda_zoned::Instant;
 
-use crate::connection::receive::Answer;
-use crate::effects::ConnectionId;
 use crate::target::{Owner, Target};
 
 /// A preemption that waits.
 #[derive(Debug)]
 pub(crate) struct Fence {
-    connection: ConnectionId,
-    /// Of the connection's requests.
-    command_id: u16,
+    /// Whose it is.
+    ask: u64,
     /// Keys of commands at devices.
     waits_for: BTreeSet<u64>,
 }
@@ -27,6 +25,10 @@ impl Fence {
         self.waits_for.iter().copied()
     }
 
+    pub(crate) fn ask(&self) -> u64 {
+        self.ask
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         self.waits_for.is_empty()
     }
@@ -34,7 +36,7 @@ impl Fence {
 
 impl Target {
     /// Answers a preemption at once, or when the commands of others on the namespace have ended.
-    pub(super) fn fence(&mut self, connection: ConnectionId, command_id: u16, namespace: u32, host: HostId) -> Answer {
+    pub(super) fn fence(&mut self, ask: u64, namespace: u32, host: HostId) {
         let is_own = |owner: Owner| match owner {
             Owner::Request(other, _) => self.host_of(other) == Some(host),
             // Nobody's: it changes nothing that a host has written.
@@ -45,25 +47,27 @@ impl Target {
         let others = self.commands.iter().filter(|(_, it)| it.namespace == namespace && !is_own(it.owner));
         let waits_for: BTreeSet<u64> = others.map(|(key, _)| key).collect();
         if waits_for.is_empty() {
-            return Answer::Now(0);
+            return self.end_ask(ask, Ok(()));
         }
-        self.fences.push(Fence { connection, command_id, waits_for });
-        Answer::Later
+        self.fences.push(Fence { ask, waits_for });
     }
 
     /// A device has ended a command that preemptions may wait for.
     #[inline]
-    pub(crate) fn pass_fences(&mut self, command: u64) {
+    pub(crate) fn pass_fences(&mut self, now: Instant, command: u64) {
         if self.fences.is_empty() {
             return;
         }
         for fence in &mut self.fences {
             fence.waits_for.remove(&command);
         }
+        let mut ended = Vec::new();
         while let Some(over) = self.fences.iter().position(Fence::is_over) {
             let fence = self.fences.remove(over);
+            ended.push(self.connection_of(fence.ask));
             // A host that is gone hears nothing; the preemption holds all the same.
-            self.respond(fence.connection, fence.command_id, StatusCode::SUCCESS, 0);
+            self.end_ask(fence.ask, Ok(()));
         }
+        self.close_drained(now, ended);
     }
 }

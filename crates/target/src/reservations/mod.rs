@@ -1,9 +1,11 @@
 //! Reservations: which hosts may use a namespace that they share.
 //!
 //! [`table::Reservations`] has the rules, for one namespace; here are the commands that change it, the commands that it keeps
-//! away, and the wait for those that were under way. A reservation lives as long as the target: it does not outlive its server.
+//! away, and the wait for those that were under way. A reservation lives as long as the target, unless the namespace's Persist
+//! Through Power Loss state is set: see [`keeping`].
 
 mod fences;
+mod keeping;
 mod table;
 #[cfg(test)]
 mod table_tests;
@@ -11,20 +13,21 @@ mod table_tests;
 use bytes::Bytes;
 use zonda_nvme::io::{IoRequest, Transfer};
 use zonda_nvme::reservation::{
-    AcquireAction, CONTROLLER_ID_NONE, PersistChange, RegisteredController, ReservationCommand, ReservationKeys,
-    ReservationStatus,
+    CONTROLLER_ID_NONE, RegisteredController, ReservationCommand, ReservationKeys, ReservationStatus,
 };
 use zonda_nvme::{HostId, StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
 pub(crate) use fences::Fence;
+pub(crate) use keeping::{Ask, Keeping, restore};
 pub(crate) use table::{Access, Reservations};
 
 use crate::connection::receive::{Answer, Needed};
 use crate::connection::transfer::check_room;
 use crate::effects::ConnectionId;
-use crate::limits::{FENCES_MAX, LOG_PAGE_BYTES_MAX};
+use crate::limits::LOG_PAGE_BYTES_MAX;
 use crate::target::Target;
+use keeping::Wanted;
 
 impl Target {
     /// A command about reservations on an I/O queue. Its keys may be still to come.
@@ -54,29 +57,8 @@ impl Target {
     ) -> Result<Answer, StatusCode> {
         let command = ReservationCommand::decode(entry)?.ok_or(StatusCode::INVALID_OPCODE)?;
         let (place, host) = self.asked_by(id, entry)?;
-        let keys = ReservationKeys::read(data);
-        if self.fences.len() >= FENCES_MAX {
-            return Err(StatusCode::COMMAND_INTERRUPTED);
-        }
-        let reservations = &mut self.namespaces[place as usize].reservations;
-        let changes = match command {
-            // What is promised here would end with the server.
-            ReservationCommand::Register { persist: PersistChange::Set, .. } => return Err(StatusCode::INVALID_FIELD),
-            ReservationCommand::Register { action, ignores_key, .. } => {
-                reservations.register(host, action, keys, ignores_key)?
-            }
-            ReservationCommand::Acquire { action, kind } => reservations.acquire(host, action, kind, keys)?,
-            ReservationCommand::Release { action, kind_code } => {
-                reservations.release(host, action, kind_code, keys.current)?
-            }
-            ReservationCommand::Report { .. } => unreachable!("a report brings no keys"),
-        };
-        reservations.check_invariants();
-        self.notify_of_reservations(place, &changes.notices);
-        if matches!(command, ReservationCommand::Acquire { action: AcquireAction::PreemptAndAbort, .. }) {
-            return Ok(self.fence(id, entry.command_id.get(), place, host));
-        }
-        Ok(Answer::Now(0))
+        let wanted = Wanted::Command { command, keys: ReservationKeys::read(data), host };
+        self.change_reservations(id, entry, &[place], wanted)
     }
 
     /// Whether the host of a queue may do to a namespace what a command asks for.
@@ -140,7 +122,7 @@ impl Target {
         ReservationStatus {
             generation: reservations.generation(),
             kind: reservations.kind(),
-            persists: false,
+            persists: reservations.persists(),
             controllers,
         }
     }

@@ -4,7 +4,7 @@
 
 use zonda_nvme::log::ReservationNotice;
 use zonda_nvme::reservation::{
-    AcquireAction, RegisterAction, ReleaseAction, ReservationKey, ReservationKeys, ReservationType,
+    AcquireAction, RegisterAction, ReleaseAction, ReservationKey, ReservationKeys, ReservationType, SavedReservations,
 };
 use zonda_nvme::{HostId, StatusCode};
 
@@ -17,6 +17,8 @@ pub(crate) struct Reservations {
     /// In the order in which they registered.
     registrants: Vec<Registrant>,
     held: Option<Held>,
+    /// PTPL: all of this survives a loss of power.
+    persists: bool,
 }
 
 /// A host that has registered.
@@ -49,6 +51,41 @@ pub(crate) struct Changes {
 }
 
 impl Reservations {
+    /// What was kept, by [`to_kept`](Reservations::to_kept); or why that cannot be.
+    pub(crate) fn restore(kept: &[u8]) -> Result<Reservations, String> {
+        if kept.is_empty() {
+            return Ok(Reservations::default());
+        }
+        let saved = SavedReservations::read(kept).map_err(|error| error.to_string())?;
+        let count = saved.registrants.len();
+        if count > REGISTRANTS_MAX {
+            return Err(format!("they have {count} registrants, of at most {REGISTRANTS_MAX}"));
+        }
+        let registrants = saved.registrants.into_iter().map(|(host, key)| Registrant { host, key }).collect();
+        let held = saved.held.map(|(kind, by)| Held { kind, by });
+        Ok(Reservations { generation: saved.generation, registrants, held, persists: true })
+    }
+
+    /// The bytes that are to survive a loss of power; none where nothing is.
+    pub(crate) fn to_kept(&self) -> Vec<u8> {
+        if !self.persists {
+            return Vec::new();
+        }
+        let registrants = self.registrants.iter().map(|registrant| (registrant.host, registrant.key)).collect();
+        let held = self.held.map(|held| (held.kind, held.by));
+        SavedReservations { generation: self.generation, registrants, held }.to_bytes()
+    }
+
+    /// The Persist Through Power Loss state.
+    pub(crate) fn persists(&self) -> bool {
+        self.persists
+    }
+
+    /// Sets it. It is the namespace's: of all registrants, and of those to come.
+    pub(crate) fn set_persists(&mut self, persists: bool) {
+        self.persists = persists;
+    }
+
     /// GEN.
     pub(crate) fn generation(&self) -> u32 {
         self.generation

@@ -16,16 +16,16 @@ use crate::{ConnectionId, HostAccess};
 
 /// A host with a controller and one I/O queue.
 #[derive(Clone, Copy)]
-struct Host {
-    id: HostId,
-    key: u64,
-    controller: u16,
-    admin: ConnectionId,
-    io: ConnectionId,
+pub(super) struct Host {
+    pub(super) id: HostId,
+    pub(super) key: u64,
+    pub(super) controller: u16,
+    pub(super) admin: ConnectionId,
+    pub(super) io: ConnectionId,
 }
 
 impl World {
-    fn host(&mut self, number: u8) -> Host {
+    pub(super) fn host(&mut self, number: u8) -> Host {
         let id = HostId([number; 16]);
         let name = format!("nqn.2024-01.org.example:host-{number}");
         let admin = self.open();
@@ -39,7 +39,7 @@ impl World {
     }
 
     /// An I/O queue of a host's controller.
-    fn queue(&mut self, host: u8, controller: u16, queue: u16) -> ConnectionId {
+    pub(super) fn queue(&mut self, host: u8, controller: u16, queue: u16) -> ConnectionId {
         let io = self.open();
         self.initialize(io, Digests::NONE, 0);
         let name = format!("nqn.2024-01.org.example:host-{host}");
@@ -48,14 +48,14 @@ impl World {
         io
     }
 
-    fn entry_of(command: &ReservationCommand) -> SubmissionEntry {
+    pub(super) fn entry_of(command: &ReservationCommand) -> SubmissionEntry {
         let (opcode, [dword10, dword11]) = command.encode();
         let mut entry = SubmissionEntry::new(opcode.code(), 1);
         (entry.cdw10, entry.cdw11) = (dword10.into(), dword11.into());
         entry
     }
 
-    fn reserve(&mut self, host: Host, command: &ReservationCommand, current: u64, other: u64) -> StatusCode {
+    pub(super) fn reserve(&mut self, host: Host, command: &ReservationCommand, current: u64, other: u64) -> StatusCode {
         let keys = ReservationKeys { current: ReservationKey(current), other: ReservationKey(other) }.to_bytes();
         let data = match command {
             ReservationCommand::Release { .. } => &keys[..8],
@@ -64,7 +64,7 @@ impl World {
         self.execute_in_capsule(host.io, World::entry_of(command), Bytes::copy_from_slice(data)).status
     }
 
-    fn register(&mut self, host: Host) {
+    pub(super) fn register(&mut self, host: Host) {
         let command = ReservationCommand::Register {
             action: RegisterAction::Register,
             ignores_key: false,
@@ -73,20 +73,20 @@ impl World {
         assert_eq!(self.reserve(host, &command, 0, host.key), StatusCode::SUCCESS);
     }
 
-    fn acquire(&mut self, host: Host, kind: ReservationType) -> StatusCode {
+    pub(super) fn acquire(&mut self, host: Host, kind: ReservationType) -> StatusCode {
         let command = ReservationCommand::Acquire { action: AcquireAction::Acquire, kind };
         self.reserve(host, &command, host.key, 0)
     }
 
     /// Sends a preempt and abort; its identifier.
-    fn start_preempting(&mut self, host: Host, victim: Host) -> u16 {
+    pub(super) fn start_preempting(&mut self, host: Host, victim: Host) -> u16 {
         let keys = ReservationKeys { current: ReservationKey(host.key), other: ReservationKey(victim.key) }.to_bytes();
         let mut entry = World::entry_of(&preempt(AcquireAction::PreemptAndAbort));
         entry.data_pointer = SglDescriptor::in_capsule(0, 16);
         self.start(host.io, entry, &Bytes::copy_from_slice(&keys))
     }
 
-    fn report(&mut self, host: Host, bytes: u64) -> ReservationStatus {
+    pub(super) fn report(&mut self, host: Host, bytes: u64) -> ReservationStatus {
         let mut entry = World::entry_of(&ReservationCommand::Report { bytes, extended: true });
         entry.data_pointer = SglDescriptor::transport(bytes as u32);
         let answer = self.execute(host.io, entry, Bytes::new());
@@ -94,7 +94,7 @@ impl World {
         ReservationStatus::read(&answer.data, true).expect("a report that can be read")
     }
 
-    fn notification(&mut self, host: Host) -> Answer {
+    pub(super) fn notification(&mut self, host: Host) -> Answer {
         let mut entry = SubmissionEntry::new(AdminOpcode::GetLogPage.code(), 0);
         let dwords = GetLogPage::of(LogPage::ReservationNotification, 64).encode();
         (entry.cdw10, entry.cdw11) = (dwords[0].into(), dwords[1].into());
@@ -102,7 +102,7 @@ impl World {
         self.execute(host.admin, entry, Bytes::new())
     }
 
-    fn set_feature(&mut self, host: Host, feature: Feature, namespace: u32, value: u32) -> StatusCode {
+    pub(super) fn set_feature(&mut self, host: Host, feature: Feature, namespace: u32, value: u32) -> StatusCode {
         let mut entry = SubmissionEntry::new(AdminOpcode::SetFeatures.code(), namespace);
         entry.cdw10 = FeatureRequest { feature: feature as u8, ..FeatureRequest::default() }.encode().into();
         entry.cdw11 = value.into();
@@ -110,8 +110,8 @@ impl World {
     }
 }
 
-const EXCLUSIVE: ReservationType = ReservationType::ExclusiveAccess;
-const CONFLICT: StatusCode = StatusCode::RESERVATION_CONFLICT;
+pub(super) const EXCLUSIVE: ReservationType = ReservationType::ExclusiveAccess;
+pub(super) const CONFLICT: StatusCode = StatusCode::RESERVATION_CONFLICT;
 
 /// Two registrants, of which the first holds the namespace; devices complete nothing until they are told.
 fn contended() -> (World, Host, Host) {
@@ -124,7 +124,7 @@ fn contended() -> (World, Host, Host) {
     (world, old, new)
 }
 
-fn preempt(action: AcquireAction) -> ReservationCommand {
+pub(super) fn preempt(action: AcquireAction) -> ReservationCommand {
     ReservationCommand::Acquire { action, kind: EXCLUSIVE }
 }
 
@@ -202,6 +202,14 @@ fn the_short_form_of_a_report_is_refused_and_so_is_persistence() {
     assert_eq!(world.reserve(host, &persistent, 0, 1), StatusCode::INVALID_FIELD);
     assert_eq!(world.report(host, 4096).controllers.len(), 0, "and nothing was registered");
     assert_eq!(world.set_feature(host, Feature::ReservationPersistence, 1, 1), StatusCode::INVALID_FIELD);
+    assert_eq!(world.set_feature(host, Feature::ReservationPersistence, u32::MAX, 1), StatusCode::INVALID_FIELD);
+    let clears = ReservationCommand::Register {
+        action: RegisterAction::Register,
+        ignores_key: false,
+        persist: PersistChange::Clear,
+    };
+    assert_eq!(world.reserve(host, &clears, 0, 1), StatusCode::SUCCESS, "so it is");
+    assert!(world.keeping.is_empty(), "no device was asked");
 }
 
 #[test]

@@ -102,6 +102,11 @@ pub(super) struct World {
     /// Steps of authentications that are not computed, while `hold_steps`.
     pub(super) held_steps: Vec<AuthStep>,
     pub(super) hold_steps: bool,
+    /// What devices have kept of reservations.
+    pub(super) kept: BTreeMap<DeviceKey, Bytes>,
+    /// What they have been asked to keep, while `hold_keeping`.
+    pub(super) keeping: VecDeque<(DeviceKey, Bytes)>,
+    pub(super) hold_keeping: bool,
     /// The commands devices have had, by name.
     pub(super) submitted: Vec<&'static str>,
 }
@@ -121,6 +126,9 @@ impl World {
             hold: false,
             held_steps: Vec::new(),
             hold_steps: false,
+            kept: BTreeMap::new(),
+            keeping: VecDeque::new(),
+            hold_keeping: false,
             submitted: Vec::new(),
         }
     }
@@ -387,6 +395,12 @@ impl World {
                         self.complete(device, &command);
                     }
                 }
+                Effect::KeepReservations { device, bytes } => {
+                    self.keeping.push_back((device, bytes));
+                    if !self.hold_keeping {
+                        self.end_keeping(true);
+                    }
+                }
                 Effect::Authenticate { connection } => {
                     let step = self.target.auth_step(connection);
                     if self.hold_steps {
@@ -434,6 +448,17 @@ impl World {
         let completion: Completion = self.devices[device.0 as usize].execute(command);
         self.target.completed(self.now, device, completion);
         self.target.check_invariants();
+    }
+
+    /// A device has kept, or could not keep, what it was asked for first.
+    pub(super) fn end_keeping(&mut self, succeeds: bool) {
+        let (device, bytes) = self.keeping.pop_front().expect("a device was asked");
+        if succeeds {
+            self.kept.insert(device, bytes);
+        }
+        self.target.reservations_kept(self.now, device, succeeds);
+        self.target.check_invariants();
+        self.settle();
     }
 
     /// Devices complete what they have held back.

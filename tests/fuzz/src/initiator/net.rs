@@ -351,6 +351,7 @@ impl Net {
                     self.cut(queue);
                 }
             }
+            TargetEffect::KeepReservations { .. } => unreachable!("no device keeps reservations"),
             TargetEffect::Authenticate { connection } => {
                 if let Some(step) = self.target.auth_step(connection) {
                     self.target.authenticated(self.now, step.run());

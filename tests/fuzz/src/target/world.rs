@@ -227,6 +227,7 @@ impl World {
                     assert!(!std::mem::replace(&mut wire.closed, true), "closed once");
                 }
             }
+            Effect::KeepReservations { .. } => unreachable!("no device keeps reservations"),
             Effect::Authenticate { connection } => {
                 if let Some(step) = self.target.auth_step(connection) {
                     self.target.authenticated(self.now, step.run());

@@ -404,6 +404,7 @@ impl World {
                     let completion = self.devices[device.0 as usize].execute(&command);
                     self.pending.push((device, completion));
                 }
+                Of::KeepReservations { .. } => unreachable!("no device keeps reservations"),
                 Of::Event(_) => {}
             }
         }
