@@ -2,6 +2,7 @@
 
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_raid::Extent;
+use zonda_ring::Bytes;
 use zonda_ssd::allocation::{AllocationFacts, ElementBook};
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{Blocks, Instant, Lba, ZoneIndex, ZoneState, ZonedDevice};
@@ -26,6 +27,28 @@ pub trait Drive: ZonedDevice {
     fn extent(&self, start: Lba, most: Blocks) -> Extent {
         let _ = start;
         Extent { blocks: most, is_hole: false }
+    }
+
+    /// What the drive has kept of reservations: the bytes given last, none where nothing is; `None` for a drive that cannot keep
+    /// them through a loss of power.
+    fn kept_reservations(&self) -> Option<Bytes> {
+        None
+    }
+
+    /// Keeps these bytes in place of those kept before; none: keeps nothing. [`take_reservations_kept`](Drive::take_reservations_kept)
+    /// tells when they are durable.
+    ///
+    /// # Panics
+    /// For a drive that cannot, for more than [`zonda_image::limits::RESERVATIONS_BYTES_MAX`] bytes, while others are being kept,
+    /// and after [`close`](Drive::close).
+    fn keep_reservations(&mut self, now: Instant, bytes: Bytes) {
+        let _ = (now, bytes);
+        panic!("this drive cannot keep reservations");
+    }
+
+    /// How keeping the last bytes ended, told once after a poll: whether they are durable. If not, the drive keeps those before.
+    fn take_reservations_kept(&mut self) -> Option<bool> {
+        None
     }
 
     /// No more commands come: what was taken is brought to an end, what must last is made to last.

@@ -4,7 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::rc::Rc;
 
+use zonda_image::limits::RESERVATIONS_BYTES_MAX;
 use zonda_image::{Counters, FileCommand, FileError, FileOperation, Image, ImageFile, RecoveryReport, Ticket};
+use zonda_nvme::reservation::SAVED_RESERVATIONS_BYTES_MAX;
 use zonda_ring::{Bytes, BytesMut, Client, Done, File, Operation, Outcome, Ring};
 use zonda_ssd::allocation::ElementBook;
 use zonda_zoned::{
@@ -295,6 +297,20 @@ impl Drive for FileBacked {
         self.media_errors
     }
 
+    fn kept_reservations(&self) -> Option<Bytes> {
+        Some(Bytes::copy_from_slice(self.image.reservations()))
+    }
+
+    fn keep_reservations(&mut self, _now: Instant, bytes: Bytes) {
+        self.image.keep_reservations(bytes);
+        // It is carried out with the next poll.
+        self.has_news = true;
+    }
+
+    fn take_reservations_kept(&mut self) -> Option<bool> {
+        self.image.take_reservations_kept()
+    }
+
     fn take_trouble(&mut self) -> Option<String> {
         let note = self.note.take().or_else(|| self.elements.as_mut()?.take_trouble());
         if note.is_some() {
@@ -325,6 +341,9 @@ impl Drive for FileBacked {
         self.is_at_rest() && self.elements.as_ref().is_none_or(ElementKeeper::has_ended)
     }
 }
+
+/// An image has room for whatever a target wants kept.
+const _: () = assert!(SAVED_RESERVATIONS_BYTES_MAX <= RESERVATIONS_BYTES_MAX);
 
 /// Zones of which a command may change what they hold.
 enum Touched {

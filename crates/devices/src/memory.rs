@@ -1,6 +1,7 @@
 //! [`MemoryDrive`] and [`PacedDrive`]: drives that are gone with the process, and drives as slow as the real one.
 
 use zonda_layers::{Memory, Paced};
+use zonda_ring::Bytes;
 use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull, ZonedDevice};
 
 use crate::{Drive, DriveFacts, Model};
@@ -98,6 +99,18 @@ impl Drive for PacedDrive {
 
     fn media_errors(&self) -> u64 {
         self.paced.device().media_errors()
+    }
+
+    fn kept_reservations(&self) -> Option<Bytes> {
+        self.paced.device().kept_reservations()
+    }
+
+    fn keep_reservations(&mut self, now: Instant, bytes: Bytes) {
+        self.paced.device_mut().keep_reservations(now, bytes);
+    }
+
+    fn take_reservations_kept(&mut self) -> Option<bool> {
+        self.paced.device_mut().take_reservations_kept()
     }
 
     fn close_error(&self) -> Option<String> {

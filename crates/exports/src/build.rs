@@ -1,5 +1,6 @@
 //! From a plan to drives that are open and a target that knows them.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -9,10 +10,10 @@ use zonda_devices::{
 use zonda_image::RecoveryReport;
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
-use zonda_ring::Ring;
+use zonda_ring::{Bytes, Ring};
 use zonda_ssd::allocation::ElementBook;
 use zonda_ssd::profile::Profile;
-use zonda_target::{HostAccess, HostEntry, NamespaceConfig, Portal, SubsystemConfig, Target, TargetConfig};
+use zonda_target::{DeviceKey, HostAccess, HostEntry, NamespaceConfig, Portal, SubsystemConfig, Target, TargetConfig};
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{NamespaceId, Prng};
 
@@ -51,6 +52,7 @@ pub(crate) fn build(plan: &ServerPlan, ring: &Ring, listen: &[SocketAddr]) -> Re
     let mut drives = Drives::default();
     let (mut subsystems, mut layout, mut configs) = (Vec::new(), Vec::new(), Vec::new());
     let mut candidates = Vec::new();
+    let mut kept_reservations = BTreeMap::new();
     for subsystem in &plan.subsystems {
         let (mut infos, mut layouts, mut namespaces) = (Vec::new(), Vec::new(), Vec::new());
         for namespace in &subsystem.namespaces {
@@ -65,7 +67,9 @@ pub(crate) fn build(plan: &ServerPlan, ring: &Ring, listen: &[SocketAddr]) -> Re
             });
             let timing = if namespace.timing == TimingSpec::None { "none" } else { "profile" };
             let source = opened.source.clone();
+            let kept = opened.drive.kept_reservations();
             let device = drives.add(Served::new(opened.drive, opened.source, timing));
+            kept_reservations.extend(kept.map(|kept| (device, kept)));
             candidates.push(Candidate {
                 nqn: subsystem.nqn.clone(),
                 namespace: namespace.id,
@@ -96,15 +100,21 @@ pub(crate) fn build(plan: &ServerPlan, ring: &Ring, listen: &[SocketAddr]) -> Re
             allow: access(subsystem.hosts.as_deref()),
         });
     }
-    let target = target(plan, configs, listen)?;
+    let target = target(plan, configs, kept_reservations, listen)?;
     Ok(Built { target, drives, subsystems, layout, candidates })
 }
 
-fn target(plan: &ServerPlan, subsystems: Vec<SubsystemConfig>, listen: &[SocketAddr]) -> Result<Target, ServeError> {
+fn target(
+    plan: &ServerPlan,
+    subsystems: Vec<SubsystemConfig>,
+    kept_reservations: BTreeMap<DeviceKey, Bytes>,
+    listen: &[SocketAddr],
+) -> Result<Target, ServeError> {
     let portals =
         listen.iter().map(|address| Portal { address: address.ip().to_string(), service: address.port().to_string() });
     let seed = random::bytes().map_err(|error| ServeError::new(error.message, error.help))?;
     let mut config = TargetConfig::new(subsystems, portals.collect(), seed);
+    config.kept_reservations = kept_reservations;
     config.auth_policy = plan.auth_policy.clone();
     if plan.digests == DigestsSpec::Off {
         config.digests = Digests::NONE;
@@ -239,8 +249,7 @@ fn in_words(report: &RecoveryReport, elements_began_anew: Option<&str>) -> Strin
             report.found_blocks, report.dropped_blocks
         )
     };
-    match elements_began_anew {
-        None => stop,
-        Some(_) => stop + ", storage elements begin anew",
-    }
+    let elements = if elements_began_anew.is_some() { ", storage elements begin anew" } else { "" };
+    let version = if report.converted { ", converted to a format that older programs refuse" } else { "" };
+    stop + elements + version
 }

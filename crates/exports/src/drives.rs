@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use zonda_devices::{Drive, RequestId};
+use zonda_ring::Bytes;
 use zonda_target::{DeviceHealth, DeviceKey, Target};
 use zonda_zoned::{Command, CommandId, Completion, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull, Status};
 
@@ -29,6 +30,8 @@ pub(crate) struct Served {
     waiting: VecDeque<(Submitter, Command)>,
     /// Commands that came when the drive was to be closed, or waited then: they fail.
     refused: Vec<(Submitter, CommandId)>,
+    /// The drive is keeping reservations.
+    is_keeping: bool,
     end: End,
     pub(crate) meter: Meter,
     /// Where its blocks are, in words.
@@ -54,6 +57,8 @@ pub(crate) struct Drives {
     served: Vec<Served>,
     /// Requests to volumes that wait for a device: the volume's place, and who asked.
     pub(crate) asked: Vec<(usize, RequestId, Answerer)>,
+    /// Whether drives have kept what they were asked to, where the target has not heard of it.
+    kept: VecDeque<(DeviceKey, bool)>,
 }
 
 impl Served {
@@ -61,7 +66,8 @@ impl Served {
         let namespace = NamespaceId::FIRST;
         let geometry = drive.geometry(namespace).clone();
         let (waiting, refused, meter) = (VecDeque::new(), Vec::new(), Meter::default());
-        Served { drive, namespace, geometry, waiting, refused, end: End::NotYet, meter, source, timing }
+        let is_keeping = false;
+        Served { drive, namespace, geometry, waiting, refused, is_keeping, end: End::NotYet, meter, source, timing }
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {
@@ -110,7 +116,8 @@ impl Served {
             self.end = End::Draining;
             self.refused.extend(self.waiting.drain(..).map(|(submitter, command)| (submitter, command.id)));
         }
-        if self.end == End::Draining && (self.meter.outstanding() == 0 || self.drive.as_volume().is_some()) {
+        let is_at_rest = self.meter.outstanding() == 0 && !self.is_keeping;
+        if self.end == End::Draining && (is_at_rest || self.drive.as_volume().is_some()) {
             self.end = End::Closing;
             self.drive.close(now);
         }
@@ -137,6 +144,22 @@ impl Drives {
         self.served[key.0 as usize].submit(now, submitter, command);
     }
 
+    /// A drive keeps what hosts have reserved of it; [`next_kept`](Drives::next_kept) tells the end.
+    pub(crate) fn keep_reservations(&mut self, now: Instant, key: DeviceKey, bytes: Bytes) {
+        let served = &mut self.served[key.0 as usize];
+        if served.end == End::NotYet {
+            served.is_keeping = true;
+            served.drive.keep_reservations(now, bytes);
+        } else {
+            self.kept.push_back((key, false));
+        }
+    }
+
+    /// A drive that has kept what it was asked to, or could not.
+    pub(crate) fn next_kept(&mut self) -> Option<(DeviceKey, bool)> {
+        self.kept.pop_front()
+    }
+
     /// Tells `completed` of everything that has ended. Returns whether anything has.
     pub(crate) fn poll(
         &mut self,
@@ -147,6 +170,11 @@ impl Drives {
         let mut moved = false;
         for (index, served) in self.served.iter_mut().enumerate() {
             served.drive.poll(now, completions);
+            if let Some(kept) = served.drive.take_reservations_kept() {
+                moved = true;
+                served.is_keeping = false;
+                self.kept.push_back((DeviceKey(index as u32), kept));
+            }
             while let Some(mut completion) = completions.pop() {
                 moved = true;
                 let (submitter, id) = served.meter.ended(now, &completion);
@@ -169,7 +197,8 @@ impl Drives {
 
     /// Whether no command is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.served.iter().all(|served| served.waiting.is_empty() && served.meter.outstanding() == 0)
+        let is_idle = |it: &Served| it.waiting.is_empty() && it.meter.outstanding() == 0 && !it.is_keeping;
+        self.served.iter().all(is_idle)
     }
 
     /// Goes on with closing: commands fail from now on, also those that have waited for room.
@@ -210,57 +239,108 @@ impl Drives {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
     use zonda_devices::{DriveFacts, MemoryDrive};
     use zonda_zoned::ZonedDevice;
 
     use super::*;
 
-    /// A drive that closes, and could not make everything durable if it has an error.
-    struct Closed(MemoryDrive, Option<&'static str>);
+    /// A drive that closes, and could not make everything durable if it has an error; it keeps reservations when it is told to.
+    struct Closed {
+        memory: MemoryDrive,
+        error: Option<&'static str>,
+        /// What it was asked to keep, and whether it has.
+        asked: Rc<RefCell<(Vec<Bytes>, Option<bool>)>>,
+        is_closed: bool,
+    }
+
+    impl Closed {
+        fn with(error: Option<&'static str>) -> Closed {
+            let memory = MemoryDrive::new(Geometry::tiny(), u64::MAX);
+            Closed { memory, error, asked: Rc::default(), is_closed: false }
+        }
+    }
 
     impl ZonedDevice for Closed {
         fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-            self.0.geometry(namespace)
+            self.memory.geometry(namespace)
         }
 
         fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
-            self.0.submit(now, command)
+            self.memory.submit(now, command)
         }
 
         fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
-            self.0.poll(now, completions);
+            self.memory.poll(now, completions);
         }
 
         fn next_wakeup(&self) -> Option<Instant> {
-            self.0.next_wakeup()
+            self.memory.next_wakeup()
         }
     }
 
     impl Drive for Closed {
         fn facts(&self) -> DriveFacts {
-            self.0.facts()
+            self.memory.facts()
         }
 
         fn media_errors(&self) -> u64 {
             0
         }
 
-        fn close(&mut self, _now: Instant) {}
+        fn keep_reservations(&mut self, _now: Instant, bytes: Bytes) {
+            assert!(!self.is_closed, "a drive that is being closed keeps nothing");
+            self.asked.borrow_mut().0.push(bytes);
+        }
+
+        fn take_reservations_kept(&mut self) -> Option<bool> {
+            self.asked.borrow_mut().1.take()
+        }
+
+        fn close(&mut self, _now: Instant) {
+            self.is_closed = true;
+        }
 
         fn is_closed(&self) -> bool {
-            true
+            self.is_closed
         }
 
         fn close_error(&self) -> Option<String> {
-            self.1.map(str::to_owned)
+            self.error.map(str::to_owned)
         }
+    }
+
+    #[test]
+    fn a_drive_is_closed_when_it_has_kept_what_it_was_asked_to_and_keeps_nothing_more() {
+        let (drive, now, bytes) = (Closed::with(None), Instant::ZERO, Bytes::from_static(b"reserved"));
+        let asked = Rc::clone(&drive.asked);
+        let mut drives = Drives::default();
+        let key = drives.add(Served::new(Box::new(drive), "a".to_owned(), "none"));
+        let poll = |drives: &mut Drives| {
+            drives.poll(now, &mut CompletionQueue::new(), &mut |_, _, _| unreachable!("there are no commands"))
+        };
+        drives.keep_reservations(now, key, bytes.clone());
+        assert!(!poll(&mut drives) && drives.next_kept().is_none() && !drives.is_idle());
+        drives.close_on(now);
+        assert!(!drives.are_closed(), "it keeps something");
+        asked.borrow_mut().1 = Some(true);
+        assert!(poll(&mut drives), "the loop goes round again");
+        assert_eq!((drives.next_kept(), drives.next_kept()), (Some((key, true)), None));
+        assert!(drives.is_idle());
+        drives.keep_reservations(now, key, bytes.clone());
+        assert_eq!(drives.next_kept(), Some((key, false)), "it takes no more");
+        drives.close_on(now);
+        assert!(drives.are_closed());
+        assert_eq!(asked.borrow().0, [bytes]);
     }
 
     #[test]
     fn the_end_of_a_server_names_the_drives_that_are_not_durable() {
         let mut drives = Drives::default();
         for (source, error) in [("a", None), ("b", Some("the last flush failed: I/O error")), ("c", None)] {
-            let drive = Closed(MemoryDrive::new(Geometry::tiny(), u64::MAX), error);
+            let drive = Closed::with(error);
             drives.add(Served::new(Box::new(drive), source.to_owned(), "none"));
         }
         drives.close_on(Instant::ZERO);

@@ -121,6 +121,9 @@ impl Server {
             (Submitter::Nbd, None) => unreachable!("nobody exports over NBD"),
         };
         moved |= self.drives.poll(now, &mut self.completions, &mut on_completed);
+        while let Some((device, kept)) = self.drives.next_kept() {
+            self.target.reservations_kept(now, device, kept);
+        }
         moved | self.on_effects(now)
     }
 
@@ -137,7 +140,7 @@ impl Server {
                     self.sockets.close(now, connection, reason == CloseReason::Draining);
                 }
                 Effect::Submit { device, command } => self.drives.submit(now, device, Submitter::Target, command),
-                Effect::KeepReservations { .. } => unreachable!("no drive keeps reservations"),
+                Effect::KeepReservations { device, bytes } => self.drives.keep_reservations(now, device, bytes),
                 Effect::Authenticate { connection } => {
                     if let Some(step) = self.target.auth_step(connection) {
                         self.auth.begin(step);

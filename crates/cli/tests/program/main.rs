@@ -12,6 +12,7 @@ mod fit;
 mod images;
 mod lab;
 mod readme;
+mod reservations;
 mod restarts;
 mod serve;
 mod server;

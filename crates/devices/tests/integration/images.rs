@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 use zonda_config::ByteSize;
-use zonda_devices::{Connection, FileBacked, Location, NamespaceOptions, create_image, sized};
+use zonda_devices::{
+    Connection, Drive, FileBacked, Location, MemoryDrive, Model, NamespaceOptions, PacedDrive, create_image, sized,
+};
 use zonda_profiles::BUILTIN;
-use zonda_ring::{Ring, RingOptions};
+use zonda_ring::{Bytes, Ring, RingOptions};
 use zonda_ssd::description::Profiles;
+use zonda_ssd::profile::Profile;
 use zonda_zoned::{
-    BlockBuffer, Blocks, Command, CommandId, CompletionQueue, Lba, NamespaceId, Operation, Outcome, Payload,
-    ReportFilter, Status, ZoneAction, ZoneState, ZoneTarget,
+    BlockBuffer, Blocks, Command, CommandId, CompletionQueue, Geometry, Lba, NamespaceId, Operation, Outcome, Payload,
+    Prng, ReportFilter, Status, ZoneAction, ZoneState, ZoneTarget,
 };
 
 /// The built-in profiles, and no files.
@@ -102,6 +105,66 @@ fn an_image_that_was_dropped_without_closing_recovers() {
     assert_eq!(report.found_blocks, 8);
     drop((drive, ring));
     assert!(read(&mut open_when_free(&path), 256, 8).iter().all(|byte| *byte == 9));
+}
+
+/// Turns the loop until the drive has kept these bytes.
+fn keep(drive: &mut dyn Drive, ring: &mut Ring, bytes: &'static [u8]) -> bool {
+    let mut completions = CompletionQueue::new();
+    drive.keep_reservations(ring.now(), Bytes::from_static(bytes));
+    loop {
+        drive.poll(ring.now(), &mut completions);
+        if let Some(kept) = drive.take_reservations_kept() {
+            return kept;
+        }
+        let until = drive.next_wakeup();
+        ring.turn(until).expect("the loop works");
+    }
+}
+
+#[test]
+fn reservations_that_were_kept_are_there_when_the_image_is_opened_again() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("drive");
+    make(&path);
+    let mut ring = Ring::new(RingOptions::default()).unwrap();
+    let mut drive = FileBacked::open(&path, &ring).expect("it is well").0;
+    assert_eq!(drive.kept_reservations(), Some(Bytes::new()));
+    assert!(keep(&mut drive, &mut ring, b"of a host"));
+    drop((drive, ring));
+    drop(open_when_free(&path));
+    let mut ring = Ring::new(RingOptions::default()).unwrap();
+    let drive = wait_for_image(&path, &ring);
+    assert_eq!(drive.kept_reservations(), Some(Bytes::from_static(b"of a host")));
+    // A drive with the times of another keeps what the one behind it keeps.
+    let model = Model::standing_as(&profile(), drive.image().zones(), None, &Prng::new(1));
+    let mut paced = PacedDrive::new(Box::new(drive), model);
+    assert!(keep(&mut paced, &mut ring, b"of another"));
+    assert_eq!(paced.kept_reservations(), Some(Bytes::from_static(b"of another")));
+    drop((paced, ring));
+    let ring = Ring::new(RingOptions::default()).unwrap();
+    assert_eq!(wait_for_image(&path, &ring).image().reservations(), b"of another");
+}
+
+#[test]
+fn a_drive_in_memory_can_keep_no_reservations() {
+    assert_eq!(MemoryDrive::new(Geometry::tiny(), u64::MAX).kept_reservations(), None);
+}
+
+/// As [`open_when_free`], on this ring.
+fn wait_for_image(path: &Path, ring: &Ring) -> FileBacked {
+    drop(open_when_free(path));
+    for _ in 0..500 {
+        if let Ok((drive, _)) = FileBacked::open(path, ring) {
+            return drive;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("an image that nobody has is free");
+}
+
+fn profile() -> Profile {
+    let spec = sized("zn540", Some(8), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
+    spec.plan(&PROFILES).expect("it can be so small").profile().clone()
 }
 
 #[test]

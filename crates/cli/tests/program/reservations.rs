@@ -1,0 +1,217 @@
+//! Reservations that survive the server, as two hosts see them.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+
+use zonda_nvme::fabrics::{
+    CONTROLLER_ID_DYNAMIC, Configuration, ConnectCommand, ConnectData, Property, PropertyCommand,
+};
+use zonda_nvme::reservation::{
+    AcquireAction, PersistChange, RegisterAction, ReservationCommand, ReservationKey, ReservationKeys,
+    ReservationStatus, ReservationType,
+};
+use zonda_nvme::tcp::{Digests, InitializeRequest, Pdu, PduReader, PduWriter, ReaderLimits, Side};
+use zonda_nvme::{HostId, IoOpcode, Nqn, SglDescriptor, StatusCode, SubmissionEntry};
+use zonda_ring::Bytes;
+
+use super::server::Server;
+use super::{output_in, scratch};
+
+const SUCCESS: StatusCode = StatusCode::SUCCESS;
+const CONFLICT: StatusCode = StatusCode::RESERVATION_CONFLICT;
+const BLOCK_BYTES: usize = 4096;
+
+/// One queue of a host, a command at a time.
+struct Queue {
+    stream: TcpStream,
+    writer: PduWriter,
+    reader: PduReader,
+}
+
+/// A host with a controller and an I/O queue.
+struct Host {
+    /// While it is open, so is the controller.
+    _admin: Queue,
+    io: Queue,
+    key: u64,
+}
+
+impl Queue {
+    fn connect(address: &str, subsystem: &Nqn, number: u8, queue: u16, controller: u16) -> (Queue, u16) {
+        let stream = TcpStream::connect(address).expect("it listens");
+        let limits = ReaderLimits { data_bytes: 1 << 20, ..ReaderLimits::default() };
+        let mut opened = Queue { stream, writer: PduWriter::new(), reader: PduReader::new(Side::Host, limits) };
+        opened.writer.initialize_request(&InitializeRequest::new(0, Digests::NONE, 1));
+        opened.flush();
+        assert!(matches!(opened.next(), Pdu::InitializeResponse(_)));
+        opened.writer.set_options(Digests::NONE, 0);
+        opened.reader.set_digests(Digests::NONE);
+        let host = Nqn::new(&format!("nqn.2024-01.org.example:host-{number}")).expect("a name");
+        let data = ConnectData::new(HostId([number; 16]), controller, subsystem, &host);
+        let command = ConnectCommand::new(queue, 31, 0, if queue == 0 { 60_000 } else { 0 });
+        let (status, result, _) = opened.execute(command.into(), data.bytes());
+        assert_eq!(status, SUCCESS);
+        (opened, result as u16)
+    }
+
+    /// Status, result and data of a command; what it brings is in its capsule.
+    fn execute(&mut self, mut entry: SubmissionEntry, data: &[u8]) -> (StatusCode, u64, Vec<u8>) {
+        entry.command_id = 1.into();
+        if !data.is_empty() {
+            entry.data_pointer = SglDescriptor::in_capsule(0, data.len() as u32);
+        }
+        self.writer.command(&entry, &Bytes::copy_from_slice(data));
+        self.flush();
+        let mut found = Vec::new();
+        loop {
+            match self.next() {
+                Pdu::ControllerData { data, .. } => found.extend_from_slice(&data),
+                Pdu::Response(answer) => return (answer.status_code(), answer.result.get(), found),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        for piece in self.writer.take() {
+            self.stream.write_all(&piece).expect("the connection holds");
+        }
+    }
+
+    fn next(&mut self) -> Pdu {
+        let mut bytes = vec![0; 64 << 10];
+        loop {
+            if let Some(pdu) = self.reader.next().expect("the server speaks the protocol") {
+                return pdu;
+            }
+            let count = self.stream.read(&mut bytes).expect("the connection holds");
+            assert!(count > 0, "the server has closed the connection");
+            self.reader.push(Bytes::copy_from_slice(&bytes[..count]));
+        }
+    }
+}
+
+impl Host {
+    /// Connects to the first namespace of a server.
+    fn connect(server: &Server, number: u8) -> Host {
+        let url = server.url(0).strip_prefix("nvme-tcp://").expect("a URL").to_owned();
+        let (address, name) = url.split_once('/').expect("a URL with a subsystem");
+        let subsystem = Nqn::new(name.split('?').next().expect("there is a first one")).expect("a name");
+        let (mut admin, controller) = Queue::connect(address, &subsystem, number, 0, CONTROLLER_ID_DYNAMIC);
+        let enabled = Configuration::enabled(Configuration::CSS_NVM).0;
+        assert_eq!(admin.execute(PropertyCommand::set(Property::Configuration, enabled.into()).into(), &[]).0, SUCCESS);
+        let (io, _) = Queue::connect(address, &subsystem, number, 1, controller);
+        Host { _admin: admin, io, key: u64::from(number) }
+    }
+
+    fn reserve(&mut self, command: &ReservationCommand, current: u64, other: u64) -> StatusCode {
+        let keys = ReservationKeys { current: ReservationKey(current), other: ReservationKey(other) };
+        self.io.execute(entry_of(command), &keys.to_bytes()).0
+    }
+
+    fn register(&mut self, persist: PersistChange) -> StatusCode {
+        let action = RegisterAction::Register;
+        self.reserve(&ReservationCommand::Register { action, ignores_key: false, persist }, 0, self.key)
+    }
+
+    fn acquire(&mut self, action: AcquireAction, victim: u64) -> StatusCode {
+        let kind = ReservationType::WriteExclusive;
+        self.reserve(&ReservationCommand::Acquire { action, kind }, self.key, victim)
+    }
+
+    fn report(&mut self) -> ReservationStatus {
+        let mut entry = entry_of(&ReservationCommand::Report { bytes: 4096, extended: true });
+        entry.data_pointer = SglDescriptor::transport(4096);
+        let (status, _, data) = self.io.execute(entry, &[]);
+        assert_eq!(status, SUCCESS);
+        ReservationStatus::read(&data, true).expect("a report")
+    }
+
+    /// Writes a block at the start of a zone.
+    fn write(&mut self, lba: u64) -> StatusCode {
+        let mut entry = SubmissionEntry::new(IoOpcode::Write.code(), 1);
+        (entry.cdw10, entry.cdw11) = ((lba as u32).into(), ((lba >> 32) as u32).into());
+        self.io.execute(entry, &vec![self.key as u8; BLOCK_BYTES]).0
+    }
+
+    fn read(&mut self, lba: u64) -> (StatusCode, u8) {
+        let mut entry = SubmissionEntry::new(IoOpcode::Read.code(), 1);
+        (entry.cdw10, entry.cdw11) = ((lba as u32).into(), ((lba >> 32) as u32).into());
+        entry.data_pointer = SglDescriptor::transport(BLOCK_BYTES as u32);
+        let (status, _, data) = self.io.execute(entry, &[]);
+        (status, data.first().copied().unwrap_or_default())
+    }
+}
+
+fn entry_of(command: &ReservationCommand) -> SubmissionEntry {
+    let (opcode, [dword10, dword11]) = command.encode();
+    let mut entry = SubmissionEntry::new(opcode.code(), 1);
+    (entry.cdw10, entry.cdw11) = (dword10.into(), dword11.into());
+    entry
+}
+
+fn make_drive(directory: &Path) {
+    output_in(directory, &["drive", "create", "drive", "--profile", "conventional", "--zones", "2"]);
+}
+
+fn serve(directory: &Path, options: &[&str]) -> Server {
+    Server::start(directory, &[&["drive", "--listen", "127.0.0.1:0", "--http", "off"], options].concat())
+}
+
+/// Registrants by host and key, and who holds the reservation.
+fn hosts_of(status: &ReservationStatus) -> Vec<(u8, u64, bool)> {
+    status.controllers.iter().map(|it| (it.host.0[0], it.key.0, it.is_holder)).collect()
+}
+
+#[test]
+fn a_reservation_with_persistence_survives_kill_and_stop_and_shuts_others_out() {
+    let directory = scratch("reservations");
+    make_drive(&directory);
+    let server = serve(&directory, &[]);
+    let (mut owner, mut other) = (Host::connect(&server, 1), Host::connect(&server, 2));
+    assert_eq!(owner.register(PersistChange::Set), SUCCESS);
+    assert_eq!(owner.acquire(AcquireAction::Acquire, 0), SUCCESS);
+    assert_eq!((owner.write(0), other.write(1)), (SUCCESS, CONFLICT));
+    server.kill();
+    // As fast as on the drive of the profile, this time: the reservations are those of the image behind it.
+    let server = serve(&directory, &["--timing", "profile"]);
+    let mut other = Host::connect(&server, 2);
+    assert_eq!((other.write(1), other.read(0)), (CONFLICT, (SUCCESS, 1)));
+    let found = other.report();
+    assert_eq!((found.kind, found.persists), (Some(ReservationType::WriteExclusive), true));
+    assert_eq!(hosts_of(&found), [(1, 1, true)], "before it is back");
+    let mut owner = Host::connect(&server, 1);
+    assert_eq!(owner.write(1), SUCCESS);
+    // The other one takes over, and that survives as well.
+    assert_eq!((other.register(PersistChange::Keep), other.acquire(AcquireAction::Preempt, 1)), (SUCCESS, SUCCESS));
+    server.kill();
+    let server = serve(&directory, &[]);
+    let (mut owner, mut other) = (Host::connect(&server, 1), Host::connect(&server, 2));
+    assert_eq!((owner.write(1), other.write(1)), (CONFLICT, SUCCESS));
+    assert_eq!(hosts_of(&owner.report()), [(2, 2, true)]);
+    server.stop();
+    let server = serve(&directory, &[]);
+    let (mut owner, mut other) = (Host::connect(&server, 1), Host::connect(&server, 2));
+    assert_eq!((owner.write(1), other.write(1)), (CONFLICT, SUCCESS));
+    // Switched off, it ends with the server.
+    assert_eq!(other.register(PersistChange::Clear), SUCCESS);
+    assert_eq!(owner.write(1), CONFLICT);
+    server.kill();
+    let server = serve(&directory, &[]);
+    let mut owner = Host::connect(&server, 1);
+    assert_eq!((owner.write(1), hosts_of(&owner.report())), (SUCCESS, vec![]));
+    server.stop();
+    assert!(output_in(&directory, &["drive", "check", "drive"]).contains("is well"));
+}
+
+#[test]
+fn a_drive_without_an_image_keeps_no_reservations_and_promises_none() {
+    let directory = scratch("reservations-in-memory");
+    let arguments = ["--memory", "conventional", "--zones", "2", "--listen", "127.0.0.1:0", "--http", "off"];
+    let server = Server::start(&directory, &arguments);
+    let mut host = Host::connect(&server, 1);
+    assert_eq!(host.register(PersistChange::Set), StatusCode::INVALID_FIELD);
+    assert_eq!((host.register(PersistChange::Keep), host.report().persists), (SUCCESS, false));
+    server.stop();
+}
