@@ -5,6 +5,7 @@ mod btrfs;
 mod commands;
 mod files;
 mod hosts;
+mod reservations;
 mod restarts;
 mod secrets;
 mod volumes;
