@@ -56,13 +56,8 @@ impl Queue {
     }
 
     /// Status, result and data of a command; what it brings is in its capsule.
-    fn execute(&mut self, mut entry: SubmissionEntry, data: &[u8]) -> (StatusCode, u64, Vec<u8>) {
-        entry.command_id = 1.into();
-        if !data.is_empty() {
-            entry.data_pointer = SglDescriptor::in_capsule(0, data.len() as u32);
-        }
-        self.writer.command(&entry, &Bytes::copy_from_slice(data));
-        self.flush();
+    fn execute(&mut self, entry: SubmissionEntry, data: &[u8]) -> (StatusCode, u64, Vec<u8>) {
+        self.send(entry, data);
         let mut found = Vec::new();
         loop {
             match self.next() {
@@ -71,6 +66,16 @@ impl Queue {
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    /// Sends a command, whose answer nobody waits for.
+    fn send(&mut self, mut entry: SubmissionEntry, data: &[u8]) {
+        entry.command_id = 1.into();
+        if !data.is_empty() {
+            entry.data_pointer = SglDescriptor::in_capsule(0, data.len() as u32);
+        }
+        self.writer.command(&entry, &Bytes::copy_from_slice(data));
+        self.flush();
     }
 
     fn flush(&mut self) {
@@ -203,6 +208,41 @@ fn a_reservation_with_persistence_survives_kill_and_stop_and_shuts_others_out() 
     assert_eq!((owner.write(1), hosts_of(&owner.report())), (SUCCESS, vec![]));
     server.stop();
     assert!(output_in(&directory, &["drive", "check", "drive"]).contains("is well"));
+}
+
+#[test]
+fn a_kill_in_the_middle_of_a_preemption_leaves_the_holder_before_or_the_one_after() {
+    let directory = scratch("reservations-cut");
+    make_drive(&directory);
+    let server = serve(&directory, &[]);
+    let [mut first, mut second] = [1, 2].map(|number| Host::connect(&server, number));
+    assert_eq!((first.register(PersistChange::Set), second.register(PersistChange::Set)), (SUCCESS, SUCCESS));
+    assert_eq!(first.acquire(AcquireAction::Acquire, 0), SUCCESS);
+    server.kill();
+    let mut holder = 1;
+    for round in 0..8 {
+        let server = serve(&directory, &[]);
+        let [first, second] = [1, 2].map(|number| Host::connect(&server, number));
+        let mut taker = if holder == 1 { second } else { first };
+        // Who was preempted last round registers again.
+        assert_eq!(taker.register(PersistChange::Keep), SUCCESS);
+        let preempt =
+            ReservationCommand::Acquire { action: AcquireAction::Preempt, kind: ReservationType::WriteExclusive };
+        let keys = ReservationKeys { current: ReservationKey(taker.key), other: ReservationKey(holder) };
+        taker.io.send(entry_of(&preempt), &keys.to_bytes());
+        std::thread::sleep(std::time::Duration::from_micros(150 * round));
+        server.kill();
+        let server = serve(&directory, &[]);
+        let [mut first, mut second] = [1, 2].map(|number| Host::connect(&server, number));
+        let before = if holder == 1 { [(1, 1, true), (2, 2, false)] } else { [(2, 2, true), (1, 1, false)] };
+        let found = hosts_of(&first.report());
+        assert!(found == before || found == [(taker.key as u8, taker.key, true)], "round {round}: {found:?}");
+        let (_, now, _) = found.into_iter().find(|&(.., is_holder)| is_holder).expect("there is one");
+        holder = now;
+        let expected = if holder == 1 { (SUCCESS, CONFLICT) } else { (CONFLICT, SUCCESS) };
+        assert_eq!((first.write(0), second.write(0)), expected, "round {round}");
+        server.kill();
+    }
 }
 
 #[test]
