@@ -69,7 +69,7 @@ impl Image {
     }
 
     /// How the last change ended, told once: `true`, it survives a loss of power from now on; `false`, a file failed, and what
-    /// was kept before is kept still. Then a loss of power may bring up either, until the next change or checkpoint succeeds;
+    /// was kept before is kept still. Then a crash may bring up either, until the next change or checkpoint succeeds;
     /// a checkpoint is begun at once.
     pub fn take_reservations_kept(&mut self) -> Option<bool> {
         self.keeping.ended.take()

@@ -29,8 +29,7 @@ pub(crate) struct Keeping {
     change: Option<Change>,
     /// Commands that came meanwhile, in their order.
     waiting: VecDeque<(u64, Wanted)>,
-    /// A change has failed, and since then none has succeeded: what the device would bring up after a loss of power may be
-    /// either. The next change is kept even if it changes nothing.
+    /// A change has failed, and since then none has succeeded: what the device would bring up after a crash may be either. The next change is kept even if it changes nothing.
     is_in_doubt: bool,
 }
 
