@@ -10,6 +10,8 @@ use zonda_nvme::tcp::Digests;
 use zonda_nvme::{NQN_BYTES_MAX, Nqn};
 use zonda_zoned::{Geometry, NamespaceId};
 
+use crate::budget::Budget;
+use crate::connection::host_data_bytes_max;
 use crate::limits::{Limits, NAMESPACES_MAX, TRANSFER_BYTES_MIN};
 
 /// All that one server loop offers.
@@ -21,6 +23,8 @@ pub struct TargetConfig {
     pub portals: Vec<Portal>,
     /// Bounds.
     pub limits: Limits,
+    /// Memory for the data of all connections together.
+    pub budget: Budget,
     /// Digests that hosts may turn on. A host that does not ask gets none.
     pub digests: Digests,
     /// Hashes and groups with which hosts may prove who they are.
@@ -109,13 +113,14 @@ pub struct TargetConfigError {
 }
 
 impl TargetConfig {
-    /// A configuration with default limits, all digests allowed, and Diffie-Hellman groups of at most 3072 bits.
+    /// A configuration with default limits for each connection and none for all together, all digests allowed, and Diffie-Hellman groups of at most 3072 bits.
     #[must_use]
     pub fn new(subsystems: Vec<SubsystemConfig>, portals: Vec<Portal>, auth_seed: [u8; 32]) -> TargetConfig {
         TargetConfig {
             subsystems,
             portals,
             limits: Limits::default(),
+            budget: Budget::unlimited(),
             digests: Digests::BOTH,
             auth_policy: Policy::modest(),
             auth_seed,
@@ -126,6 +131,13 @@ impl TargetConfig {
     pub(crate) fn check(&self) -> Result<(), TargetConfigError> {
         if let Some((field, remedy)) = self.limits.fault() {
             return fault(format!("limits.{field}"), remedy);
+        }
+        // A compare holds its data twice.
+        if self.budget.request_bytes_max() < 2 * host_data_bytes_max(&self.limits) as usize {
+            return fault(
+                "budget".to_owned(),
+                "must have room for the longest compare: raise it, or lower transfer_bytes",
+            );
         }
         for portal in &self.portals {
             if portal.address.is_empty() || portal.address.len() > 256 || portal.service.len() > 32 {

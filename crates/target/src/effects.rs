@@ -87,6 +87,8 @@ pub enum CloseReason {
     KeepAliveExpired,
     /// The controller's admin queue is gone, or the controller was reset.
     ControllerGone,
+    /// Its host neither read nor sent, while others waited for the memory that it held.
+    Stalled,
     /// The target is shutting down.
     Draining,
 }
@@ -172,6 +174,9 @@ impl fmt::Display for CloseReason {
             CloseReason::AuthenticationFailed => f.write_str("authentication failed"),
             CloseReason::KeepAliveExpired => f.write_str("the keep alive timer expired"),
             CloseReason::ControllerGone => f.write_str("the controller is gone"),
+            CloseReason::Stalled => {
+                f.write_str("the host neither read nor sent anything, while others waited for the memory it held")
+            }
             CloseReason::Draining => f.write_str("the server is shutting down"),
         }
     }

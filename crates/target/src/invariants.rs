@@ -16,6 +16,7 @@ impl Target {
         self.check_commands();
         self.check_controllers();
         self.check_reservations();
+        self.budget.check_invariants(self.connections.iter().map(|(_, connection)| &connection.account));
         let limits = &self.config.limits;
         assert!(self.connections.len() <= limits.connections, "connections are within their limit");
         assert!(self.half_open.len() <= limits.half_open, "half-open connections are within their limit");
@@ -33,14 +34,30 @@ impl Target {
         }
     }
 
+    /// No request waits for memory, for its data or in a reader.
+    #[cfg(test)]
+    pub(crate) fn assert_nothing_waits(&self) {
+        assert!(self.short_of_memory.is_empty() && self.stalled.is_empty(), "no connection waits for memory");
+        for (key, connection) in self.connections.iter() {
+            let waits = connection.waiting.len() + connection.asked_bytes;
+            assert!(waits == 0 && connection.parked.is_none(), "nothing of connection {key} waits");
+        }
+    }
+
     fn check_connections(&self) {
         let limits = &self.config.limits;
         for (key, connection) in self.connections.iter() {
             let id = ConnectionId(key);
-            let (mut counted_in, mut counted_out, mut asked) = (0, 0, 0);
+            let (mut counted_in, mut counted_out, mut scratch, mut asked, mut missing) = (0, 0, 0, 0, 0);
             for (slot, request) in connection.requests.iter() {
                 counted_in += request.counted_in;
-                counted_out += request.counted_out;
+                if !connection.waiting.contains(&slot) {
+                    counted_out += request.counted_out;
+                    scratch += request.scratch_bytes;
+                }
+                if request.incoming.asked {
+                    missing += (request.incoming.expected - request.incoming.received) as usize;
+                }
                 asked += usize::from(request.incoming.asked);
                 assert!(
                     request.incoming.received <= request.incoming.expected,
@@ -56,6 +73,16 @@ impl Target {
             }
             assert_eq!(connection.received_bytes, counted_in, "bytes asked for are those of requests");
             assert_eq!(connection.expected_out_bytes, counted_out, "bytes to come are those of requests");
+            assert_eq!(connection.scratch_bytes, scratch, "and so are those beside");
+            assert_eq!(connection.asked_bytes, missing, "bytes that have not come are those of transfers");
+            assert!(
+                connection.is_short_of_memory == self.short_of_memory.contains(&id),
+                "who waits for memory is in the list"
+            );
+            assert!(
+                connection.is_short_of_memory || (connection.parked.is_none() && !connection.account.is_waiting()),
+                "and who is not in it does not wait"
+            );
             assert!(connection.received_bytes <= limits.receive_bytes, "bytes asked for are within their limit");
             assert!(asked + connection.waiting.len() <= connection.requests.len(), "transfers belong to requests");
             assert_eq!(

@@ -66,6 +66,9 @@ impl Target {
                 HostData::Here(Bytes::new())
             }
             Transfer::FromHost(bytes) => {
+                if matches!(request, IoRequest::Compare { .. }) {
+                    taken.scratch_bytes += bytes as usize;
+                }
                 let needed = if request.takes_longer_data() { Needed::AtLeast(bytes) } else { Needed::Exactly(bytes) };
                 host_data_of(entry, capsule, needed)?
             }
@@ -95,15 +98,20 @@ impl Target {
         }
     }
 
-    fn take_io(&mut self, now: Instant, id: ConnectionId, request: Request, data: HostData) {
+    fn take_io(&mut self, now: Instant, id: ConnectionId, mut request: Request, data: HostData) {
         match data {
             HostData::Ask(bytes) => self.await_data(now, id, request, bytes),
             HostData::Here(data) => {
                 let Some(connection) = self.connections.get_mut(id.0) else { return };
-                let counted_out = request.counted_out;
+                request.scratch_bytes += data.len();
+                let (waits, scratch_bytes) = (request.counted_out > 0, request.scratch_bytes);
                 match connection.requests.insert(request) {
+                    Some(slot) if waits => {
+                        connection.waiting.push_back(slot);
+                        self.start_waiting(id);
+                    }
                     Some(slot) => {
-                        connection.expected_out_bytes += counted_out;
+                        connection.scratch_bytes += scratch_bytes;
                         self.start_io(id, slot, data);
                     }
                     None => self.sequence_error(now, id, &[]),

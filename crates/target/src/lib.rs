@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod auth;
+mod budget;
 mod compare;
 mod config;
 mod connection;
@@ -49,6 +50,7 @@ mod target;
 mod tests;
 
 pub use auth::{AuthStep, AuthStepEnded};
+pub use budget::{Account, Budget, SHARE_BYTES};
 pub use config::{
     DeviceKey, HostAccess, HostEntry, NamespaceConfig, Portal, SubsystemConfig, TargetConfig, TargetConfigError,
 };

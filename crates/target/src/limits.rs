@@ -29,6 +29,13 @@ pub const IN_CAPSULE_BYTES_MAX: u32 = 64 << 10;
 pub const OUTGOING_BYTES_MAX: usize = 256 << 20;
 /// Bytes that hosts have been asked for and that have not reached their device's end, on one connection.
 pub const RECEIVE_BYTES_MAX: usize = 256 << 20;
+/// Data of a command from so many bytes on stay in the memory in which they came. Less is copied, so that a few bytes never hold a
+/// large buffer of the caller.
+pub const SHARED_DATA_BYTES_MIN: usize = 64 << 10;
+/// While connections wait for memory, one that holds some of the pool and has neither read nor sent anything for so long is closed.
+pub const STALL_MAX: Duration = Duration::from_secs(10);
+/// How often that is looked at.
+pub const STALL_INTERVAL: Duration = Duration::from_secs(1);
 /// Asynchronous Event Requests of one controller (AERL + 1).
 pub const ASYNC_EVENT_REQUESTS: usize = 4;
 /// Hosts that can be registered with one namespace.
@@ -64,6 +71,7 @@ const _: () = assert!(ADMIN_QUEUE_ENTRIES_MIN <= QUEUE_ENTRIES_MAX);
 const _: () = assert!(REGISTRANTS_MAX <= zonda_nvme::reservation::SAVED_REGISTRANTS_MAX);
 const _: () = assert!(FENCES_MAX <= RESERVATION_ASKS_MAX);
 const _: () = assert!(HALF_OPEN_MAX < CONNECTIONS_MAX);
+const _: () = assert!(STALL_INTERVAL.0 > 0 && STALL_MAX.0.is_multiple_of(STALL_INTERVAL.0));
 const _: () = assert!(IN_CAPSULE_BYTES_MAX <= TRANSFER_BYTES_MAX);
 const _: () = assert!(TRANSFER_BYTES_MIN >= HOST_DATA_BYTES_MIN);
 const _: () =

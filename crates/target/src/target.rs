@@ -7,6 +7,7 @@ use zonda_chap::Random;
 use zonda_nvme::io::NamespaceFormat;
 use zonda_zoned::{Command, CommandId, Completion, Instant, NamespaceId, Operation};
 
+use crate::budget::Budget;
 use crate::connection::Connection;
 use crate::controller::Controller;
 use crate::effects::{CloseReason, ConnectionId, Effect};
@@ -38,6 +39,14 @@ pub struct Target {
     pub(crate) dirty: VecDeque<ConnectionId>,
     /// Connections that may take commands again.
     pub(crate) stalled: VecDeque<ConnectionId>,
+    /// Memory for the data of all connections.
+    pub(crate) budget: Budget,
+    /// Connections that wait for memory, each once.
+    pub(crate) short_of_memory: VecDeque<ConnectionId>,
+    /// [`Budget::releases`] when those were last looked at.
+    pub(crate) releases_seen: u64,
+    /// While connections wait for memory: when to look for those that hold it and make no progress.
+    pub(crate) stalls_at: Option<Instant>,
     /// Connections that have not finished their handshake, by deadline.
     pub(crate) half_open: BTreeSet<(Instant, ConnectionId)>,
     /// When to look at a controller's keep alive timer, which may have been restarted since.
@@ -80,6 +89,8 @@ pub(crate) struct DeviceCommand {
     pub(crate) device: DeviceKey,
     /// Place in the target's table.
     pub(crate) namespace: u32,
+    /// What it still holds of a connection that is closed.
+    pub(crate) orphaned_bytes: usize,
 }
 
 /// Whose a device's command is.
@@ -127,6 +138,10 @@ impl Target {
         }
         Ok(Target {
             random: Random::new(config.auth_seed),
+            budget: config.budget.clone(),
+            short_of_memory: VecDeque::new(),
+            releases_seen: 0,
+            stalls_at: None,
             config,
             subsystems,
             namespaces,
@@ -197,6 +212,7 @@ impl Target {
             self.note_activity(now, controller);
         }
         self.pump(now, connection);
+        self.watch_stalls(now);
     }
 
     /// So many bytes of what was to be sent have left for the socket.
@@ -207,6 +223,8 @@ impl Target {
         let Some(state) = self.connections.get_mut(connection.0) else { return };
         assert!(bytes <= state.unsent_bytes, "{bytes} bytes sent of {}", state.unsent_bytes);
         state.unsent_bytes -= bytes;
+        state.progress += u64::from(bytes > 0);
+        self.count_memory(connection);
         self.resume_if_drained(connection);
         self.continue_stalled(now);
     }
@@ -214,6 +232,7 @@ impl Target {
     /// The socket was closed by the other side, or has failed.
     pub fn disconnected(&mut self, now: Instant, connection: ConnectionId) {
         self.forget(now, connection, &CloseReason::Disconnected);
+        self.resume(now);
     }
 
     /// A device has ended a command.
@@ -234,7 +253,10 @@ impl Target {
             }
             Owner::Shutdown(controller) => self.shutdown_progress(controller),
             Owner::Survey(namespace) => self.surveyed(namespace, completion.outcome),
-            Owner::Gone => {}
+            Owner::Gone => {
+                self.budget.release_orphaned(command.orphaned_bytes);
+                self.resume(now);
+            }
         }
         self.pass_fences(now, completion_key);
     }
@@ -271,6 +293,11 @@ impl Target {
         if !self.draining {
             self.expire_keep_alive(now);
         }
+        if self.stalls_at.is_some_and(|at| at <= now) {
+            self.stalls_at = None;
+            self.close_stalled(now);
+        }
+        self.resume(now);
     }
 
     /// When to call [`Target::timeout`] next.
@@ -279,10 +306,7 @@ impl Target {
         let handshake = self.half_open.first().map(|&(deadline, _)| deadline);
         // Hosts are not heard any more while a target drains, so their silence says nothing.
         let keep_alive = self.keep_alive.first().map(|&(deadline, _)| deadline).filter(|_| !self.draining);
-        match (handshake, keep_alive) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        [handshake, keep_alive, self.stalls_at].into_iter().flatten().min()
     }
 
     /// The next thing to be done. Output of a connection is gathered until everything before it has been taken.
@@ -320,7 +344,7 @@ impl Target {
     pub(crate) fn submit(&mut self, owner: Owner, namespace: u32, operation: Operation) -> u64 {
         let served = &self.namespaces[namespace as usize];
         let device = served.device;
-        let key = self.commands.insert(DeviceCommand { owner, device, namespace });
+        let key = self.commands.insert(DeviceCommand { owner, device, namespace, orphaned_bytes: 0 });
         let command = Command { id: CommandId(key), namespace: served.device_namespace, operation };
         self.effects.push_back(Effect::Submit { device, command });
         key
@@ -328,10 +352,16 @@ impl Target {
 
     /// Goes on with the commands of connections that may take them again.
     fn continue_stalled(&mut self, now: Instant) {
+        self.continue_stalled_once(now);
+        self.resume(now);
+    }
+
+    pub(crate) fn continue_stalled_once(&mut self, now: Instant) {
         while let Some(connection) = self.stalled.pop_front() {
             self.pump(now, connection);
             if let Some(state) = self.connections.get_mut(connection.0)
                 && !state.paused
+                && state.parked.is_none()
                 && state.stopped
             {
                 state.stopped = false;

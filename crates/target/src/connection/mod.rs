@@ -5,15 +5,17 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use zonda_chap::ControllerAuth;
 use zonda_nvme::io::IoRequest;
-use zonda_nvme::tcp::{ADMIN_CAPSULE_DATA_BYTES, PduReader, PduWriter, ReaderLimits, Side};
+use zonda_nvme::tcp::{ADMIN_CAPSULE_DATA_BYTES, Pdu, PduReader, PduWriter, ReaderLimits, Side};
 use zonda_nvme::{StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
 use crate::auth::AuthStep;
+use crate::budget::Account;
 use crate::effects::CloseReason;
 use crate::limits::Limits;
 
 pub(crate) mod handshake;
+mod memory;
 mod output;
 pub(crate) mod receive;
 pub(crate) mod transfer;
@@ -56,8 +58,24 @@ pub(crate) struct Connection {
     pub(crate) expected_out_bytes: usize,
     /// Bytes that the host was asked for, and that no device has finished with.
     pub(crate) received_bytes: usize,
-    /// Requests that wait for room in `received_bytes`, by slot.
+    /// Of these, bytes that have not come.
+    pub(crate) asked_bytes: usize,
+    /// Bytes that requests hold beside those that they receive and send: see [`Request::scratch_bytes`].
+    pub(crate) scratch_bytes: usize,
+    /// Requests that wait for memory or for room in `received_bytes`, by slot.
     pub(crate) waiting: VecDeque<u16>,
+    /// What is held of the server's memory.
+    pub(crate) account: Account,
+    /// In the target's list of connections that wait for memory.
+    pub(crate) is_short_of_memory: bool,
+    /// A command that waits for memory, and with it all that comes behind.
+    pub(crate) parked: Option<Box<Pdu>>,
+    /// Goes up as the host reads, and sends data that it was asked for.
+    pub(crate) progress: u64,
+    /// `progress` when it was last looked at, and how often it was the same since.
+    pub(crate) progress_seen: (u64, u32),
+    /// The handshake is over.
+    pub(crate) is_trusted: bool,
     /// Commands wait in the reader until the host has read.
     pub(crate) paused: bool,
     /// The caller was told to stop reading the socket.
@@ -96,6 +114,8 @@ pub(crate) struct Request {
     pub(crate) counted_in: usize,
     /// What it counts in [`Connection::expected_out_bytes`].
     pub(crate) counted_out: usize,
+    /// Data that came in the capsule, and what a compare reads.
+    pub(crate) scratch_bytes: usize,
 }
 
 /// What a command is about.
@@ -161,7 +181,15 @@ impl Connection {
             unsent_bytes: 0,
             expected_out_bytes: 0,
             received_bytes: 0,
+            asked_bytes: 0,
+            scratch_bytes: 0,
             waiting: VecDeque::new(),
+            account: Account::default(),
+            is_short_of_memory: false,
+            parked: None,
+            progress: 0,
+            progress_seen: (0, 0),
+            is_trusted: false,
             paused: false,
             stopped: false,
             dirty: false,
@@ -173,10 +201,26 @@ impl Connection {
 
     /// The queue is connected and authenticated: its commands may have data.
     pub(crate) fn trust(&mut self, limits: &Limits) {
-        self.reader.set_limits(ReaderLimits {
-            capsule_data_bytes: ADMIN_CAPSULE_DATA_BYTES.max(limits.in_capsule_bytes),
-            data_bytes: host_data_bytes_max(limits),
-        });
+        self.is_trusted = true;
+        self.limit_reader(limits);
+    }
+
+    /// The reader keeps no more data than the host was asked for.
+    #[inline]
+    pub(crate) fn limit_reader(&mut self, limits: &Limits) {
+        if self.is_trusted {
+            let asked = u32::try_from(self.asked_bytes).unwrap_or(u32::MAX);
+            self.reader.set_limits(ReaderLimits {
+                capsule_data_bytes: ADMIN_CAPSULE_DATA_BYTES.max(limits.in_capsule_bytes),
+                data_bytes: asked.max(ADMIN_CAPSULE_DATA_BYTES).min(host_data_bytes_max(limits)),
+            });
+        }
+    }
+
+    /// Bytes of data that are held, or have been promised room.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.outgoing_bytes() + self.received_bytes + self.scratch_bytes
     }
 
     /// SQHD of the next completion.
@@ -236,7 +280,20 @@ pub(crate) fn host_data_bytes_max(limits: &Limits) -> u32 {
 
 impl Request {
     pub(crate) fn new(command_id: u16, work: Work) -> Request {
-        Request { command_id, work, incoming: Incoming::default(), device_command: None, counted_in: 0, counted_out: 0 }
+        Request {
+            command_id,
+            work,
+            incoming: Incoming::default(),
+            device_command: None,
+            counted_in: 0,
+            counted_out: 0,
+            scratch_bytes: 0,
+        }
+    }
+
+    /// All that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.counted_in + self.counted_out + self.scratch_bytes
     }
 
     pub(crate) fn io(command_id: u16, request: IoRequest, namespace: u32) -> Request {

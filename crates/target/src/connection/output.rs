@@ -71,6 +71,7 @@ impl Target {
         assert!(request.device_command.is_none(), "a request ends after its device commands");
         connection.received_bytes -= request.counted_in;
         connection.expected_out_bytes -= request.counted_out;
+        connection.scratch_bytes -= request.scratch_bytes;
         Some(request.command_id)
     }
 
@@ -88,7 +89,8 @@ impl Target {
 
     /// A request has ended: others may have waited for what it held.
     fn after_release(&mut self, id: ConnectionId) {
-        self.ask_for_waiting(id);
+        self.count_memory(id);
+        self.start_waiting(id);
         self.resume_if_drained(id);
     }
 
@@ -112,6 +114,8 @@ impl Target {
             connection.unsent_bytes += bytes;
             self.statistics.bytes_sent += bytes as u64;
             let pieces = connection.writer.take();
+            let held_bytes = connection.held_bytes();
+            self.budget.set(&mut connection.account, held_bytes);
             self.effects.push_back(Effect::Send { connection: id, pieces });
         }
     }
@@ -169,12 +173,16 @@ impl Target {
         if let Some(deadline) = connection.handshake {
             self.half_open.remove(&(deadline, id));
         }
+        let mut orphaned_bytes = 0;
         for (_, request) in connection.requests.iter() {
             if let Some(command) = request.device_command {
                 let command = self.commands.get_mut(command).expect("a request's device command is in the table");
                 command.owner = Owner::Gone;
+                command.orphaned_bytes = request.held_bytes();
+                orphaned_bytes += command.orphaned_bytes;
             }
         }
+        self.budget.close(connection.account, orphaned_bytes);
         if let Phase::Connected { controller, queue } = connection.phase {
             self.queue_gone(now, controller, queue, reason);
         }

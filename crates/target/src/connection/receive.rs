@@ -10,12 +10,24 @@ use crate::effects::{CloseReason, ConnectionId};
 use crate::target::Target;
 
 impl Target {
-    /// Takes PDUs from a connection's reader until it has no more, or the host has to read first.
+    /// Takes PDUs from a connection's reader until it has no more, the host has to read first, or memory has to
+    /// be released.
     pub(crate) fn pump(&mut self, now: Instant, id: ConnectionId) {
         while !self.draining && !self.pause_if_full(id) {
             let Some(connection) = self.connections.get_mut(id.0) else { return };
-            match connection.reader.next() {
-                Ok(Some(pdu)) => self.pdu(now, id, pdu),
+            let next = match connection.parked.take() {
+                Some(pdu) => Ok(Some(*pdu)),
+                None => connection.reader.next(),
+            };
+            match next {
+                Ok(Some(pdu)) => {
+                    if let Some(pdu) = self.admit_pdu(id, pdu) {
+                        self.pdu(now, id, pdu);
+                        self.count_memory(id);
+                    } else if self.connections.get(id.0).is_some_and(|connection| connection.parked.is_some()) {
+                        return;
+                    }
+                }
                 Ok(None) => return,
                 Err(error) => return self.fail(now, id, error),
             }

@@ -9,6 +9,7 @@ use zonda_zoned::limits::DEALLOCATE_RANGES_MAX;
 use super::receive::{Answer, Needed};
 use super::{Incoming, Request, Work, host_data_bytes_max};
 use crate::effects::ConnectionId;
+use crate::limits::SHARED_DATA_BYTES_MIN;
 use crate::target::Target;
 
 /// Bytes that are taken where fewer would do: a page, as Linux describes it with every Dataset Management.
@@ -45,9 +46,14 @@ pub(crate) fn host_data_of(entry: &SubmissionEntry, capsule: &Bytes, needed: Nee
             if u64::from(length) > room - offset {
                 return Err(StatusCode::DATA_SGL_LENGTH_INVALID);
             }
-            Ok(HostData::Here(capsule.slice(offset as usize..(offset + u64::from(length)) as usize)))
+            Ok(HostData::Here(own(capsule.slice(offset as usize..(offset + u64::from(length)) as usize))))
         }
     }
+}
+
+/// Data as they are kept: see [`SHARED_DATA_BYTES_MIN`].
+fn own(data: Bytes) -> Bytes {
+    if data.len() < SHARED_DATA_BYTES_MIN { Bytes::copy_from_slice(&data) } else { data }
 }
 
 /// Checks that the host has room for a command's data: data for the host travels in PDUs of its own.
@@ -87,30 +93,7 @@ impl Target {
             return self.sequence_error(now, id, &[]);
         };
         connection.waiting.push_back(slot);
-        self.ask_for_waiting(id);
-    }
-
-    /// Sends R2Ts for the requests that wait, as far as there is room. One R2T asks for all of a command's data.
-    pub(crate) fn ask_for_waiting(&mut self, id: ConnectionId) {
-        let limit = self.config.limits.receive_bytes;
-        let Some(connection) = self.connections.get_mut(id.0) else { return };
-        let mut asked = false;
-        while let Some(&slot) = connection.waiting.front() {
-            let request = connection.requests.get_mut(slot).expect("a request that waits for data has not ended");
-            let bytes = request.incoming.expected;
-            if connection.received_bytes + bytes as usize > limit {
-                break;
-            }
-            connection.waiting.pop_front();
-            connection.received_bytes += bytes as usize;
-            request.counted_in = bytes as usize;
-            request.incoming.asked = true;
-            connection.writer.ready_to_transfer(request.command_id, slot, 0, bytes);
-            asked = true;
-        }
-        if asked {
-            self.mark_dirty(id);
-        }
+        self.start_waiting(id);
     }
 
     /// An H2CData PDU.
@@ -146,10 +129,16 @@ impl Target {
         }
         self.statistics.bytes_received += data.len() as u64;
         incoming.digest_failed |= digest == DigestCheck::Bad;
-        incoming.add(data);
-        if incoming.received < incoming.expected {
+        connection.asked_bytes -= data.len();
+        connection.progress += u64::from(!data.is_empty());
+        incoming.add(own(data));
+        let is_complete = incoming.received == incoming.expected;
+        connection.limit_reader(&self.config.limits);
+        if !is_complete {
             return;
         }
+        let request = connection.requests.get_mut(slot).expect("the request was just here");
+        let incoming = &mut request.incoming;
         incoming.asked = false;
         let data = incoming.take();
         if incoming.digest_failed {
@@ -170,7 +159,7 @@ impl Target {
                 let entry = **entry;
                 self.release_request(id, slot);
                 self.command_with_data(now, id, &entry, &data);
-                self.ask_for_waiting(id);
+                self.start_waiting(id);
             }
             Work::ChangedZones { .. } => unreachable!("reading a log page takes no data"),
         }

@@ -6,7 +6,7 @@ use zonda_nvme::{AdminOpcode, IoOpcode, SglDescriptor, SubmissionEntry};
 use zonda_zoned::{Blocks, Duration, Lba, Operation, Prng, ReportFilter};
 
 use super::world::{World, config, pattern, read, write, zoned};
-use crate::{ConnectionId, DeviceKey, HostAccess};
+use crate::{Budget, ConnectionId, DeviceKey, HostAccess};
 
 /// A host's controller and its I/O queues.
 struct Host {
@@ -60,8 +60,14 @@ fn answer(world: &mut World, id: ConnectionId) {
 }
 
 fn run(seed: u64) -> (u64, u64) {
+    run_within(seed, Budget::unlimited()).0
+}
+
+/// Commands and errors; and how often a request has waited for memory.
+fn run_within(seed: u64, budget: Budget) -> ((u64, u64), u64) {
     let mut prng = Prng::new(seed);
     let mut config = config(&[zoned()], HostAccess::Any);
+    config.budget = budget;
     config.limits.transfer_bytes = 16 << 10;
     config.limits.receive_bytes = 40 << 10;
     config.limits.outgoing_bytes = 40 << 10;
@@ -121,6 +127,19 @@ fn run(seed: u64) -> (u64, u64) {
         }
     }
     world.release();
+    // Hosts that read and send what they were asked for get an end for all that they have begun.
+    for queue in hosts.iter().flat_map(|host| &host.queues) {
+        if !world.closed.contains_key(queue) {
+            world.thaw(*queue);
+        }
+    }
+    while let Some(&queue) = hosts.iter().flat_map(|host| &host.queues).find(|queue| {
+        let asked = |pdu: &Pdu| matches!(pdu, Pdu::ReadyToTransfer(_));
+        !world.closed.contains_key(queue) && world.wires[queue].pdus.iter().any(asked)
+    }) {
+        answer(&mut world, queue);
+    }
+    world.target.assert_nothing_waits();
     let commands = world.target.statistics().commands;
     let errors = world.target.statistics().errors;
     for host in hosts {
@@ -129,7 +148,18 @@ fn run(seed: u64) -> (u64, u64) {
     let statistics = world.target.statistics();
     assert_eq!((statistics.connections, statistics.controllers, statistics.commands_at_devices), (0, 0, 0));
     assert!(world.target.next_timeout().is_none() && world.target.poll_effect().is_none());
-    (commands, errors)
+    assert_eq!(world.target.budget_mut().held_bytes(), 0);
+    ((commands, errors), world.target.budget_mut().waits())
+}
+
+#[test]
+fn with_little_memory_for_all_of_them_every_request_of_many_hosts_still_ends() {
+    let mut waits = 0;
+    for seed in 0..60 {
+        // A share of two small commands each, and one transfer of 16 KiB from the pool at a time.
+        waits += run_within(seed, Budget::with_share(112 << 10, 16, 0, 2048)).1;
+    }
+    assert!(waits > 1000, "{waits}");
 }
 
 #[test]

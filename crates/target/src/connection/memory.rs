@@ -1,0 +1,187 @@
+//! What connections hold of the server's memory, and the requests that wait for some.
+//!
+//! A request waits where it holds nothing and delays no data that a host was asked for:
+//!
+//! - Reads, and writes whose data are to be asked for, wait in the table of requests. The connection is read on.
+//! - Commands that are answered at once with data, such as Get Log Page, and commands with data in the capsule wait in the stream.
+//!   The connection is not read then. So they wait only while no R2T is outstanding, whose data would come behind them. Else the
+//!   data in the capsule are taken, since the device frees them by itself, and the others end with Command Interrupted, after which
+//!   hosts send them again.
+
+use bytes::Bytes;
+use zonda_nvme::tcp::{ADMIN_CAPSULE_DATA_BYTES, Pdu};
+use zonda_nvme::{AdminOpcode, DataPlace, IoOpcode, StatusCode, SubmissionEntry};
+use zonda_zoned::Instant;
+
+use super::Connection;
+use crate::budget::Budget;
+use crate::effects::{CloseReason, ConnectionId, Effect};
+use crate::limits::{LOG_PAGE_BYTES_MAX, STALL_INTERVAL, STALL_MAX};
+use crate::target::Target;
+
+/// Bits of an opcode, or of the type of a Fabrics command, that say which way data go (NVMe Base 2.0, section 3.3.3.1).
+const DIRECTION: u8 = 0b11;
+const TO_HOST: u8 = 0b10;
+
+impl Target {
+    /// The budget that the connections of this target share, for others of the same server. Whoever has released something tells
+    /// [`Target::resume`].
+    pub fn budget_mut(&mut self) -> &mut Budget {
+        &mut self.budget
+    }
+
+    /// Goes on with requests that have waited for memory, as far as there is some now.
+    pub fn resume(&mut self, now: Instant) {
+        while !self.short_of_memory.is_empty() && self.releases_seen != self.budget.releases() {
+            self.releases_seen = self.budget.releases();
+            for connection in std::mem::take(&mut self.short_of_memory) {
+                let Some(state) = self.connections.get_mut(connection.0) else { continue };
+                state.is_short_of_memory = false;
+                if state.parked.is_some() {
+                    self.stalled.push_back(connection);
+                }
+                self.start_waiting(connection);
+            }
+            self.continue_stalled_once(now);
+        }
+        self.watch_stalls(now);
+    }
+
+    /// While connections wait for memory, those that hold it are watched.
+    pub(crate) fn watch_stalls(&mut self, now: Instant) {
+        if self.short_of_memory.is_empty() {
+            self.stalls_at = None;
+        } else if self.stalls_at.is_none() {
+            self.stalls_at = Some(now + STALL_INTERVAL);
+        }
+    }
+
+    /// Tells the budget what a connection holds now.
+    #[inline]
+    pub(crate) fn count_memory(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id.0) {
+            let held_bytes = connection.held_bytes();
+            self.budget.set(&mut connection.account, held_bytes);
+        }
+    }
+
+    /// Finds memory for what a PDU needs at once. `None`: it waits, or was refused.
+    #[inline]
+    pub(crate) fn admit_pdu(&mut self, id: ConnectionId, pdu: Pdu) -> Option<Pdu> {
+        let Pdu::Command { entry, data, .. } = &pdu else { return Some(pdu) };
+        let connection = self.connections.get_mut(id.0)?;
+        let answer_bytes = answer_bytes(connection, entry);
+        let bytes = data.len() + answer_bytes;
+        if bytes == 0 {
+            return Some(pdu);
+        }
+        let may_wait = connection.asked_bytes == 0;
+        let account = &mut connection.account;
+        let is_admitted = match may_wait && !connection.is_short_of_memory {
+            true => self.budget.admit(account, bytes),
+            false => self.budget.try_admit(account, bytes),
+        };
+        if is_admitted {
+            return Some(pdu);
+        }
+        if may_wait {
+            connection.parked = Some(Box::new(pdu));
+            if !connection.stopped {
+                connection.stopped = true;
+                self.effects.push_back(Effect::Pause { connection: id });
+            }
+            self.wait_for_memory(id);
+            return None;
+        }
+        if answer_bytes > 0 {
+            let entry = *entry;
+            connection.advance_head();
+            self.refuse(id, &entry, StatusCode::COMMAND_INTERRUPTED);
+            self.count_memory(id);
+            return None;
+        }
+        Some(pdu)
+    }
+
+    /// Begins the requests that wait, in their order, as far as there is memory: reads are given to the device, and R2Ts are sent
+    /// for data of hosts. One R2T asks for all of a command's data.
+    pub(crate) fn start_waiting(&mut self, id: ConnectionId) {
+        let limit = self.config.limits.receive_bytes;
+        let mut has_asked = false;
+        while let Some(connection) = self.connections.get_mut(id.0)
+            && let Some(&slot) = connection.waiting.front()
+        {
+            let request = connection.requests.get_mut(slot).expect("a request that waits has not ended");
+            let incoming_bytes = request.incoming.expected as usize;
+            if incoming_bytes > 0 && connection.received_bytes + incoming_bytes > limit {
+                break;
+            }
+            let bytes = incoming_bytes + request.counted_out + request.scratch_bytes;
+            if !self.budget.admit(&mut connection.account, bytes) {
+                self.wait_for_memory(id);
+                break;
+            }
+            connection.waiting.pop_front();
+            connection.expected_out_bytes += request.counted_out;
+            connection.scratch_bytes += request.scratch_bytes;
+            if incoming_bytes == 0 {
+                self.start_io(id, slot, Bytes::new());
+                continue;
+            }
+            connection.received_bytes += incoming_bytes;
+            connection.asked_bytes += incoming_bytes;
+            request.counted_in = incoming_bytes;
+            request.incoming.asked = true;
+            connection.writer.ready_to_transfer(request.command_id, slot, 0, incoming_bytes as u32);
+            connection.limit_reader(&self.config.limits);
+            has_asked = true;
+        }
+        if has_asked {
+            self.mark_dirty(id);
+        }
+    }
+
+    fn wait_for_memory(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id.0)
+            && !connection.is_short_of_memory
+        {
+            connection.is_short_of_memory = true;
+            self.short_of_memory.push_back(id);
+        }
+    }
+
+    /// Closes connections that hold memory of the pool, while others wait for it, and whose hosts neither read nor send.
+    pub(crate) fn close_stalled(&mut self, now: Instant) {
+        for key in self.connections.keys() {
+            let connection = self.connections.get_mut(key).expect("the key was just there");
+            let is_owed = connection.unsent_bytes > 0 || connection.asked_bytes > 0;
+            let (seen, times) = connection.progress_seen;
+            let is_stalled = is_owed && self.budget.is_beyond_share(&connection.account) && seen == connection.progress;
+            connection.progress_seen = (connection.progress, if is_stalled { times + 1 } else { 0 });
+            if u64::from(connection.progress_seen.1) * STALL_INTERVAL.as_nanos() >= STALL_MAX.as_nanos() {
+                self.close(now, ConnectionId(key), &CloseReason::Stalled);
+            }
+        }
+    }
+}
+
+/// Bytes with which a command is answered at once.
+#[inline]
+fn answer_bytes(connection: &Connection, entry: &SubmissionEntry) -> usize {
+    let is_fabrics = entry.opcode == AdminOpcode::Fabrics.code();
+    let code = if is_fabrics { entry.namespace.get() as u8 } else { entry.opcode };
+    if code & DIRECTION != TO_HOST {
+        return 0;
+    }
+    let is_io = !is_fabrics && connection.queue().is_some_and(|queue| queue > 0);
+    // Those of a device wait in the table.
+    if is_io && code != IoOpcode::ReservationReport.code() {
+        return 0;
+    }
+    // What asks for more than is ever answered is refused.
+    let most = if is_fabrics { ADMIN_CAPSULE_DATA_BYTES } else { LOG_PAGE_BYTES_MAX };
+    match entry.data_place() {
+        Ok(DataPlace::Transport { length }) => length.min(most) as usize,
+        _ => 0,
+    }
+}
