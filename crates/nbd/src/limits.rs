@@ -29,15 +29,19 @@ pub const DATA_BYTES_MIN: usize = REQUEST_BYTES_MAX as usize;
 pub const DATA_BYTES_MAX: usize = 1 << 30;
 /// Chunks of the structured reply to one READ. What would take more goes as one chunk, with its zeros.
 pub const READ_CHUNKS_MAX: usize = 128;
+/// Data of a WRITE from so many bytes on share the memory in which they came. Less is copied, so that a few bytes never hold a large
+/// buffer of the caller.
+pub const SHARED_DATA_BYTES_MIN: usize = 64 << 10;
 /// Descriptors in the reply to one BLOCK_STATUS. The client asks again for what is behind the last.
 pub const EXTENTS_MAX: usize = 1024;
 /// Bytes of a message that goes with an error.
 pub const MESSAGE_BYTES_MAX: usize = 128;
+/// Bytes of the reply to one BLOCK_STATUS, at most.
+pub const STATUS_REPLY_BYTES_MAX: usize = size_of::<ChunkHeader>() + 4 + EXTENTS_MAX * size_of::<ExtentDescriptor>();
 /// Bytes of a reply beside the data that was read, at most.
 pub const REPLY_BYTES_MAX: usize = {
     let chunks = READ_CHUNKS_MAX * (size_of::<ChunkHeader>() + 14 + MESSAGE_BYTES_MAX);
-    let extents = size_of::<ChunkHeader>() + 4 + EXTENTS_MAX * size_of::<ExtentDescriptor>();
-    if chunks > extents { chunks } else { extents }
+    if chunks > STATUS_REPLY_BYTES_MAX { chunks } else { STATUS_REPLY_BYTES_MAX }
 };
 /// Bytes of the replies to one option, at most: to LIST.
 pub const OPTION_REPLY_BYTES_MAX: usize =

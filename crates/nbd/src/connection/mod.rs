@@ -5,6 +5,7 @@ mod in_flight;
 mod options;
 mod replies;
 mod requests;
+mod room;
 
 use std::collections::VecDeque;
 
@@ -92,6 +93,8 @@ pub struct Connection {
     unsent_bytes: usize,
     effects: VecDeque<Effect>,
     in_flight: InFlight,
+    /// Bytes that it may hold; see [`Connection::allow`].
+    allowed_bytes: usize,
     is_shutting_down: bool,
 }
 
@@ -111,6 +114,7 @@ impl Connection {
             unsent_bytes: 0,
             effects: VecDeque::new(),
             in_flight: InFlight::default(),
+            allowed_bytes: usize::MAX,
             is_shutting_down: false,
         };
         connection.greet();
@@ -118,7 +122,8 @@ impl Connection {
     }
 
     /// Bytes have come from the client: all of them, in order. What was read before the connection wanted no more may
-    /// still be handed over; it is kept. Data of a WRITE that came whole shares its memory with these bytes.
+    /// still be handed over; it is kept. Long data of a WRITE that came whole share their memory with these
+    /// bytes.
     pub fn received(&mut self, bytes: Bytes) {
         if bytes.is_empty() || matches!(self.expect, Expect::Nothing | Expect::Closed) {
             return;
@@ -221,10 +226,10 @@ impl Connection {
     pub fn buffered_bytes(&self) -> usize {
         // Room for the data of a WRITE counts before the data are there.
         let in_room = match self.expect {
-            Expect::WriteData(incoming) => self.input.queued_bytes().min(incoming.data_bytes()),
+            Expect::WriteData(incoming) => self.input.queued_bytes().min(incoming.room_bytes()),
             _ => 0,
         };
-        self.input.queued_bytes() - in_room + self.in_flight.data_bytes() + self.outgoing_bytes()
+        self.input.queued_bytes() - in_room + self.held_bytes()
     }
 
     /// What must hold between events.
@@ -236,7 +241,7 @@ impl Connection {
         let limits = &self.server.config().limits;
         self.in_flight.check_invariants(limits.requests);
         assert!(self.in_flight.data_bytes() <= limits.data_bytes, "data under way is bounded");
-        let held = self.in_flight.data_bytes() + self.outgoing_bytes();
+        let held = self.held_bytes();
         assert!(held + OPTION_BYTES_MAX as usize <= limits.buffered_bytes_max(), "{held} bytes are held");
         if self.stage() == Stage::Closed {
             assert!(self.in_flight.is_empty() && self.input.is_empty(), "nothing stays of a closed connection");
@@ -267,16 +272,6 @@ impl Connection {
             Expect::SkipWriteData { left, refused } => self.skip_write_data(left, refused),
             Expect::Nothing | Expect::Closed => false,
         }
-    }
-
-    /// Bytes for the client that have not left.
-    fn outgoing_bytes(&self) -> usize {
-        self.output.queued_bytes() + self.unsent_bytes
-    }
-
-    /// Whether so much is under way that something has to leave before more is looked at.
-    fn is_full(&self) -> bool {
-        self.in_flight.data_bytes() + self.outgoing_bytes() >= self.server.config().limits.data_bytes
     }
 
     /// Makes a Send of what there is to send.

@@ -7,6 +7,7 @@ use super::in_flight::{Pending, PendingKind};
 use super::{Connection, Expect};
 use crate::error::{Fault, NbdError, Refusal};
 use crate::export::{Export, ExportIndex};
+use crate::limits::{SHARED_DATA_BYTES_MIN, STATUS_REPLY_BYTES_MAX};
 use crate::request::{Effect, Operation, Request};
 use crate::wire::transmission::{REQUEST_MAGIC, RequestHeader, command, command_flags};
 
@@ -40,11 +41,19 @@ impl Incoming {
         self.flags & flag != 0
     }
 
-    /// Bytes of data that it holds until its reply: those that it brings or asks for.
-    pub(super) fn data_bytes(&self) -> usize {
+    /// Bytes of data that it brings or asks for.
+    fn data_bytes(&self) -> usize {
         match self.command {
             command::READ | command::WRITE => self.length as usize,
             _ => 0,
+        }
+    }
+
+    /// Bytes that it holds until its reply.
+    pub(super) fn room_bytes(&self) -> usize {
+        match self.command {
+            command::BLOCK_STATUS => STATUS_REPLY_BYTES_MAX,
+            _ => self.data_bytes(),
         }
     }
 
@@ -92,12 +101,10 @@ impl Connection {
             self.reply_empty(incoming.command, incoming.cookie);
             return true;
         }
-        let limits = &self.server.config().limits;
-        let bytes = self.in_flight.data_bytes() + self.outgoing_bytes() + incoming.data_bytes();
-        if self.in_flight.len() == limits.requests || bytes > limits.data_bytes {
+        if !self.has_own_room(incoming) || self.held_bytes() + incoming.room_bytes() > self.allowed_bytes {
             return false;
         }
-        self.in_flight.reserve(incoming.data_bytes());
+        self.in_flight.reserve(incoming.room_bytes());
         if incoming.command == command::WRITE {
             self.expect = Expect::WriteData(incoming);
         } else {
@@ -110,6 +117,7 @@ impl Connection {
     pub(super) fn take_write_data(&mut self, incoming: Incoming) -> bool {
         let Some(data) = self.input.take(incoming.length as usize) else { return false };
         self.expect = Expect::RequestHeader;
+        let data = if data.len() < SHARED_DATA_BYTES_MIN { Bytes::copy_from_slice(&data) } else { data };
         self.hand_over(&incoming, data);
         true
     }
@@ -156,7 +164,7 @@ impl Connection {
             }
             _ => unreachable!("other commands are refused"),
         };
-        let pending = Pending { cookie: incoming.cookie, kind, data_bytes: incoming.data_bytes() };
+        let pending = Pending { cookie: incoming.cookie, kind, data_bytes: incoming.room_bytes() };
         let id = self.in_flight.insert(pending);
         self.effects.push_back(Effect::Request(Request { id, operation }));
     }

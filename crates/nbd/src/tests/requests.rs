@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::world::{World, ask, config};
+use crate::limits::SHARED_DATA_BYTES_MIN;
 use crate::testing::{Answer, Ask};
 use crate::wire::transmission::{command, command_flags as flag};
 use crate::{Extent, NbdError, Operation, Reply};
@@ -96,14 +97,16 @@ fn data_of_a_write_is_one_piece_however_it_comes() {
 }
 
 #[test]
-fn data_that_came_with_its_header_is_not_copied() {
-    let mut world = World::simple("disk");
-    let bytes = world.client.write(5, 4096, &[3; 8192]);
-    let place = bytes[28..].as_ptr();
-    world.connection.received(bytes);
-    world.settle();
-    let Operation::Write { data, .. } = &world.requests[0].operation else { panic!("a write") };
-    assert_eq!(data.as_ptr(), place);
+fn long_data_that_came_with_their_header_are_not_copied_and_short_data_hold_no_buffer_of_the_caller() {
+    for (length, is_shared) in [(SHARED_DATA_BYTES_MIN, true), (SHARED_DATA_BYTES_MIN - 1, false)] {
+        let mut world = World::simple("disk");
+        let bytes = world.client.write(5, 4096, &vec![3; length]);
+        let place = bytes[28..].as_ptr();
+        world.connection.received(bytes);
+        world.settle();
+        let Operation::Write { data, .. } = &world.requests[0].operation else { panic!("a write") };
+        assert_eq!((data.len(), data.as_ptr() == place), (length, is_shared));
+    }
 }
 
 #[test]
