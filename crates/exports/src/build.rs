@@ -20,6 +20,7 @@ use zonda_zoned::{NamespaceId, Prng};
 use crate::config::{DigestsSpec, HostPlan, NamespacePlan, ServerPlan, Source, SubsystemPlan, TimingSpec};
 use crate::drives::{Drives, Served};
 use crate::events;
+use crate::memory::Memory;
 use crate::nbd::Candidate;
 use crate::report::{NamespaceLayout, SubsystemLayout};
 use crate::start::{NamespaceInfo, ServeError, SubsystemInfo, retry_lock_in_use};
@@ -48,7 +49,12 @@ struct Opened {
 }
 
 /// Opens every drive of the plan.
-pub(crate) fn build(plan: &ServerPlan, ring: &Ring, listen: &[SocketAddr]) -> Result<Built, ServeError> {
+pub(crate) fn build(
+    plan: &ServerPlan,
+    memory: &Memory,
+    ring: &Ring,
+    listen: &[SocketAddr],
+) -> Result<Built, ServeError> {
     let mut drives = Drives::default();
     let (mut subsystems, mut layout, mut configs) = (Vec::new(), Vec::new(), Vec::new());
     let mut candidates = Vec::new();
@@ -100,12 +106,13 @@ pub(crate) fn build(plan: &ServerPlan, ring: &Ring, listen: &[SocketAddr]) -> Re
             allow: access(subsystem.hosts.as_deref()),
         });
     }
-    let target = target(plan, configs, kept_reservations, listen)?;
+    let target = target(plan, memory, configs, kept_reservations, listen)?;
     Ok(Built { target, drives, subsystems, layout, candidates })
 }
 
 fn target(
     plan: &ServerPlan,
+    memory: &Memory,
     subsystems: Vec<SubsystemConfig>,
     kept_reservations: BTreeMap<DeviceKey, Bytes>,
     listen: &[SocketAddr],
@@ -116,6 +123,8 @@ fn target(
     let mut config = TargetConfig::new(subsystems, portals.collect(), seed);
     config.kept_reservations = kept_reservations;
     config.auth_policy = plan.auth_policy.clone();
+    config.limits = memory.limits.clone();
+    config.budget = memory.budget.clone();
     if plan.digests == DigestsSpec::Off {
         config.digests = Digests::NONE;
     }

@@ -25,6 +25,7 @@ mod config;
 mod control;
 mod drives;
 mod events;
+mod memory;
 mod meter;
 mod metrics;
 mod nbd;
@@ -39,6 +40,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 pub use config::*;
 pub use control::Handle;
+pub use memory::{MEMORY_DEFAULT_MAX, MEMORY_MIN};
 pub use meter::LATENCY_BOUNDS_NS;
 pub use metrics::{METRICS_CONTENT_TYPE, metrics_text};
 pub use nbd::{NbdTls, NbdTlsError, NbdTlsPart};

@@ -42,12 +42,17 @@ impl Collector for SnapshotCollector {
         let uptime = snapshot.uptime_ns as f64 / 1e9;
         gauge(to, "uptime", "Since the server started", Some(&Unit::Seconds), [(vec![], uptime)])?;
         gauge(to, "connections", "Connections of hosts", None, [(vec![], snapshot.connections as f64)])?;
+        let memory = &snapshot.memory;
+        let bytes = Some(&Unit::Bytes);
+        gauge(to, "memory_budget", "For the data of all connections", bytes, [(vec![], memory.budget_bytes as f64)])?;
+        gauge(to, "memory_used", "In use for data of connections", bytes, [(vec![], memory.used_bytes as f64)])?;
         let traffic = &snapshot.traffic;
         let counts = [
             ("connections_accepted", "Connections accepted", None, traffic.connections_accepted),
             ("connections_refused", "Connections turned away", None, traffic.connections_refused),
             ("protocol_errors", "Connections that a violation of the protocol ended", None, traffic.protocol_errors),
             ("authentication_failures", "Hosts that gave no right secret", None, traffic.authentication_failures),
+            ("memory_waits", "Requests that had to wait for memory", None, snapshot.memory.waits),
             ("received", "Bytes from hosts", Some(&Unit::Bytes), traffic.received_bytes),
             ("sent", "Bytes to hosts", Some(&Unit::Bytes), traffic.sent_bytes),
         ];

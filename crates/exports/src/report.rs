@@ -7,9 +7,10 @@ use zonda_zoned::{Instant, NamespaceId};
 
 use crate::drives::{Drives, Served};
 use crate::meter::KindMeter;
+use crate::nbd::Nbd;
 use crate::snapshot::{
-    CommandSnapshot, ElementsSnapshot, ErrorSnapshot, LifeSnapshot, NamespaceSnapshot, SessionSnapshot, Snapshot,
-    StateSnapshot, SubsystemSnapshot, Traffic,
+    CommandSnapshot, ElementsSnapshot, ErrorSnapshot, LifeSnapshot, MemorySnapshot, NamespaceSnapshot, SessionSnapshot,
+    Snapshot, StateSnapshot, SubsystemSnapshot, Traffic,
 };
 use crate::sockets::Sockets;
 use crate::start::backend_name;
@@ -42,8 +43,11 @@ pub(crate) fn snapshot(
     ring: &Ring,
     target: &Target,
     sockets: &Sockets,
+    nbd: Option<&Nbd>,
     drives: &Drives,
 ) -> Snapshot {
+    let budget = target.budget();
+    let buffer_bytes = sockets.buffer_bytes() + nbd.map_or(0, Nbd::buffer_bytes);
     let statistics = target.statistics();
     let sessions = |nqn: &str| {
         let sessions = target.sessions();
@@ -73,6 +77,11 @@ pub(crate) fn snapshot(
             received_bytes: sockets.received_bytes,
             sent_bytes: sockets.sent_bytes,
         },
+        memory: MemorySnapshot {
+            budget_bytes: budget.total_bytes() as u64,
+            used_bytes: (budget.held_bytes() + buffer_bytes) as u64,
+            waits: budget.waits(),
+        },
         subsystems: facts
             .layout
             .iter()
@@ -86,7 +95,7 @@ pub(crate) fn snapshot(
                     .collect(),
             })
             .collect(),
-        nbd: None,
+        nbd: nbd.map(Nbd::snapshot),
     }
 }
 

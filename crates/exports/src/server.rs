@@ -124,6 +124,11 @@ impl Server {
         while let Some((device, kept)) = self.drives.next_kept() {
             self.target.reservations_kept(now, device, kept);
         }
+        moved |= self.on_effects(now);
+        // What NVMe/TCP and NBD have released serves either.
+        let outside = self.sockets.leaving_bytes() + self.nbd.as_ref().map_or(0, Nbd::outside_bytes);
+        self.target.budget_mut().set_outside(outside);
+        self.target.resume(now);
         moved | self.on_effects(now)
     }
 
@@ -150,7 +155,7 @@ impl Server {
             }
         }
         if let Some(nbd) = &mut self.nbd {
-            moved |= nbd.turn(now, &mut self.drives);
+            moved |= nbd.turn(now, &mut self.drives, self.target.budget_mut());
         }
         moved
     }
@@ -159,9 +164,9 @@ impl Server {
         loop {
             match self.requests.try_recv() {
                 Ok(Request::Snapshot(answer)) => {
-                    let mut snapshot =
-                        report::snapshot(now, &self.facts, &self.ring, &self.target, &self.sockets, &self.drives);
-                    snapshot.nbd = self.nbd.as_ref().map(Nbd::snapshot);
+                    let nbd = self.nbd.as_ref();
+                    let snapshot =
+                        report::snapshot(now, &self.facts, &self.ring, &self.target, &self.sockets, nbd, &self.drives);
                     // Who asked may have lost patience.
                     let _ = answer.send(snapshot);
                 }
@@ -193,7 +198,7 @@ impl Server {
         self.drives.tell_notices();
         self.drives.answer();
         if let Some(nbd) = &mut self.nbd {
-            nbd.expire(now);
+            nbd.expire(now, self.target.budget_mut());
         }
         if now >= self.health_at {
             self.health_at = now + HEALTH_INTERVAL;

@@ -23,11 +23,25 @@ pub struct Snapshot {
     pub connections: u64,
     /// Since the start.
     pub traffic: Traffic,
+    /// Memory for the data of all connections.
+    #[serde(default)]
+    pub memory: MemorySnapshot,
     /// In the order of the configuration.
     pub subsystems: Vec<SubsystemSnapshot>,
     /// The NBD server; absent where nothing is exported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbd: Option<NbdSnapshot>,
+}
+
+/// Memory for the data of all connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemorySnapshot {
+    /// Bytes that there may be.
+    pub budget_bytes: u64,
+    /// Bytes that are in use, or promised to requests that have begun.
+    pub used_bytes: u64,
+    /// Requests that had to wait for memory since the server started.
+    pub waits: u64,
 }
 
 /// What came and went since the server started.

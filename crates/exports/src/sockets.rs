@@ -11,10 +11,10 @@ use zonda_zoned::{Duration, Instant};
 
 /// Connections that one turn takes from each listener.
 const ACCEPTS_UNDER_WAY: u64 = 16;
-/// Room for what arrives at once: a few commands with their data.
-const RECEIVE_BYTES: usize = 256 << 10;
+/// Room for what arrives at once: a few commands with their data. Each connection has a buffer of its own.
+pub(crate) const RECEIVE_BYTES: usize = 128 << 10;
 /// With less room than this left, a new buffer is taken.
-const RECEIVE_BYTES_MIN: usize = 32 << 10;
+const RECEIVE_BYTES_MIN: usize = 16 << 10;
 /// The first buffer of a connection: a handshake is small, and there may be ten thousand.
 const RECEIVE_BYTES_FIRST: usize = 4 << 10;
 /// Connections that take their leave, at most; more are cut.
@@ -61,6 +61,10 @@ pub(crate) struct Sockets {
     pub(crate) accepted: u64,
     pub(crate) received_bytes: u64,
     pub(crate) sent_bytes: u64,
+    /// Of connections that take their leave, what they have not taken of what they were sent.
+    leaving_bytes: usize,
+    /// Connections with a whole receive buffer, beyond the first.
+    buffers: usize,
 }
 
 struct Connection {
@@ -74,6 +78,9 @@ struct Connection {
     /// The host sends no more.
     has_ended: bool,
     sends_under_way: u32,
+    unsent_bytes: usize,
+    /// It has more than the first buffer.
+    has_buffer: bool,
 }
 
 impl Connection {
@@ -99,6 +106,8 @@ impl Sockets {
             accepted: 0,
             received_bytes: 0,
             sent_bytes: 0,
+            leaving_bytes: 0,
+            buffers: 0,
         }
     }
 
@@ -144,6 +153,8 @@ impl Sockets {
             is_lingering: false,
             has_ended: false,
             sends_under_way: 0,
+            unsent_bytes: 0,
+            has_buffer: false,
         };
         let earlier = self.connections.insert(connection, new);
         assert!(earlier.is_none(), "a connection's number is its own");
@@ -154,6 +165,11 @@ impl Sockets {
     pub(crate) fn send(&mut self, connection: ConnectionId, pieces: Vec<Bytes>) {
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         entry.sends_under_way += 1;
+        let bytes: usize = pieces.iter().map(Bytes::len).sum();
+        entry.unsent_bytes += bytes;
+        if entry.is_leaving {
+            self.leaving_bytes += bytes;
+        }
         self.client.submit(SEND | connection.0, Operation::Send { socket: Rc::clone(&entry.socket), pieces });
     }
 
@@ -177,6 +193,7 @@ impl Sockets {
     pub(crate) fn close(&mut self, now: Instant, connection: ConnectionId, lingering: bool) {
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         entry.is_leaving = true;
+        self.leaving_bytes += entry.unsent_bytes;
         entry.is_lingering = lingering;
         if self.leaving.len() >= LEAVING_MAX {
             return self.cut(connection);
@@ -227,6 +244,16 @@ impl Sockets {
         self.connections.is_empty()
     }
 
+    /// Bytes that are held for connections that take their leave.
+    pub(crate) fn leaving_bytes(&self) -> usize {
+        self.leaving_bytes
+    }
+
+    /// Bytes of the buffers in which connections receive.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.connections.len() * RECEIVE_BYTES_FIRST + self.buffers * RECEIVE_BYTES
+    }
+
     /// How many are connected.
     pub(crate) fn len(&self) -> usize {
         self.connections.len()
@@ -268,7 +295,9 @@ impl Sockets {
         self.sent_bytes += bytes;
         let entry = self.connections.get_mut(&connection)?;
         entry.sends_under_way -= 1;
+        entry.unsent_bytes -= bytes as usize;
         if entry.is_leaving {
+            self.leaving_bytes -= bytes as usize;
             if !is_well || (entry.sends_under_way == 0 && entry.has_ended) {
                 self.cut(connection);
             } else {
@@ -333,6 +362,8 @@ impl Sockets {
         if room < RECEIVE_BYTES_MIN && (room == 0 || room != RECEIVE_BYTES_FIRST) {
             // Takes the old memory again if nobody looks at it any more.
             buffer.reserve(RECEIVE_BYTES);
+            self.buffers += usize::from(!entry.has_buffer);
+            entry.has_buffer = true;
         }
         self.client.submit(connection.0, Operation::Receive { socket: Rc::clone(&entry.socket), buffer });
     }
@@ -342,6 +373,10 @@ impl Sockets {
         if let Some(entry) = self.connections.remove(&connection) {
             // It may be gone already.
             let _ = entry.socket.shutdown(Shutdown::Both);
+            self.buffers -= usize::from(entry.has_buffer);
+            if entry.is_leaving {
+                self.leaving_bytes -= entry.unsent_bytes;
+            }
             self.leaving.retain(|(_, leaving)| *leaving != connection);
         }
     }

@@ -13,6 +13,7 @@ use crate::auth_pool::AuthPool;
 use crate::config::ServerPlan;
 use crate::control::Handle;
 use crate::drives::Drives;
+use crate::memory::{self, Memory};
 use crate::nbd::{self, Nbd};
 use crate::server::{self, Server};
 use crate::sockets::Sockets;
@@ -178,9 +179,10 @@ pub fn start(plan: ServerPlan, epoll: bool) -> Result<Running, ServeError> {
 fn prepare(plan: &ServerPlan, epoll: bool) -> Result<(Server, ServerInfo, Handle), ServeError> {
     let ring = server::ring(epoll, plan.spin)?;
     let (listeners, listen) = listen(&plan.listen)?;
-    let built = build::build(plan, &ring, &listen)?;
+    let memory = Memory::of(plan.memory_bytes.unwrap_or_else(memory::default_bytes), !plan.nbd.is_empty());
+    let built = build::build(plan, &memory, &ring, &listen)?;
     let sockets = Sockets::new(&ring, listeners);
-    let (nbd, exports) = nbd::prepare(plan, &ring, &built.candidates)?;
+    let (nbd, exports) = nbd::prepare(plan, memory.nbd_connections, &ring, &built.candidates)?;
     let (handle, requests) = server::handle(&ring);
     let info = ServerInfo {
         listen,

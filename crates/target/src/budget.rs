@@ -25,7 +25,9 @@ pub struct Budget {
     orphaned_bytes: usize,
     /// What the caller holds of connections that are closed here.
     outside_bytes: usize,
-    /// Accounts that wait and hold nothing of the pool.
+    /// Accounts that wait.
+    waiting: usize,
+    /// Of these, accounts that hold nothing of the pool.
     newcomers_waiting: usize,
     waits: u64,
     /// How often something was released for which accounts may have waited.
@@ -82,6 +84,7 @@ impl Budget {
             pool_held_bytes: 0,
             orphaned_bytes: 0,
             outside_bytes: 0,
+            waiting: 0,
             newcomers_waiting: 0,
             waits: 0,
             releases: 0,
@@ -111,6 +114,17 @@ impl Budget {
     #[must_use]
     pub fn waits(&self) -> u64 {
         self.waits
+    }
+
+    /// Whether an account waits.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// An account no longer wants what it waits for.
+    pub fn withdraw(&mut self, account: &mut Account) {
+        self.stop_waiting(account);
     }
 
     /// Admits `bytes` more to an account, or notes that it waits.
@@ -205,6 +219,7 @@ impl Budget {
     fn wait(&mut self, account: &mut Account) {
         if account.waits == Waits::No {
             self.waits += 1;
+            self.waiting += 1;
             account.waits = if self.beyond_share(account.held_bytes) == 0 { Waits::Newcomer } else { Waits::Holder };
             self.newcomers_waiting += usize::from(account.waits == Waits::Newcomer);
         }
@@ -216,6 +231,7 @@ impl Budget {
             // Those that hold something have waited for it.
             self.releases += 1;
         }
+        self.waiting -= usize::from(account.is_waiting());
         account.waits = Waits::No;
     }
 
@@ -225,14 +241,15 @@ impl Budget {
     /// When it does not.
     #[doc(hidden)]
     pub fn check_invariants<'a>(&self, accounts: impl Iterator<Item = &'a Account>) {
-        let (mut held, mut beyond, mut newcomers) = (0, 0, 0);
+        let (mut held, mut beyond, mut waiting, mut newcomers) = (0, 0, 0, 0);
         for account in accounts {
             held += account.held_bytes;
             beyond += self.beyond_share(account.held_bytes);
+            waiting += usize::from(account.is_waiting());
             newcomers += usize::from(account.waits == Waits::Newcomer);
         }
         assert_eq!((held, beyond), (self.held_bytes, self.pool_held_bytes), "bytes of accounts are counted");
-        assert_eq!(newcomers, self.newcomers_waiting, "newcomers that wait are counted");
+        assert_eq!((waiting, newcomers), (self.waiting, self.newcomers_waiting), "accounts that wait are counted");
     }
 }
 
@@ -297,10 +314,12 @@ mod tests {
         budget.set(&mut greedy, 100 * MIB);
         assert!(budget.admit(&mut small, SHARE_BYTES));
         assert!(!budget.admit(&mut small, 1), "and no byte more");
-        assert!(small.is_waiting());
+        assert!(small.is_waiting() && budget.has_waiting());
         assert_eq!(budget.waits(), 1);
         assert!(!budget.admit(&mut small, 1));
         assert_eq!(budget.waits(), 1, "it is one wait, however often it is looked at");
+        budget.withdraw(&mut small);
+        assert!(!small.is_waiting() && !budget.has_waiting());
     }
 
     #[test]

@@ -93,6 +93,13 @@ fn text_of(snapshot: &Snapshot, screen: Screen) -> String {
         units::bytes(traffic.received_bytes),
         units::bytes(traffic.sent_bytes),
     );
+    let memory = &snapshot.memory;
+    text += &format!(
+        "memory for data: {} in use of {}; {} had to wait\n",
+        units::bytes(memory.used_bytes),
+        units::bytes(memory.budget_bytes),
+        units::counted(memory.waits, "request"),
+    );
     if traffic.protocol_errors + traffic.authentication_failures > 0 {
         text += &format!(
             "{}, {}\n",

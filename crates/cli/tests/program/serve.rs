@@ -106,7 +106,7 @@ fn zones_of_a_server_are_shown_and_managed_and_its_status_tells() {
 fn metrics_have_every_series_by_its_name() {
     let directory = scratch("metrics");
     make_image(&directory);
-    let server = Server::start(&directory, &["drives/a"]);
+    let server = Server::start(&directory, &["drives/a", "--memory-limit", "256MiB"]);
     output_in(&directory, &["zone", "finish", server.url(0), "2"]);
     server.wait_until_alone();
     let metrics = server.get("/metrics");
@@ -114,6 +114,9 @@ fn metrics_have_every_series_by_its_name() {
         "zonda_uptime_seconds",
         "zonda_connections",
         "zonda_connections_accepted_total",
+        "zonda_memory_budget_bytes 268435456.0",
+        "zonda_memory_used_bytes ",
+        "zonda_memory_waits_total 0",
         "zonda_received_bytes_total",
         "zonda_sessions{nqn=\"nqn.2026-01.io.zonda:a\"} 0",
         "zonda_zones{nqn=\"nqn.2026-01.io.zonda:a\",namespace=\"1\",state=\"full\"} 1",
@@ -179,6 +182,7 @@ fn what_cannot_be_served_is_refused_with_a_remedy() {
         (&["more/a", "drives/a"], "more/a and drives/a would have the same name"),
         (&["--memory", "zn504"], "did you mean \"zn540\"?"),
         (&["--memory", "zn540", "--zones", "0"], "change --zones or --zone-capacity"),
+        (&["drives/a", "--memory-limit", "1MiB"], "--memory-limit: write at least 128 MiB"),
     ];
     for (arguments, part) in cases {
         let refusal = refused_in(&directory, &[&["serve"], *arguments, &port_0].concat());

@@ -4,11 +4,13 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use zonda_chap::{Group, Policy, Secret};
-use zonda_config::{ConfigError, Spanned, TimeSpan, parse_with};
+use zonda_config::{ByteSize, ConfigError, Spanned, TimeSpan, parse_with};
 use zonda_nvme::Nqn;
 use zonda_ring::limits;
 use zonda_ssd::description::{Profiles, SpecError};
 use zonda_zoned::{Duration, NamespaceId};
+
+use crate::memory::MEMORY_MIN;
 
 use super::{
     HostPlan, HostSpec, ListenSpec, MODEL_DEFAULT, NAMESPACES_MAX, NBD_TABLES_MAX, NamespacePlan, NamespaceSpec,
@@ -72,6 +74,7 @@ impl ServerSpec {
         }
         let auth_policy = self.server.dh_groups.as_ref().map_or_else(|| Ok(Policy::modest()), policy)?;
         let spin = self.server.spin.as_ref().map_or(Ok(limits::SPIN_DEFAULT), spin)?;
+        let memory_bytes = self.server.memory.as_ref().map(memory).transpose()?;
         if let Some(excess) = self.nbd.get(NBD_TABLES_MAX) {
             let error = ConfigError::at(excess, format!("there are {} [[nbd]] tables", self.nbd.len()));
             return Err(error.help(format!("at most {NBD_TABLES_MAX} are allowed")).into());
@@ -85,6 +88,7 @@ impl ServerSpec {
             digests: self.server.digests,
             auth_policy,
             spin,
+            memory_bytes,
             subsystems,
             nbd,
             may_serve_members: false,
@@ -112,6 +116,26 @@ fn spin(spin: &Spanned<TimeSpan>) -> Result<Duration, ConfigError> {
             .help(format!("write at most {} us, or \"0 s\"", limits::SPIN_MAX.0 / 1000)));
     }
     Ok(time)
+}
+
+fn memory(size: &Spanned<ByteSize>) -> Result<u64, ConfigError> {
+    let bytes = size.get_ref().0;
+    match check_memory(bytes) {
+        Ok(()) => Ok(bytes),
+        Err((message, help)) => Err(ConfigError::at(size, message).help(help)),
+    }
+}
+
+/// Whether a server can do with so much memory; else why not, and what to do.
+///
+/// # Errors
+/// Below [`MEMORY_MIN`].
+pub fn check_memory(bytes: u64) -> Result<(), (String, String)> {
+    if bytes < MEMORY_MIN {
+        let message = format!("{} of memory are too little for the data of all connections", ByteSize(bytes));
+        return Err((message, format!("write at least {}", ByteSize(MEMORY_MIN))));
+    }
+    Ok(())
 }
 
 fn listen_addresses(listen: &Spanned<ListenSpec>) -> Result<Vec<SocketAddr>, ConfigError> {

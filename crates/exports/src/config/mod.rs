@@ -41,7 +41,7 @@ use zonda_zoned::{Duration, NamespaceId};
 
 pub use zonda_devices::PORT_DEFAULT;
 
-pub use check::{Surroundings, resolve};
+pub use check::{Surroundings, check_memory, resolve};
 pub use nbd::{NBD_PORT_DEFAULT, NbdExportPlan, NbdExportSpec, NbdPlan, NbdSpec, NbdTlsSpec, nbd_address};
 pub use spec::{DigestsSpec, HostSpec, ListenSpec, NamespaceSpec, ServerSpec, ServerTable, SubsystemSpec, TimingSpec};
 
@@ -71,6 +71,9 @@ pub struct ServerPlan {
     pub auth_policy: Policy,
     /// How long the loop polls at most before it sleeps (see `zonda_ring::RingOptions`).
     pub spin: Duration,
+    /// Bytes for the data of all connections together, at least [`crate::MEMORY_MIN`]. `None`: a quarter of the machine's memory, at
+    /// most [`crate::MEMORY_DEFAULT_MAX`].
+    pub memory_bytes: Option<u64>,
     /// What is served.
     pub subsystems: Vec<SubsystemPlan>,
     /// What of it is exported over NBD.
@@ -105,6 +108,7 @@ impl ServerPlan {
             digests: DigestsSpec::default(),
             auth_policy: Policy::modest(),
             spin: limits::SPIN_DEFAULT,
+            memory_bytes: None,
             subsystems: vec![subsystem],
             nbd: Vec::new(),
             may_serve_members: false,

@@ -1,7 +1,7 @@
 //! The tables of `zonda.toml`, as they stand in the file.
 
 use serde::Deserialize;
-use zonda_config::{Spanned, TimeSpan, unplaced};
+use zonda_config::{ByteSize, Spanned, TimeSpan, unplaced};
 use zonda_ssd::description::DriveSpec;
 
 use super::{NQN_PREFIX, NbdSpec};
@@ -40,6 +40,8 @@ pub struct ServerTable {
     pub digests: DigestsSpec,
     /// Diffie-Hellman groups with which hosts may prove who they are, those preferred first.
     pub dh_groups: Option<Spanned<Vec<String>>>,
+    /// Memory for the data of all connections; absent: a part of the machine's.
+    pub memory: Option<Spanned<ByteSize>>,
     /// How long the loop looks for work before it sleeps; `0 s`: not at all.
     pub spin: Option<Spanned<TimeSpan>>,
 }

@@ -52,6 +52,18 @@ fn a_small_file_gets_the_defaults() {
 }
 
 #[test]
+fn memory_is_a_size_from_a_minimum_on() {
+    let with = |size: &str| format!("[server]\nmemory = \"{size}\"\n{ONE}");
+    assert_eq!(parse(ONE).expect("it is right").memory_bytes, None);
+    assert_eq!(parse(&with("128 MiB")).expect("it is right").memory_bytes, Some(128 << 20));
+    let text = with("127 MiB");
+    let (message, place) = mistake(&text);
+    assert_eq!(message, "127 MiB of memory are too little for the data of all connections");
+    assert_eq!(place, "\"127 MiB\"");
+    assert_eq!(parse(&text).expect_err("too little").help.as_deref(), Some("write at least 128 MiB"));
+}
+
+#[test]
 fn groups_are_those_of_a_list_or_none_above_3072_bits() {
     let groups = |text: &str| parse(text).expect("it is right").auth_policy.groups().to_vec();
     assert_eq!(groups(ONE), [Group::Ffdhe2048, Group::Ffdhe3072, Group::Null]);

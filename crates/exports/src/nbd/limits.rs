@@ -3,7 +3,7 @@
 use zonda_zoned::Duration;
 use zonda_zoned::limits::COMMAND_BLOCKS_MAX;
 
-/// Connections to all exports together. More are turned away, unless one of these gives way.
+/// Connections to all exports together, if memory has room for them. More are turned away, unless one of these gives way.
 pub(crate) const CONNECTIONS_MAX: usize = 128;
 /// Requests under way on one connection.
 pub(crate) const REQUESTS_PER_CONNECTION: usize = 128;
@@ -23,7 +23,11 @@ pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 pub(crate) const UNUSED_MIN: Duration = Duration::from_secs(30);
 /// A client that takes nothing of what it was sent for so long is cut.
 pub(crate) const STALL_MAX: Duration = Duration::from_secs(60);
-/// How often the two limits above are looked at.
+/// While others wait for memory, a client that holds some of the pool and neither takes nor sends anything for so long is cut.
+pub(crate) const STALL_SHORT_OF_MEMORY_MAX: Duration = zonda_target::limits::STALL_MAX;
+/// Bytes that a connection gets beside those of a request, for short replies.
+pub(crate) const REPLY_ROOM_BYTES: usize = 4096;
+/// How often the limits above are looked at.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// A quiet TCP connection is probed after so long. A mounted disk may be quiet for days, so silence alone ends nothing; a
 /// client whose machine is gone is found out.
@@ -41,5 +45,6 @@ pub(crate) const DEAD_SOCKET_INTERVAL: std::time::Duration = std::time::Duration
 
 const _: () = assert!(ZEROES_STEP_BYTES / 512 <= COMMAND_BLOCKS_MAX, "a step is one command with the smallest blocks");
 const _: () = assert!(SWEEP_INTERVAL.0 < HANDSHAKE_MAX.0 && HANDSHAKE_MAX.0 <= STALL_MAX.0);
+const _: () = assert!(STALL_SHORT_OF_MEMORY_MAX.0 <= STALL_MAX.0);
 const _: () = assert!(REQUESTS_PER_CONNECTION <= zonda_nbd::limits::REQUESTS_MAX);
 const _: () = assert!(CONNECTIONS_MAX * REQUESTS_PER_CONNECTION <= u32::MAX as usize, "a job has a number of 32 bits");

@@ -18,6 +18,7 @@ mod crowd;
 mod limits;
 mod listen;
 mod lock;
+mod memory;
 mod prepare;
 mod service;
 pub(crate) mod snapshot;
@@ -25,6 +26,7 @@ mod table;
 mod tls;
 mod work;
 
+pub(crate) use limits::{CONNECTIONS_MAX, REPLY_ROOM_BYTES};
 pub(crate) use prepare::prepare;
 pub(crate) use service::{End, Nbd};
 pub(crate) use table::Candidate;

@@ -15,6 +15,7 @@ use crate::start::{NbdExportInfo, ServeError};
 /// The NBD server of a plan, if it has one, and what it exports.
 pub(crate) fn prepare(
     plan: &ServerPlan,
+    connections_max: usize,
     ring: &Ring,
     candidates: &[Candidate],
 ) -> Result<(Option<Nbd>, Vec<NbdExportInfo>), ServeError> {
@@ -41,7 +42,7 @@ pub(crate) fn prepare(
         }
         tables.push(table);
     }
-    Ok((Some(Nbd::new(ring, tables, listeners)), infos))
+    Ok((Some(Nbd::new(ring, connections_max, tables, listeners)), infos))
 }
 
 /// Where an export is, for whoever is on this machine (`doc/uri.md` of the project NetworkBlockDevice/nbd): encrypted, and

@@ -7,12 +7,15 @@ use bytes::Bytes;
 use rustix::net::sockopt;
 use zonda_nbd::{CloseReason, Connection, Effect, ExportIndex, NbdError, ReadPiece, Reply, Stage};
 use zonda_ring::{Address, Ring, Socket};
-use zonda_target::ConnectionId;
+use zonda_target::{Budget, ConnectionId};
 use zonda_zoned::{Completion, Instant};
 
 use super::crowd::{self, Place};
-use super::limits::{CONNECTIONS_MAX, HANDSHAKE_MAX, PROBE_AFTER, PROBE_INTERVAL, PROBES, STALL_MAX, SWEEP_INTERVAL};
+use super::limits::{
+    HANDSHAKE_MAX, PROBE_AFTER, PROBE_INTERVAL, PROBES, STALL_MAX, STALL_SHORT_OF_MEMORY_MAX, SWEEP_INTERVAL,
+};
 use super::listen::{Listener, SocketFile};
+use super::memory::{ClientMemory, MemoryQueue};
 use super::snapshot::{NbdExportSnapshot, NbdSnapshot};
 use super::table::Table;
 use super::tls::Channel;
@@ -30,20 +33,22 @@ pub(crate) struct Nbd {
     listen: Vec<Address>,
     /// They go when nobody is let in any more.
     files: Vec<SocketFile>,
-    clients: BTreeMap<ConnectionId, Client>,
+    pub(super) clients: BTreeMap<ConnectionId, Client>,
     /// Connections so far; the last one's number.
     numbered: u64,
+    connections_max: usize,
     /// Those whose machines may want something, most of them once: what is told to a machine in one turn is answered in one
     /// send.
-    dirty: Vec<ConnectionId>,
+    pub(super) dirty: Vec<ConnectionId>,
     work: Work,
+    pub(super) memory: MemoryQueue,
     sweep_at: Instant,
     counts: Counts,
 }
 
 /// One connection.
-struct Client {
-    machine: Connection,
+pub(super) struct Client {
+    pub(super) machine: Connection,
     /// Once its bytes come in TLS.
     channel: Option<Channel>,
     peer: String,
@@ -55,7 +60,10 @@ struct Client {
     unsent: VecDeque<usize>,
     /// When the client last took something, or was first sent something.
     progress_at: Instant,
+    /// When its last bytes came.
+    heard_at: Instant,
     is_paused: bool,
+    pub(super) memory: ClientMemory,
 }
 
 /// Why a connection ends.
@@ -73,6 +81,8 @@ pub(crate) enum End {
     Crowded,
     /// It takes nothing of what it is sent.
     Stalled,
+    /// It neither takes nor sends anything, while others wait for the memory that it holds.
+    ShortOfMemory,
     /// Its TLS cannot be followed, or it is not believed.
     Tls(String),
 }
@@ -95,14 +105,22 @@ impl fmt::Display for End {
             End::Handshake => f.write_str("it chose no export in time; a client that lists and leaves, or a stranger"),
             End::Tls(reason) => write!(f, "TLS failed: {reason}"),
             End::Crowded => f.write_str("it was idle, and closed to free its slot for a new connection"),
+            End::ShortOfMemory => {
+                f.write_str("it neither took nor sent anything, while others waited for the memory that it held")
+            }
             End::Stalled => f.write_str("it took nothing of what it was sent; look at the client and the network"),
         }
     }
 }
 
 impl Nbd {
-    /// A server of these tables; each listener is of the table with its index.
-    pub(crate) fn new(ring: &Ring, tables: Vec<Table>, listeners: Vec<(usize, Listener)>) -> Nbd {
+    /// A server of these tables for so many connections; each listener is of the table with its index.
+    pub(crate) fn new(
+        ring: &Ring,
+        connections_max: usize,
+        tables: Vec<Table>,
+        listeners: Vec<(usize, Listener)>,
+    ) -> Nbd {
         let mut work = Work::default();
         tables.iter().flat_map(|table| &table.exports).for_each(|export| work.add_device(export.device, export.shape));
         let (mut sockets, mut portals, mut listen, mut files) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -120,8 +138,10 @@ impl Nbd {
             files,
             clients: BTreeMap::new(),
             numbered: 0,
+            connections_max,
             dirty: Vec::new(),
             work,
+            memory: MemoryQueue::default(),
             sweep_at: Instant::ZERO,
             counts: Counts::default(),
         }
@@ -133,7 +153,7 @@ impl Nbd {
     }
 
     /// Everything that can be done now. Returns whether anything was.
-    pub(crate) fn turn(&mut self, now: Instant, drives: &mut Drives) -> bool {
+    pub(crate) fn turn(&mut self, now: Instant, drives: &mut Drives, budget: &mut Budget) -> bool {
         let mut moved = false;
         loop {
             let mut goes_on = false;
@@ -152,8 +172,10 @@ impl Nbd {
                 }
             }
             for id in std::mem::take(&mut self.dirty) {
-                self.settle(now, id);
+                self.settle(now, id, budget);
             }
+            self.release_closed(budget);
+            goes_on |= self.wake_waiting(budget);
             if !goes_on {
                 return moved;
             }
@@ -167,7 +189,7 @@ impl Nbd {
     }
 
     /// What is due.
-    pub(crate) fn expire(&mut self, now: Instant) {
+    pub(crate) fn expire(&mut self, now: Instant, budget: &Budget) {
         self.sockets.expire(now);
         if now < self.sweep_at {
             return;
@@ -177,7 +199,13 @@ impl Nbd {
             if client.machine.stage() == Stage::Handshake && now.since(client.since) > HANDSHAKE_MAX {
                 return Some(End::Handshake);
             }
-            (!client.unsent.is_empty() && now.since(client.progress_at) > STALL_MAX).then_some(End::Stalled)
+            if !client.unsent.is_empty() && now.since(client.progress_at) > STALL_MAX {
+                return Some(End::Stalled);
+            }
+            let is_its_turn = !client.unsent.is_empty() || client.machine.requests_in_flight() == 0;
+            let is_in_the_way = is_its_turn && client.memory.is_in_the_way(budget);
+            let silence = now.since(client.progress_at.max(client.heard_at));
+            (is_in_the_way && silence > STALL_SHORT_OF_MEMORY_MAX).then_some(End::ShortOfMemory)
         };
         let ends: Vec<_> =
             self.clients.iter().filter_map(|(id, client)| overdue(client).map(|end| (*id, end))).collect();
@@ -213,6 +241,16 @@ impl Nbd {
     /// Whether nobody is connected and nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.clients.is_empty() && self.sockets.is_empty() && self.work.is_idle()
+    }
+
+    /// Bytes that are held for clients that are gone.
+    pub(crate) fn outside_bytes(&self) -> usize {
+        self.sockets.leaving_bytes() + self.work.orphaned_bytes()
+    }
+
+    /// Bytes of the buffers in which clients are received.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.sockets.buffer_bytes()
     }
 
     pub(crate) fn snapshot(&self) -> NbdSnapshot {
@@ -268,6 +306,7 @@ impl Nbd {
 
     fn on_received(&mut self, now: Instant, id: ConnectionId, chunk: Bytes) {
         let Some(client) = self.clients.get_mut(&id) else { return };
+        client.heard_at = now;
         self.dirty.push(id);
         let Some(channel) = &mut client.channel else { return client.machine.received(chunk) };
         let plain = channel.received(&chunk);
@@ -284,7 +323,7 @@ impl Nbd {
     }
 
     fn on_accepted(&mut self, now: Instant, portal: usize, socket: Socket, peer: String) {
-        if self.clients.len() >= CONNECTIONS_MAX && !self.make_room(now, &peer) {
+        if self.clients.len() >= self.connections_max && !self.make_room(now, &peer) {
             self.counts.refused += 1;
             return events::no_room(&peer);
         }
@@ -294,8 +333,10 @@ impl Nbd {
         // Unix sockets of clients have no names.
         let peer = if peer == "unix:" { format!("unix client {}", self.numbered) } else { peer };
         let id = ConnectionId(self.numbered);
+        let mut machine = self.tables[table].server.connect();
+        let memory = ClientMemory::new(&mut machine);
         let client = Client {
-            machine: self.tables[table].server.connect(),
+            machine,
             channel: None,
             peer,
             table,
@@ -303,7 +344,9 @@ impl Nbd {
             asked_at: None,
             unsent: VecDeque::new(),
             progress_at: now,
+            heard_at: now,
             is_paused: false,
+            memory,
         };
         self.clients.insert(id, client);
         self.sockets.insert(id, socket);
@@ -343,8 +386,24 @@ impl Nbd {
         }
     }
 
-    /// Does what a connection's machine wants.
-    fn settle(&mut self, now: Instant, id: ConnectionId) {
+    /// Does what a connection's machine wants, as far as there is memory for it.
+    fn settle(&mut self, now: Instant, id: ConnectionId, budget: &mut Budget) {
+        loop {
+            self.settle_machine(now, id);
+            let Some(client) = self.clients.get_mut(&id) else { return };
+            if !self.memory.divide(id, client, budget) {
+                break;
+            }
+        }
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let is_paused = !client.machine.wants_bytes();
+        if is_paused != client.is_paused {
+            client.is_paused = is_paused;
+            if is_paused { self.sockets.pause(id) } else { self.sockets.resume(id) }
+        }
+    }
+
+    fn settle_machine(&mut self, now: Instant, id: ConnectionId) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         let table = &self.tables[client.table];
         while let Some(effect) = client.machine.poll_effect() {
@@ -355,7 +414,7 @@ impl Nbd {
                     }
                     client.unsent.push_back(pieces.iter().map(Bytes::len).sum());
                     let pieces = match &mut client.channel {
-                        Some(channel) => channel.send(&pieces),
+                        Some(channel) => channel.send(pieces),
                         None => pieces,
                     };
                     self.sockets.send(id, pieces);
@@ -375,21 +434,17 @@ impl Nbd {
                 Effect::Close(reason) => return self.end(now, id, &End::Closed(reason)),
             }
         }
-        let is_paused = !client.machine.wants_bytes();
-        if is_paused != client.is_paused {
-            client.is_paused = is_paused;
-            if is_paused { self.sockets.pause(id) } else { self.sockets.resume(id) }
-        }
     }
 
     /// A connection ends; what is under way for it is nobody's any more.
     fn end(&mut self, now: Instant, id: ConnectionId, end: &End) {
         let Some(mut client) = self.clients.remove(&id) else { return };
         self.work.abandon(id);
+        self.memory.close(std::mem::take(&mut client.memory));
         match end {
             End::Closed(CloseReason::Fault(_)) => self.counts.protocol_errors += 1,
             End::Handshake => self.counts.handshake_timeouts += 1,
-            End::Stalled => self.counts.stalled += 1,
+            End::Stalled | End::ShortOfMemory => self.counts.stalled += 1,
             End::Tls(_) => self.counts.tls_failures += 1,
             End::Closed(_) | End::Gone | End::Cut | End::Crowded => {}
         }

@@ -17,6 +17,9 @@ use zonda_nbd::TlsPolicy;
 /// Room made at once for what was decrypted: a record of TLS (RFC 8446, section 5.1).
 const RECORD_BYTES: usize = 16 << 10;
 
+/// Bytes that are encrypted at once: what was encrypted replaces them before the next are.
+const ENCRYPTED_BYTES: usize = 256 << 10;
+
 /// A server's certificate, its key, and whom it believes.
 #[derive(Clone)]
 pub struct NbdTls {
@@ -140,11 +143,22 @@ impl Channel {
     }
 
     /// Bytes for the client, to be sent encrypted.
-    pub(super) fn send(&mut self, pieces: &[Bytes]) -> Vec<Bytes> {
-        for piece in pieces {
-            self.session.writer().write_all(piece).expect("its buffer has no bound");
+    pub(super) fn send(&mut self, pieces: Vec<Bytes>) -> Vec<Bytes> {
+        let mut records = Vec::new();
+        let mut taken = 0;
+        for mut piece in pieces {
+            while !piece.is_empty() {
+                let part = piece.split_to(piece.len().min(ENCRYPTED_BYTES - taken));
+                self.session.writer().write_all(&part).expect("its buffer has no bound");
+                taken += part.len();
+                if taken == ENCRYPTED_BYTES {
+                    records.append(&mut self.outgoing());
+                    taken = 0;
+                }
+            }
         }
-        self.outgoing()
+        records.append(&mut self.outgoing());
+        records
     }
 
     /// Nothing more comes.
@@ -159,7 +173,8 @@ impl Channel {
         while self.session.wants_write() {
             self.session.write_tls(&mut records).expect("memory takes everything");
         }
-        if records.is_empty() { Vec::new() } else { vec![Bytes::from(records)] }
+        // Without the room into which it has grown.
+        if records.is_empty() { Vec::new() } else { vec![Bytes::from(records.into_boxed_slice())] }
     }
 }
 

@@ -24,8 +24,13 @@ const DIRECTION: u8 = 0b11;
 const TO_HOST: u8 = 0b10;
 
 impl Target {
-    /// The budget that the connections of this target share, for others of the same server. Whoever has released something tells
-    /// [`Target::resume`].
+    /// The budget that the connections of this target share.
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// The same for others of the same server. Whoever has released something tells [`Target::resume`].
     pub fn budget_mut(&mut self) -> &mut Budget {
         &mut self.budget
     }
@@ -47,9 +52,9 @@ impl Target {
         self.watch_stalls(now);
     }
 
-    /// While connections wait for memory, those that hold it are watched.
+    /// While connections wait for memory, be they others' of the same budget, those that hold it are watched.
     pub(crate) fn watch_stalls(&mut self, now: Instant) {
-        if self.short_of_memory.is_empty() {
+        if !self.budget.has_waiting() {
             self.stalls_at = None;
         } else if self.stalls_at.is_none() {
             self.stalls_at = Some(now + STALL_INTERVAL);

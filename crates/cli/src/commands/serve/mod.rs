@@ -71,6 +71,9 @@ pub(crate) struct ServeArgs {
     /// Where metrics and status are read, or off
     #[arg(long, value_name = "HOST:PORT")]
     http: Option<String>,
+    /// Memory for the data of all connections, at least 128 MiB; default a quarter of the machine's, at most 4 GiB
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<ByteSize>,
     /// How long commands take
     #[arg(long, value_enum)]
     timing: Option<TimingArg>,

@@ -8,7 +8,7 @@ use zonda_config::unplaced;
 use zonda_devices::{VolumeOpenOptions, is_volume, sized};
 use zonda_exports::{
     HTTP_DEFAULT, ListenSpec, NamespaceSpec, NbdPlan, ServerPlan, ServerSpec, ServerTable, SubsystemSpec, Surroundings,
-    TimingSpec,
+    TimingSpec, check_memory,
 };
 use zonda_profiles::BUILTIN;
 
@@ -43,6 +43,10 @@ pub(super) fn of(args: &ServeArgs) -> Result<ServerPlan, Failure> {
         Some(address) => plan.http = Some(http_address(address)?),
         None if args.config.is_none() => plan.http = Some(HTTP_DEFAULT),
         None => {}
+    }
+    if let Some(limit) = args.memory_limit {
+        check_memory(limit.0).map_err(|(message, help)| Failure::input(message, format!("--memory-limit: {help}")))?;
+        plan.memory_bytes = Some(limit.0);
     }
     if !args.nbd.is_empty() {
         let nbd = NbdPlan::on(&args.nbd);

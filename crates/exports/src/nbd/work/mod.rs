@@ -57,6 +57,8 @@ pub(crate) struct Work {
     jobs: Vec<Option<Entry>>,
     free: Vec<u32>,
     effects: VecDeque<WorkEffect>,
+    /// Data of requests that nobody waits for any more, and that drives have.
+    orphaned_bytes: usize,
 }
 
 struct Device {
@@ -72,6 +74,16 @@ struct Entry {
     bytes: u64,
     passes_gate: bool,
     job: Job,
+}
+
+impl Entry {
+    /// Bytes of data that are read or written.
+    fn data_bytes(&self) -> usize {
+        match self.kind {
+            RequestKind::Read | RequestKind::Write => self.bytes as usize,
+            _ => 0,
+        }
+    }
 }
 
 impl RequestKind {
@@ -138,6 +150,7 @@ impl Work {
             let Some(entry) = &mut self.jobs[number as usize] else { continue };
             if entry.asker.is_some_and(|asker| asker.connection == connection) {
                 entry.asker = None;
+                self.orphaned_bytes += entry.data_bytes();
                 entry.job.stop();
             }
         }
@@ -168,6 +181,11 @@ impl Work {
         self.effects.pop_front()
     }
 
+    /// Bytes of data that are held for clients that are gone.
+    pub(crate) fn orphaned_bytes(&self) -> usize {
+        self.orphaned_bytes
+    }
+
     /// Whether no request is under way, and nothing is to be done.
     pub(crate) fn is_idle(&self) -> bool {
         self.effects.is_empty() && self.free.len() == self.jobs.len()
@@ -195,6 +213,9 @@ impl Work {
             }
             let Some(entry) = self.jobs[number as usize].take() else { continue };
             self.free.push(number);
+            if entry.asker.is_none() {
+                self.orphaned_bytes -= entry.data_bytes();
+            }
             if entry.passes_gate {
                 ready.extend(device.gate.leave(number).into_iter().rev());
             }

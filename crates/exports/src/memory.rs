@@ -1,0 +1,107 @@
+//! The memory of one server: how much its connections may have, and how many there may be.
+//!
+//! A budget is divided by [`zonda_target::Budget`]. Here is what it is made of: the size that an operator gives it, or a part of
+//! the machine's memory; and the numbers of connections whose reserved parts leave half of it for the pool.
+
+use std::fs;
+
+use zonda_target::{Budget, Limits, SHARE_BYTES};
+
+use crate::nbd::{self, CONNECTIONS_MAX as NBD_CONNECTIONS_MAX};
+use crate::sockets::RECEIVE_BYTES;
+
+/// The smallest budget, in bytes: half of it has room for the longest request of NBD, when no other client holds anything.
+pub const MEMORY_MIN: u64 = 128 << 20;
+/// The largest budget of a server that was not told how much it may have, in bytes.
+pub const MEMORY_DEFAULT_MAX: u64 = 4 << 30;
+/// Such a server takes this part of the machine's memory.
+const MACHINE_PARTS: u64 = 4;
+/// Bytes that are reserved for each connection.
+const RESERVED_BYTES: usize = SHARE_BYTES + RECEIVE_BYTES;
+
+const _: () = assert!(MEMORY_MIN <= MEMORY_DEFAULT_MAX);
+const _: () = assert!(
+    MEMORY_MIN as usize / 4 + SHARE_BYTES >= zonda_nbd::limits::REQUEST_BYTES_MAX as usize + nbd::REPLY_ROOM_BYTES,
+    "one connection gets half of the pool, and the pool is half of the budget"
+);
+
+/// Memory divided.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) budget: Budget,
+    /// Of NVMe/TCP.
+    pub(crate) limits: Limits,
+    pub(crate) nbd_connections: usize,
+}
+
+impl Memory {
+    /// Divides `bytes`, which are at least [`MEMORY_MIN`].
+    pub(crate) fn of(bytes: u64, has_nbd: bool) -> Memory {
+        let bytes = usize::try_from(bytes.max(MEMORY_MIN)).unwrap_or(usize::MAX);
+        let defaults = Limits::default();
+        let most = bytes / 2 / RESERVED_BYTES;
+        let nbd_connections = if has_nbd { NBD_CONNECTIONS_MAX.min(most / 4) } else { 0 };
+        let connections = defaults.connections.min(most - nbd_connections);
+        // Where there are fewer connections, there are as much fewer of each kind.
+        let part = |number: usize| (number * connections / defaults.connections).max(1);
+        let limits = Limits {
+            connections,
+            half_open: part(defaults.half_open),
+            half_open_per_address: part(defaults.half_open_per_address),
+            controllers: part(defaults.controllers),
+            discovery_controllers: part(defaults.discovery_controllers),
+            ..defaults
+        };
+        Memory { budget: Budget::new(bytes, connections + nbd_connections, RECEIVE_BYTES), limits, nbd_connections }
+    }
+}
+
+/// The budget of a server that was not told how much it may have.
+pub(crate) fn default_bytes() -> u64 {
+    (machine_bytes() / MACHINE_PARTS).clamp(MEMORY_MIN, MEMORY_DEFAULT_MAX)
+}
+
+/// The memory of this machine, or of the control group that this process is in, if that has less.
+fn machine_bytes() -> u64 {
+    let system = rustix::system::sysinfo();
+    let machine = system.totalram * u64::from(system.mem_unit);
+    let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| {
+        let path = text.lines().find_map(|line| line.strip_prefix("0::"))?.trim_start_matches('/').to_owned();
+        limit_of(&fs::read_to_string(format!("/sys/fs/cgroup/{path}/memory.max")).ok()?)
+    });
+    machine.min(group.unwrap_or(u64::MAX))
+}
+
+/// A limit as control groups have it: a number of bytes, or "max".
+fn limit_of(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_budget_serves_as_many_connections_as_there_may_be() {
+        let memory = Memory::of(4 << 30, true);
+        assert_eq!((memory.limits, memory.nbd_connections), (Limits::default(), 128));
+        // 1152 connections have 128 KiB for their share and 128 KiB to receive.
+        assert_eq!(memory.budget.request_bytes_max(), ((4 << 30) - 1152 * (256 << 10)) / 2 + (128 << 10));
+    }
+
+    #[test]
+    fn the_smallest_budget_has_room_for_the_longest_request_and_fewer_connections() {
+        let memory = Memory::of(MEMORY_MIN, true);
+        assert_eq!((memory.limits.connections, memory.nbd_connections), (192, 64));
+        assert_eq!((memory.limits.half_open, memory.limits.controllers), (48, 48));
+        assert!(memory.budget.request_bytes_max() >= (32 << 20) + nbd::REPLY_ROOM_BYTES);
+        assert_eq!(Memory::of(MEMORY_MIN, false).limits.connections, 256);
+    }
+
+    #[test]
+    fn the_default_is_a_part_of_the_machine_within_bounds() {
+        assert!((MEMORY_MIN..=MEMORY_DEFAULT_MAX).contains(&default_bytes()));
+        assert!(machine_bytes() >= default_bytes());
+        assert_eq!((limit_of("max\n"), limit_of("1048576\n")), (None, Some(1 << 20)));
+    }
+}
