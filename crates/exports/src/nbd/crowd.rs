@@ -1,14 +1,15 @@
 //! Who gives way when all places are taken.
 //!
 //! A client that has chosen an export may be a mounted disk that is quiet for days, so silence alone ends nothing. But places that
-//! nobody uses must not keep others out: first goes who has chosen no export, then who has never asked for anything, and, for a
-//! newcomer from elsewhere, the longest idle client of the address that has most.
+//! nobody uses must not keep others out. First goes who has chosen no export for a second, or has just come from the address that
+//! has most; then who has never asked for anything; then, for a newcomer from elsewhere, the longest idle client of the address
+//! that has most.
 
 use std::collections::BTreeMap;
 
 use zonda_zoned::Instant;
 
-use super::limits::UNUSED_MIN;
+use super::limits::{HANDSHAKE_USUAL, UNUSED_MIN};
 
 /// A place that is taken, as far as it matters here.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +36,8 @@ pub(super) fn gives_way<K: Copy>(places: &[Place<'_, K>], newcomer: &str, now: I
     let oldest = |suits: &dyn Fn(&Place<'_, K>) -> bool| {
         places.iter().filter(|place| suits(place)).min_by_key(|place| place.active_at).map(|place| place.id)
     };
-    if let Some(stranger) = oldest(&|place| place.is_half_open) {
-        return Some(stranger);
+    if let Some(slow) = oldest(&|place| place.is_half_open && place.active_at + HANDSHAKE_USUAL <= now) {
+        return Some(slow);
     }
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for place in places {
@@ -44,6 +45,14 @@ pub(super) fn gives_way<K: Copy>(places: &[Place<'_, K>], newcomer: &str, now: I
     }
     let own = counts.get(newcomer).copied().unwrap_or(0);
     let (&most, &count) = counts.iter().max_by_key(|&(_, &count)| count)?;
+    // Of those that have just come, one of the address with the most places: honest clients begin without an export too.
+    let crowd =
+        places.iter().filter(|place| place.is_half_open).map(|place| (counts[place.address], place.address)).max();
+    if let Some((size, crowd)) = crowd
+        && (size > own || crowd == newcomer)
+    {
+        return oldest(&|place| place.is_half_open && place.address == crowd);
+    }
     let is_from_elsewhere = 2 * (own + 1) <= count;
     let is_unused = |place: &Place<'_, K>| place.address == most && !place.has_asked && !place.is_busy;
     oldest(&|place| is_unused(place) && (is_from_elsewhere || place.active_at + UNUSED_MIN <= now))
@@ -68,7 +77,20 @@ mod tests {
         let long = Duration::from_secs(1000);
         let mut places = [place(0, "a", long), place(1, "a", long), place(2, "b", Duration::from_secs(1))];
         places[2].is_half_open = true;
-        assert_eq!(gives_way(&places, "a", NOW), Some(2));
+        assert_eq!(gives_way(&places, "c", NOW), Some(2));
+    }
+
+    #[test]
+    fn an_address_with_many_clients_crowds_out_its_own_and_never_one_that_has_just_come_from_elsewhere() {
+        let mut places =
+            [0, 1, 2, 3].map(|id| place(id, if id == 3 { "b" } else { "a" }, Duration::from_millis(id as u64)));
+        places[3].is_half_open = true;
+        assert_eq!(gives_way(&places, "a", NOW), None);
+        (places[0].is_half_open, places[1].is_half_open) = (true, true);
+        assert_eq!(gives_way(&places, "a", NOW), Some(1));
+        assert_eq!(gives_way(&places, "c", NOW), Some(1));
+        places[3].active_at = Instant(NOW.0 - HANDSHAKE_USUAL.as_nanos());
+        assert_eq!(gives_way(&places, "a", NOW), Some(3), "an honest handshake does not take so long");
     }
 
     #[test]

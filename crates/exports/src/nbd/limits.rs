@@ -19,6 +19,8 @@ pub(crate) const TRIM_STEP_BYTES: u64 = 64 << 20;
 pub(crate) const STATUS_BLOCKS_MAX: u64 = 1 << 18;
 /// From the start of a connection until its client has chosen an export.
 pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// An honest client has chosen its export after so long. One that has not gives way to any other, when all places are taken.
+pub(crate) const HANDSHAKE_USUAL: Duration = Duration::from_secs(1);
 /// A client that has chosen an export and asked for nothing for so long gives way to others, when all places are taken.
 pub(crate) const UNUSED_MIN: Duration = Duration::from_secs(30);
 /// A client that takes nothing of what it was sent for so long is cut.
