@@ -80,7 +80,8 @@ impl Target {
                 "who waits for memory is in the list"
             );
             assert!(
-                connection.is_short_of_memory || (connection.parked.is_none() && !connection.account.is_waiting()),
+                connection.is_short_of_memory
+                    || (!connection.account.is_waiting() && (connection.parked.is_none() || connection.paused)),
                 "and who is not in it does not wait"
             );
             assert!(connection.received_bytes <= limits.receive_bytes, "bytes asked for are within their limit");

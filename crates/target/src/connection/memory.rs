@@ -42,7 +42,10 @@ impl Target {
             for connection in std::mem::take(&mut self.short_of_memory) {
                 let Some(state) = self.connections.get_mut(connection.0) else { continue };
                 state.is_short_of_memory = false;
-                if state.parked.is_some() {
+                if state.parked.is_some() && state.paused {
+                    // It goes on when its host has read.
+                    self.budget.withdraw(&mut state.account);
+                } else if state.parked.is_some() {
                     self.stalled.push_back(connection);
                 }
                 self.start_waiting(connection);
