@@ -1,10 +1,11 @@
 //! Connections over HTTP: few, short, and one request each.
 //!
-//! Whoever opens more than there is room for ends the oldest of them, and whoever is slow is cut, so that half a request keeps nobody
-//! out for long.
+//! When there are too many, the oldest of the address with the most is ended, so that who opens many ends its own. Whoever is slow is
+//! cut, so that half a request keeps nobody out for long.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::Router;
@@ -20,7 +21,7 @@ use tokio::task::AbortHandle;
 
 use super::guard::Names;
 
-/// At the same time; the oldest gives way to a new one.
+/// At the same time; one gives way to a new one.
 const CONNECTIONS_MAX: usize = 32;
 /// From the start of a connection until its request is there.
 const REQUEST_MAX: Duration = Duration::from_secs(5);
@@ -37,21 +38,31 @@ const _: () = assert!(REQUEST_MAX.as_secs() < CONNECTION_MAX.as_secs());
 
 /// Answers requests to this server for as long as it is polled.
 pub(super) async fn serve(listener: TcpListener, app: Router, names: Names) {
-    let mut connections: VecDeque<AbortHandle> = VecDeque::new();
+    let mut connections: VecDeque<(IpAddr, AbortHandle)> = VecDeque::new();
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        connections.retain(|connection| !connection.is_finished());
+        connections.retain(|(_, connection)| !connection.is_finished());
+        let addresses = connections.iter().map(|(address, _)| *address);
         if connections.len() >= CONNECTIONS_MAX
-            && let Some(oldest) = connections.pop_front()
+            && let Some((_, connection)) = connections.remove(gives_way(addresses))
         {
-            oldest.abort();
+            connection.abort();
         }
         let connection = answer(stream, app.clone(), names.clone());
-        connections.push_back(tokio::spawn(tokio::time::timeout(CONNECTION_MAX, connection)).abort_handle());
+        let task = tokio::spawn(tokio::time::timeout(CONNECTION_MAX, connection)).abort_handle();
+        connections.push_back((peer.ip(), task));
     }
+}
+
+/// The place of the connection that is ended for a new one: the oldest of the address with the most.
+fn gives_way(addresses: impl Iterator<Item = IpAddr> + Clone) -> usize {
+    let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    addresses.clone().for_each(|address| *counts.entry(address).or_default() += 1);
+    let most = counts.into_iter().max_by_key(|&(_, count)| count).map(|(address, _)| address);
+    addresses.into_iter().position(|address| Some(address) == most).unwrap_or(0)
 }
 
 /// One request, and the end.
@@ -76,4 +87,16 @@ async fn answer(stream: TcpStream, app: Router, names: Names) {
         .serve_connection(TokioIo::new(stream), guarded);
     // A client that is gone or speaks nonsense hears nothing more.
     let _ = connection.await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_opens_many_connections_ends_its_own() {
+        let addresses = |text: &str| text.bytes().map(|last| IpAddr::from([192, 0, 2, last])).collect::<Vec<_>>();
+        let place = |text: &str| gives_way(addresses(text).into_iter());
+        assert_eq!([place("abb"), place("aab"), place("cbab")], [1, 0, 1]);
+    }
 }
