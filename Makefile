@@ -12,7 +12,7 @@ KILL_LEVELS ?= single raid1 raid5 raid6
 # What `make soak` takes.
 HOURS ?= 1
 
-.PHONY: help setup demo check test soak lab sim fuzz mutants kill guest bench doc clean
+.PHONY: help setup demo check test soak lab sim fuzz mutants kill attacks guest bench doc clean
 
 help:
 	@echo "make demo    build zonda and take a short tour of a drive (report in out/demo/report.html)"
@@ -23,6 +23,7 @@ help:
 	@echo "make sim     2,000 simulated scenarios (SIM_SEEDS=N for another number)"
 	@echo "make guest   the long tests in a Linux guest"
 	@echo "make kill    100 rounds of kill -9 under verified load, and 25 of attacks on volumes of four levels (KILL_ROUNDS=N, KILL_VOLUME_ROUNDS=N)"
+	@echo "make attacks what unauthenticated clients can do to a server: latencies of honest clients, memory (10 minutes)"
 	@echo "make fuzz    ten minutes of each fuzzer (FUZZ_SECONDS=N)"
 	@echo "make mutants 200 random mutants of the pure crates: which do the tests not notice?"
 	@echo "make bench   how fast zonda runs on this machine"
@@ -64,6 +65,10 @@ kill: setup
 	set -e; for level in $(KILL_LEVELS); do \
 	  cargo run --release --quiet --package zonda-kill -- --volumes --level $$level --rounds $(KILL_VOLUME_ROUNDS); \
 	done
+
+attacks: setup
+	cargo build --release --quiet --package zonda-cli
+	cargo run --release --quiet --package zonda-attacks
 
 fuzz: setup
 	scripts/fuzz --seconds $(FUZZ_SECONDS)

@@ -36,6 +36,7 @@ const LEVELS: &[(&str, u32, &[&str])] = &[
     ("zonda-fuzz-bodies", 4, &[]),
     ("zonda-full-stack", 4, &["zonda-kill"]),
     ("zonda-kill", 4, &[]),
+    ("zonda-attacks", 4, &["zonda-kill"]),
     ("zonda-cli", 4, &[]),
     ("zonda-bench", 4, &[]),
     ("xtask", 4, &[]),

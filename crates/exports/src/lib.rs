@@ -13,6 +13,7 @@
 //!   nbd/         exports of conventional ones over NBD      (nbd, on sockets of its own)
 //!
 //!   server.rs    the loop that turns them all               control.rs, snapshot.rs, metrics.rs   what it tells
+//!   memory.rs    how much of it there is for connections
 //! ```
 //!
 //! What is absent: the protocols, which are `zonda_nvme`'s, `zonda_target`'s and `zonda_nbd`'s, and the rules of zones, which

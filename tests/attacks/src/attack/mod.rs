@@ -1,0 +1,151 @@
+//! What attackers do. Each attack runs until its process is killed, and begins anew whatever the server ends.
+
+mod handshakes;
+mod hold;
+mod trickle;
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+use std::thread;
+use std::time::Duration;
+
+/// Where attackers come from.
+pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// After an attempt that failed, the next one is made after this.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Threads that keep a crowd of connections: one loopback needs no more.
+const KEEPERS: usize = 2;
+
+/// Where a server listens.
+#[derive(Clone, Copy, Debug)]
+pub struct Victim {
+    /// NVMe/TCP.
+    pub nvme: SocketAddr,
+    /// NBD.
+    pub nbd: SocketAddr,
+    /// Metrics and status.
+    pub http: SocketAddr,
+}
+
+/// An attack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attack {
+    /// 300 discovery controllers are held open.
+    Discovery,
+    /// Eight connections of a host whose name is known have the server compute 8192-bit exchanges.
+    DiffieHellman,
+    /// 200 NBD clients choose the export and are silent.
+    IdleNbd,
+    /// 60 NBD clients ask for many large reads, and never read.
+    UnreadNbd,
+    /// 80 NVMe queues do the same.
+    UnreadNvme,
+    /// 200 HTTP requests are half sent.
+    HalfHttp,
+    /// 200 NVMe connections send their first PDU byte by byte.
+    SlowPdu,
+    /// 80 NVMe queues ask to write, and send their data byte by byte.
+    SlowData,
+    /// 60 NBD clients send 32 MiB writes but for the last byte, and options of gigabytes.
+    UnfinishedNbd,
+    /// Connections are opened, used for large reads and aborted, as fast as possible.
+    Churn,
+    /// 60 admin queues ask for log pages of 1 MiB, and never read.
+    UnreadLogs,
+}
+
+impl Attack {
+    /// All of them.
+    pub const ALL: [Attack; 11] = [
+        Attack::Discovery,
+        Attack::DiffieHellman,
+        Attack::IdleNbd,
+        Attack::UnreadNbd,
+        Attack::UnreadNvme,
+        Attack::HalfHttp,
+        Attack::SlowPdu,
+        Attack::SlowData,
+        Attack::UnfinishedNbd,
+        Attack::Churn,
+        Attack::UnreadLogs,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Attack::Discovery => "discovery",
+            Attack::DiffieHellman => "diffie-hellman",
+            Attack::IdleNbd => "idle-nbd",
+            Attack::UnreadNbd => "unread-nbd",
+            Attack::UnreadNvme => "unread-nvme",
+            Attack::HalfHttp => "half-http",
+            Attack::SlowPdu => "slow-pdu",
+            Attack::SlowData => "slow-data",
+            Attack::UnfinishedNbd => "unfinished-nbd",
+            Attack::Churn => "churn",
+            Attack::UnreadLogs => "unread-logs",
+        }
+    }
+
+    /// Attacks until the process is killed.
+    pub fn run(self, victim: Victim) -> ! {
+        match self {
+            Attack::Discovery => crowd(300, move || hold::discovery(&victim), hold::nothing),
+            Attack::DiffieHellman => handshakes::diffie_hellman(victim),
+            Attack::IdleNbd => crowd(200, move || hold::idle_nbd(&victim), hold::nothing),
+            Attack::UnreadNbd => crowd(60, move || hold::unread_nbd(&victim), hold::nothing),
+            Attack::UnreadNvme => crowd(80, move || hold::unread_nvme(&victim), hold::nothing),
+            Attack::HalfHttp => crowd(200, move || hold::half_http(&victim), hold::nothing),
+            Attack::SlowPdu => crowd(200, move || trickle::slow_pdu(&victim), trickle::next_byte),
+            Attack::SlowData => crowd(80, move || trickle::slow_data(&victim), trickle::next_byte),
+            Attack::UnfinishedNbd => crowd(60, move || trickle::unfinished_nbd(&victim), hold::nothing),
+            Attack::Churn => handshakes::churn(victim),
+            Attack::UnreadLogs => crowd(60, move || hold::unread_logs(&victim), hold::nothing),
+        }
+    }
+}
+
+impl FromStr for Attack {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Attack, String> {
+        let names = Attack::ALL.map(Attack::name).join(", ");
+        Attack::ALL.into_iter().find(|attack| attack.name() == text).ok_or(format!("one of {names}"))
+    }
+}
+
+impl fmt::Display for Attack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Keeps so many connections: makes those that are missing, and has each do something now and then. One that fails is made anew.
+fn crowd<C: Send + 'static>(
+    count: usize,
+    make: impl Fn() -> io::Result<C> + Clone + Send + 'static,
+    step: fn(&mut C) -> io::Result<()>,
+) -> ! {
+    for _ in 0..KEEPERS {
+        let make = make.clone();
+        thread::spawn(move || {
+            let mut connections: Vec<C> = Vec::new();
+            loop {
+                connections.retain_mut(|connection| step(connection).is_ok());
+                while connections.len() < count / KEEPERS {
+                    match make() {
+                        Ok(connection) => connections.push(connection),
+                        Err(_) => break,
+                    }
+                }
+                thread::sleep(PAUSE);
+            }
+        });
+    }
+    loop {
+        thread::park();
+    }
+}

@@ -1,0 +1,95 @@
+//! Each attack for a moment: whatever it does, honest clients are served and memory stays within its budget.
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use zonda_attacks::{Attack, Outcome, Run, Times};
+use zonda_kill::program;
+
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| program(None).expect("zonda is there or can be built"));
+
+/// Attacks a server with a small budget. No times are looked at: the machine may be busy with other tests.
+fn withstands(attack: Attack) -> Outcome {
+    let run = Run {
+        zonda: PROGRAM.clone(),
+        own: env!("CARGO_BIN_EXE_attacks").into(),
+        memory: Some("256 MiB".to_owned()),
+        times: Times { before: None, attack: Duration::from_secs(1), rounds: 1 },
+    };
+    let outcome = run.attack(attack).expect("a server and an attacker can be started");
+    assert_eq!(outcome.failures(), [""; 0], "{outcome:?}");
+    assert_eq!(outcome.budget[0], 256 << 20);
+    outcome
+}
+
+fn count(number: &serde_json::Value) -> u64 {
+    number.as_u64().expect("a number of the status")
+}
+
+/// Half of the budget is the pool, of which many that take all they can get have nearly everything.
+fn fills_the_pool(attack: Attack) {
+    let [_, used] = withstands(attack).budget;
+    assert!(used > 64 << 20, "{used} bytes are used: this is no attack");
+}
+
+#[test]
+fn discovery_controllers_that_are_held_open_keep_no_host_out() {
+    let status = withstands(Attack::Discovery).last_status;
+    assert!(count(&status["connections"]) >= 32, "{status}");
+}
+
+#[test]
+fn large_exchanges_of_keys_keep_no_host_from_its_own() {
+    let status = withstands(Attack::DiffieHellman).last_status;
+    assert!(count(&status["traffic"]["authentication_failures"]) > 0, "{status}");
+}
+
+#[test]
+fn silent_nbd_clients_keep_no_other_out() {
+    let status = withstands(Attack::IdleNbd).last_status;
+    assert!(count(&status["nbd"]["connections"]) >= 100, "{status}");
+}
+
+#[test]
+fn half_a_request_for_metrics_keeps_no_other_from_them() {
+    withstands(Attack::HalfHttp);
+}
+
+#[test]
+fn connections_that_begin_byte_by_byte_keep_no_host_out() {
+    let status = withstands(Attack::SlowPdu).last_status;
+    assert!(count(&status["connections"]) >= 64, "{status}");
+}
+
+#[test]
+fn connections_that_come_and_go_leave_no_memory_behind() {
+    let status = withstands(Attack::Churn).last_status;
+    let accepted = count(&status["traffic"]["connections_accepted"]) + count(&status["nbd"]["connections_accepted"]);
+    assert!(accepted > 50, "{status}");
+}
+
+#[test]
+fn nbd_clients_that_never_read_stay_within_the_budget() {
+    fills_the_pool(Attack::UnreadNbd);
+}
+
+#[test]
+fn nvme_hosts_that_never_read_stay_within_the_budget() {
+    fills_the_pool(Attack::UnreadNvme);
+}
+
+#[test]
+fn log_pages_that_are_never_read_stay_within_the_budget() {
+    fills_the_pool(Attack::UnreadLogs);
+}
+
+#[test]
+fn writes_whose_data_come_byte_by_byte_stay_within_the_budget() {
+    fills_the_pool(Attack::SlowData);
+}
+
+#[test]
+fn writes_without_an_end_and_options_of_gigabytes_stay_within_the_budget() {
+    fills_the_pool(Attack::UnfinishedNbd);
+}
