@@ -144,7 +144,7 @@ impl Budget {
     pub fn try_admit(&mut self, account: &mut Account, bytes: usize) -> bool {
         let after = account.held_bytes + bytes;
         let (pool_before, pool_after) = (self.beyond_share(account.held_bytes), self.beyond_share(after));
-        let is_admitted = pool_after == pool_before || self.has_room(pool_before, pool_after);
+        let is_admitted = pool_after == pool_before || self.has_room(account, pool_before, pool_after);
         if is_admitted {
             self.set(account, after);
         }
@@ -208,12 +208,13 @@ impl Budget {
         bytes.saturating_sub(self.share_bytes)
     }
 
-    fn has_room(&self, pool_before: usize, pool_after: usize) -> bool {
+    fn has_room(&self, account: &Account, pool_before: usize, pool_after: usize) -> bool {
         let held = self.pool_held_bytes - pool_before + self.orphaned_bytes + self.outside_bytes;
         let Some(free) = self.pool_bytes.checked_sub(held).and_then(|free| free.checked_sub(pool_after)) else {
             return false;
         };
-        pool_after <= free && (pool_before == 0 || self.newcomers_waiting == 0)
+        let newcomers = self.newcomers_waiting - usize::from(account.waits == Waits::Newcomer);
+        pool_after <= free && (pool_before == 0 || newcomers == 0)
     }
 
     fn wait(&mut self, account: &mut Account) {

@@ -41,6 +41,7 @@ impl Target {
         for (key, connection) in self.connections.iter() {
             let waits = connection.waiting.len() + connection.asked_bytes;
             assert!(waits == 0 && connection.parked.is_none(), "nothing of connection {key} waits");
+            assert!(!connection.stopped && !connection.account.is_waiting(), "connection {key} is read");
         }
     }
 

@@ -42,10 +42,11 @@ impl Target {
             for connection in std::mem::take(&mut self.short_of_memory) {
                 let Some(state) = self.connections.get_mut(connection.0) else { continue };
                 state.is_short_of_memory = false;
-                if state.parked.is_some() && state.paused {
-                    // It goes on when its host has read.
+                // A parked command may have gone on as more bytes came, or its host has to read first.
+                if state.waiting.is_empty() && (state.parked.is_none() || state.paused) {
                     self.budget.withdraw(&mut state.account);
-                } else if state.parked.is_some() {
+                }
+                if state.stopped {
                     self.stalled.push_back(connection);
                 }
                 self.start_waiting(connection);
@@ -122,6 +123,10 @@ impl Target {
             let request = connection.requests.get_mut(slot).expect("a request that waits has not ended");
             let incoming_bytes = request.incoming.expected as usize;
             if incoming_bytes > 0 && connection.received_bytes + incoming_bytes > limit {
+                if !connection.is_short_of_memory {
+                    // It waits for itself.
+                    self.budget.withdraw(&mut connection.account);
+                }
                 break;
             }
             let bytes = incoming_bytes + request.counted_out + request.scratch_bytes;

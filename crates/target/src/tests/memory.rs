@@ -106,6 +106,24 @@ fn a_command_that_is_answered_at_once_waits_with_all_that_is_behind_it() {
 }
 
 #[test]
+fn a_connection_whose_command_finds_memory_as_more_of_it_comes_is_read_again() {
+    let mut world = world();
+    let (admin, _) = world.admin();
+    // Others of the same server hold the pool, and release it without a word to the target.
+    world.target.budget_mut().set_outside(80 * KIB);
+    let first = world.start(admin, get_log_page(8192), &Bytes::new());
+    assert!(world.wire(admin).paused);
+    world.target.budget_mut().set_outside(0);
+    let second = world.start(admin, get_log_page(4096), &Bytes::new());
+    assert_eq!(world.finish(admin, first, Bytes::new()).data.len(), 8192);
+    assert_eq!(world.finish(admin, second, Bytes::new()).data.len(), 4096);
+    world.target.resume(world.now);
+    world.settle();
+    assert!(!world.wire(admin).paused);
+    world.target.assert_nothing_waits();
+}
+
+#[test]
 fn a_command_never_keeps_data_from_coming_that_were_asked_for() {
     let mut world = world();
     let (other, io) = (world.io(), world.io());

@@ -109,6 +109,12 @@ fn run_within(seed: u64, budget: Budget) -> ((u64, u64), u64) {
                 world.settle();
             }
             21 => world.pass(Duration::from_millis(prng.below(900))),
+            // Others of the same server hold memory, and release it.
+            22 => world.target.budget_mut().set_outside(prng.below(80 << 10) as usize),
+            23 => {
+                world.target.resume(world.now);
+                world.settle();
+            }
             _ => {
                 let (mut entry, mut data) = world.encoded(1, &operation(&mut prng));
                 if matches!(entry.opcode, 0x01 | 0x02) && prng.chance(1, 4) {
@@ -126,7 +132,10 @@ fn run_within(seed: u64, budget: Budget) -> ((u64, u64), u64) {
             }
         }
     }
+    world.target.budget_mut().set_outside(0);
     world.release();
+    world.target.resume(world.now);
+    world.settle();
     // Hosts that read and send what they were asked for get an end for all that they have begun.
     for queue in hosts.iter().flat_map(|host| &host.queues) {
         if !world.closed.contains_key(queue) {
