@@ -85,17 +85,17 @@ mod tests {
     fn a_large_budget_serves_as_many_connections_as_there_may_be() {
         let memory = Memory::of(4 << 30, true);
         assert_eq!((memory.limits, memory.nbd_connections), (Limits::default(), 128));
-        // 1152 connections have 128 KiB for their share and 128 KiB to receive.
-        assert_eq!(memory.budget.request_bytes_max(), ((4 << 30) - 1152 * (256 << 10)) / 2 + (128 << 10));
+        // 1152 connections have 128 KiB for their share and 256 KiB to receive.
+        assert_eq!(memory.budget.request_bytes_max(), ((4 << 30) - 1152 * (384 << 10)) / 2 + (128 << 10));
     }
 
     #[test]
     fn the_smallest_budget_has_room_for_the_longest_request_and_fewer_connections() {
         let memory = Memory::of(MEMORY_MIN, true);
-        assert_eq!((memory.limits.connections, memory.nbd_connections), (192, 64));
-        assert_eq!((memory.limits.half_open, memory.limits.controllers), (48, 48));
+        assert_eq!((memory.limits.connections, memory.nbd_connections), (128, 42));
+        assert_eq!((memory.limits.half_open, memory.limits.controllers), (32, 32));
         assert!(memory.budget.request_bytes_max() >= (32 << 20) + nbd::REPLY_ROOM_BYTES);
-        assert_eq!(Memory::of(MEMORY_MIN, false).limits.connections, 256);
+        assert_eq!(Memory::of(MEMORY_MIN, false).limits.connections, 170);
     }
 
     #[test]

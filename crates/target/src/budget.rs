@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_connection_that_is_closed_stands_in_nobodys_way() {
+    fn a_waiting_connection_that_is_closed_delays_no_other() {
         let (mut budget, mut holder, mut newcomer) = (budget(), Account::default(), Account::default());
         assert!(budget.admit(&mut holder, 20 * MIB) && !budget.admit(&mut newcomer, 40 * MIB));
         let before = budget.releases();

@@ -202,8 +202,8 @@ impl Nbd {
             if !client.unsent.is_empty() && now.since(client.progress_at) > STALL_MAX {
                 return Some(End::Stalled);
             }
-            let is_its_turn = !client.unsent.is_empty() || client.machine.requests_in_flight() == 0;
-            let is_in_the_way = is_its_turn && client.memory.is_in_the_way(budget);
+            let owes_progress = !client.unsent.is_empty() || client.machine.requests_in_flight() == 0;
+            let is_in_the_way = owes_progress && client.memory.is_in_the_way(budget);
             let silence = now.since(client.progress_at.max(client.heard_at));
             (is_in_the_way && silence > STALL_SHORT_OF_MEMORY_MAX).then_some(End::ShortOfMemory)
         };

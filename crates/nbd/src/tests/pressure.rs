@@ -124,8 +124,8 @@ fn a_caller_that_sends_more_than_there_was_has_a_mistake() {
     World::simple("disk").connection.sent(1);
 }
 
-/// Requests of a client, and how many are under way with so much allowed.
-fn under_way(world: &mut World, allowed: usize, bytes: &[u8]) -> usize {
+/// Sends bytes with so much allowed; requests in flight then.
+fn in_flight(world: &mut World, allowed: usize, bytes: &[u8]) -> usize {
     world.connection.allow(allowed);
     world.feed(bytes);
     world.requests.len()
@@ -135,11 +135,11 @@ fn under_way(world: &mut World, allowed: usize, bytes: &[u8]) -> usize {
 fn a_request_waits_until_the_caller_allows_what_it_holds() {
     let mut world = world(8);
     let read = world.client.ask(ask(command::READ, 0, 0, 3000), &[]);
-    assert_eq!(under_way(&mut world, 4096, &read), 1);
+    assert_eq!(in_flight(&mut world, 4096, &read), 1);
     assert_eq!((world.connection.held_bytes(), world.connection.wanted_bytes()), (3000, None));
     let write = world.client.write(1, 0, &[7; 2000]);
     let (header, data) = write.split_at(28);
-    assert_eq!(under_way(&mut world, 4096, header), 1);
+    assert_eq!(in_flight(&mut world, 4096, header), 1);
     assert_eq!((world.connection.wanted_bytes(), world.connection.wants_bytes()), (Some(5000), false));
     world.connection.allow(4999);
     assert!(!world.connection.wants_bytes());
@@ -153,7 +153,7 @@ fn a_request_waits_until_the_caller_allows_what_it_holds() {
 fn a_status_holds_its_longest_reply() {
     let mut world = world(8);
     let status = world.client.ask(ask(command::BLOCK_STATUS, 0, 0, 4096), &[]);
-    assert_eq!(under_way(&mut world, 8000, &status), 0);
+    assert_eq!(in_flight(&mut world, 8000, &status), 0);
     assert_eq!(world.connection.wanted_bytes(), Some(20 + 4 + 1024 * 8));
 }
 

@@ -1,4 +1,4 @@
-//! Work that a server does for anybody who connects.
+//! Work that a server does for any host that connects.
 
 use std::io::{self, Read};
 use std::thread;

@@ -32,7 +32,7 @@ pub(super) fn nothing(connection: &mut Held) -> io::Result<()> {
     }
 }
 
-/// Streams that nobody reads.
+/// Streams that are never read.
 pub(super) struct Held(Vec<TcpStream>);
 
 pub(super) fn discovery(victim: &Victim) -> io::Result<Held> {

@@ -1,7 +1,7 @@
 //! Connections over HTTP: few, short, and one request each.
 //!
 //! When there are too many, the oldest of the address with the most is ended, so that who opens many ends its own. Whoever is slow is
-//! cut, so that half a request keeps nobody out for long.
+//! cut, so that half a request does not keep others out for long.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;

@@ -57,7 +57,7 @@ pub(crate) struct Work {
     jobs: Vec<Option<Entry>>,
     free: Vec<u32>,
     effects: VecDeque<WorkEffect>,
-    /// Data of requests that nobody waits for any more, and that drives have.
+    /// Data of requests whose clients are gone, and that drives have.
     orphaned_bytes: usize,
 }
 
