@@ -59,7 +59,9 @@ pub(crate) fn remedy_of(status: u16) -> &'static str {
     match status {
         0x002 => "name a zone by its first block, and see the limits in the geometry",
         0x005 | 0x007 | 0x082 => "see whether the server still runs, and open the namespace again",
-        0x083 => "see which host has reserved the namespace: zonda reservation show",
+        0x083 => {
+            "another host has reserved the namespace, as servers of volumes do with their members: stop that server"
+        }
         0x080 => "stay within the namespace",
         0x081 => "free space where the namespace keeps its blocks, then write again",
         0x1b8 => "end where the zone's capacity ends",

@@ -1,7 +1,8 @@
 //! [`Connection`]: one namespace, wherever it is, with a ring of its own. For programs that wait for their answers.
 
 use zonda_chap::Secret;
-use zonda_nvme::Nqn;
+use zonda_initiator::Claim;
+use zonda_nvme::{HostId, Nqn};
 use zonda_ring::{Ring, RingOptions};
 use zonda_zoned::{
     Command, CommandId, Completion, CompletionQueue, Duration, Geometry, Instant, NamespaceId, Operation, QueueFull,
@@ -19,6 +20,10 @@ const CLOSE_MAX: Duration = Duration(60_000_000_000);
 pub struct NamespaceOptions {
     /// The name under which to connect to a server; `None`: one made for this connection.
     pub host_nqn: Option<Nqn>,
+    /// The host identifier, by which servers tell reservations apart; `None`: one made for this connection.
+    pub host_id: Option<HostId>,
+    /// The namespace is to be this host's alone; without effect on images, which always are.
+    pub claim: Option<Claim>,
     /// Proves to the server who connects.
     pub secret: Option<Secret>,
     /// The server must prove to know it.
@@ -49,6 +54,8 @@ impl Default for NamespaceOptions {
     fn default() -> NamespaceOptions {
         NamespaceOptions {
             host_nqn: None,
+            host_id: None,
+            claim: None,
             secret: None,
             controller_secret: None,
             digests: false,

@@ -1,5 +1,6 @@
 //! What every drive can tell about itself, whatever is behind it.
 
+use zonda_initiator::{Claimed, Conflict};
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_raid::Extent;
 use zonda_ring::Bytes;
@@ -66,6 +67,16 @@ pub trait Drive: ZonedDevice {
 
     /// What the drive is known by everywhere, whatever name its server is reached under; `None` where the place says it all.
     fn identity(&self) -> Option<&NamespaceIdentity> {
+        None
+    }
+
+    /// What was granted of what was claimed over that connection; `None` where nothing was, or the server knows no reservations.
+    fn claimed(&self) -> Option<Claimed> {
+        None
+    }
+
+    /// Set once another host has taken the drive over: it refuses what this one sends.
+    fn conflict(&self) -> Option<Conflict> {
         None
     }
 

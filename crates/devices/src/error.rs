@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use zonda_initiator::Holder;
+
 /// What is wrong with a drive, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveError {
@@ -11,6 +13,8 @@ pub struct DriveError {
     pub help: String,
     /// Whether nothing is wrong but that another program has it.
     pub is_in_use: bool,
+    /// Which other host has it, where that is why it cannot be used.
+    pub holder: Option<Holder>,
     /// Whether there is no drive.
     pub(crate) is_missing: bool,
 }
@@ -19,7 +23,7 @@ impl DriveError {
     /// An error and its remedy.
     #[must_use]
     pub fn new(message: impl Into<String>, help: impl Into<String>) -> DriveError {
-        DriveError { message: message.into(), help: help.into(), is_in_use: false, is_missing: false }
+        DriveError { message: message.into(), help: help.into(), is_in_use: false, holder: None, is_missing: false }
     }
 
     /// The same of a drive in the place of a member of a volume: a new drive does not help there.
@@ -35,6 +39,11 @@ impl DriveError {
     /// There is no drive.
     pub(crate) fn missing(message: impl Into<String>, help: impl Into<String>) -> DriveError {
         DriveError { is_missing: true, ..DriveError::new(message, help) }
+    }
+
+    /// Another host has reserved it.
+    pub(crate) fn reserved(message: impl Into<String>, help: impl Into<String>, holder: Holder) -> DriveError {
+        DriveError { is_in_use: true, holder: Some(holder), ..DriveError::new(message, help) }
     }
 
     /// Another program has it.

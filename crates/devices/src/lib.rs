@@ -13,6 +13,7 @@
 //! What is absent: the rules of zones, the format of images and every protocol, which lie below as machines without an edge.
 #![forbid(unsafe_code)]
 
+mod access;
 mod connection;
 mod create;
 mod directory;
@@ -35,6 +36,8 @@ mod shelf;
 mod url;
 mod volume;
 
+pub(crate) use access::Access;
+pub use access::{Credentials, read_key, read_secret};
 pub use connection::{Connection, NamespaceOptions};
 pub use create::{create_image, sized};
 pub use directory::ImageDirectory;
@@ -50,7 +53,8 @@ pub use remote::Remote;
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
 pub use volume::{
     Asked, CONTROL_SOCKET, CheckReport, CheckedMember, IgnoredDrive, ImportOptions, ImportReport, ImportedMember,
-    LostRange, MemberSummary, NewVolume, Notice, Progress, RateLimit, RequestId, ScrubSummary, VOLUME_FILE,
-    VolumeDrive, VolumeOpenOptions, VolumeRates, VolumeReport, VolumeRequest, VolumeState, is_volume,
+    LostRange, MemberSummary, NewVolume, Notice, Progress, RateLimit, RequestId, ScrubSummary, TakenDrive,
+    TakeoverReport, VOLUME_FILE, VolumeDrive, VolumeOpenOptions, VolumeRates, VolumeReport, VolumeRequest, VolumeState,
+    is_volume,
 };
 pub use zonda_raid::Extent;

@@ -8,7 +8,7 @@ use zonda_zoned::Instant;
 
 use crate::file_backed::PreparedImage;
 use crate::remote::resolve;
-use crate::{Drive, DriveError, FileBacked, Location, NamespaceOptions, NvmeTcpUrl, Remote};
+use crate::{Access, Drive, DriveError, FileBacked, Location, NamespaceOptions, NvmeTcpUrl, Remote};
 
 /// A device that is being opened. Dropping it cancels that.
 pub(crate) enum Opening {
@@ -19,7 +19,12 @@ pub(crate) enum Opening {
         clients: Option<[Client; 2]>,
     },
     /// A thread looks up the server's address.
-    Resolving { address: Receiver<Result<std::net::SocketAddr, DriveError>>, url: NvmeTcpUrl, client: Option<Client> },
+    Resolving {
+        address: Receiver<Result<std::net::SocketAddr, DriveError>>,
+        url: NvmeTcpUrl,
+        options: Box<NamespaceOptions>,
+        client: Option<Client>,
+    },
     /// The connection is being set up on the ring.
     Connecting(Box<Remote>),
     #[cfg(test)]
@@ -46,14 +51,14 @@ impl OnRing {
 
 impl Opening {
     /// Begins to open a device. What blocks is done in a thread, which wakes the ring at its end.
-    pub(crate) fn begin(location: &Location, OnRing { clients, waker }: OnRing) -> Result<Opening, DriveError> {
+    pub(crate) fn begin(access: Access, OnRing { clients, waker }: OnRing) -> Result<Opening, DriveError> {
         #[cfg(test)]
-        if let Some(opened) = crate::shelf::open(location) {
+        if let Some(opened) = crate::shelf::open(&access) {
             return Ok(Opening::Opened(Some(opened)));
         }
+        let Access { location, options } = access;
         match location {
             Location::Image(path) => {
-                let path = path.clone();
                 let prepared = in_thread(waker, move || PreparedImage::open(&path))?;
                 Ok(Opening::Image { prepared, clients: Some(clients) })
             }
@@ -61,7 +66,7 @@ impl Opening {
                 let named = url.clone();
                 let address = in_thread(waker, move || resolve(&named))?;
                 let [client, _] = clients;
-                Ok(Opening::Resolving { address, url: url.clone(), client: Some(client) })
+                Ok(Opening::Resolving { address, url, options: Box::new(options), client: Some(client) })
             }
         }
     }
@@ -77,13 +82,13 @@ impl Opening {
                 let clients = clients.take().expect("an image is opened once");
                 Some(Ok(Box::new(FileBacked::of(prepared, clients).0)))
             }
-            Opening::Resolving { address, url, client } => {
+            Opening::Resolving { address, url, options, client } => {
                 let address = match received(address)? {
                     Ok(address) => address,
                     Err(error) => return Some(Err(error)),
                 };
                 let client = client.take().expect("an address is looked up once");
-                match Remote::begin(url, address, &NamespaceOptions::default(), client, now) {
+                match Remote::begin(url, address, options, client, now) {
                     Ok(remote) => *self = Opening::Connecting(Box::new(remote)),
                     Err(error) => return Some(Err(error)),
                 }

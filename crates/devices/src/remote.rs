@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
 
-use zonda_initiator::{Effect, Event, Initiator, InitiatorConfig, QueueId, State};
-use zonda_nvme::Nqn;
+use zonda_initiator::{
+    Claimed, Conflict, Effect, Event, Initiator, InitiatorConfig, InitiatorError, QueueId, Reason, State,
+};
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
+use zonda_nvme::{Nqn, StatusCode};
 use zonda_ring::{Address, Bytes, BytesMut, Client, Done, Operation, Outcome, Ring, Socket};
 use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull, ZonedDevice};
 
@@ -105,8 +107,7 @@ impl Remote {
         match self.initiator.state() {
             State::Ready => {}
             State::Failed(error) => {
-                let what = format!("{} cannot be used: {error}", self.url);
-                return Some(Err(DriveError::new(what, error.remedy())));
+                return Some(Err(cannot_be_used(&self.url, error)));
             }
             _ => return None,
         }
@@ -268,6 +269,14 @@ impl Drive for Remote {
         self.initiator.identity()
     }
 
+    fn claimed(&self) -> Option<Claimed> {
+        self.initiator.claimed().copied()
+    }
+
+    fn conflict(&self) -> Option<Conflict> {
+        self.initiator.conflict().copied()
+    }
+
     fn is_disconnected(&self) -> bool {
         matches!(self.initiator.state(), State::Failed(_))
     }
@@ -275,13 +284,22 @@ impl Drive for Remote {
     fn close(&mut self, now: Instant) {
         if !self.is_closing {
             self.is_closing = true;
-            self.initiator.shut_down(now);
+            self.initiator.give_back(now);
             self.work(now);
         }
     }
 
     fn is_closed(&self) -> bool {
         self.is_closing && self.links.is_empty()
+    }
+}
+
+fn cannot_be_used(url: &NvmeTcpUrl, error: &InitiatorError) -> DriveError {
+    let what = format!("{url} cannot be used: {error}");
+    match error.reason {
+        Reason::Reserved(holder) => DriveError::reserved(what, error.remedy(), holder),
+        Reason::Status { status: StatusCode::RESERVATION_CONFLICT, .. } => DriveError::in_use(what, error.remedy()),
+        _ => DriveError::new(what, error.remedy()),
     }
 }
 
@@ -308,6 +326,8 @@ fn config(url: &NvmeTcpUrl, options: &NamespaceOptions) -> Result<InitiatorConfi
     };
     let mut config = InitiatorConfig::new(host_nqn, url.subsystem.clone(), seed);
     config.namespace = url.namespace;
+    config.host_id = options.host_id;
+    config.claim = options.claim;
     config.io_queues = options.io_queues;
     config.queue_depth = options.queue_depth;
     config.digests = if options.digests { Digests::BOTH } else { Digests::NONE };

@@ -9,13 +9,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use zonda_initiator::{Claimed, Conflict, Holder};
+use zonda_nvme::HostId;
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{
     Blocks, Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation, PayloadKind, QueueFull,
     Status, ZonedDevice,
 };
 
-use crate::{Drive, DriveError, DriveFacts, Location};
+use crate::{Access, Drive, DriveError, DriveFacts, Location};
 
 thread_local! {
     static SHELF: RefCell<Option<Shelf>> = const { RefCell::new(None) };
@@ -44,6 +46,8 @@ struct Kept {
     is_out_of_space: bool,
     /// It is behind a connection. Counts those that were lost.
     lost_connections: Option<u32>,
+    /// Who has reserved it, of a drive of a server.
+    holder: Option<Holder>,
     /// What it held when a copy of it was made.
     copy: Option<ReferenceDevice>,
 }
@@ -96,6 +100,7 @@ pub(crate) fn add(path: &Path, geometry: &Geometry) {
         is_failing: false,
         is_out_of_space: false,
         lost_connections: None,
+        holder: None,
         copy: None,
     };
     with(|shelf| shelf.drives.insert(path.to_owned(), kept));
@@ -137,6 +142,14 @@ pub(crate) fn set_out_of_space(path: &Path, is_out_of_space: bool) {
 /// A drive is one of a server: it may be opened more than once, and its connections may be lost.
 pub(crate) fn set_remote(path: &Path) {
     change(path, |kept| kept.lost_connections = Some(0));
+}
+
+/// Whether a drive is one of a server.
+pub(crate) fn is_remote(path: &Path) -> bool {
+    SHELF.with_borrow(|shelf| {
+        let kept = shelf.as_ref().and_then(|shelf| shelf.drives.get(path));
+        kept.is_some_and(|kept| kept.lost_connections.is_some())
+    })
 }
 
 /// All connections to a drive are lost.
@@ -182,9 +195,15 @@ pub(crate) fn on_save(directory: &Path) -> Option<io::Result<()>> {
     })
 }
 
+/// Who has reserved a drive.
+pub(crate) fn holder(path: &Path) -> Option<Holder> {
+    with(|shelf| shelf.drives.get(path).and_then(|kept| kept.holder))
+}
+
 /// The drive that is in the place of an image; `None` where the thread has no shelf.
-pub(crate) fn open(location: &Location) -> Option<Result<Box<dyn Drive>, DriveError>> {
-    let Location::Image(path) = location else { return None };
+pub(crate) fn open(access: &Access) -> Option<Result<Box<dyn Drive>, DriveError>> {
+    let Location::Image(path) = &access.location else { return None };
+    let options = &access.options;
     SHELF.with_borrow_mut(|shelf| {
         let shelf = shelf.as_mut()?;
         let is_away = shelf.away.contains(path);
@@ -195,6 +214,19 @@ pub(crate) fn open(location: &Location) -> Option<Result<Box<dyn Drive>, DriveEr
             let what = format!("the image in {} is in use by another program", path.display());
             return Some(Err(DriveError::in_use(what, "stop it")));
         }
+        let host = options.host_id.unwrap_or(HostId([0xff; 16]));
+        let held = kept.holder.filter(|holder| kept.lost_connections.is_some() && holder.host != host);
+        if let Some(holder) = held.filter(|holder| !options.claim.is_some_and(|claim| claim.preempts.includes(holder)))
+        {
+            let what = format!("{} is reserved by {holder}", path.display());
+            return Some(Err(DriveError::reserved(what, "stop it", holder)));
+        }
+        let mut claimed = None;
+        if let (Some(mut claim), true) = (options.claim, kept.lost_connections.is_some()) {
+            claim.outgrow(held.map(|holder| holder.key).into_iter());
+            kept.holder = Some(Holder { host, key: claim.key });
+            claimed = Some(Claimed { key: claim.key, preempted: held });
+        }
         kept.is_open = true;
         kept.device.borrow_mut().power_cycle();
         let drive = ShelfDrive {
@@ -203,6 +235,9 @@ pub(crate) fn open(location: &Location) -> Option<Result<Box<dyn Drive>, DriveEr
             geometry: kept.geometry.clone(),
             completions: Vec::new(),
             lost_connections: kept.lost_connections,
+            host,
+            claimed,
+            is_refused: false,
             is_closed: false,
         };
         Some(Ok(Box::new(drive) as Box<dyn Drive>))
@@ -217,6 +252,10 @@ struct ShelfDrive {
     completions: Vec<Completion>,
     /// When it was opened.
     lost_connections: Option<u32>,
+    host: HostId,
+    claimed: Option<Claimed>,
+    /// A command was refused: another host has it.
+    is_refused: bool,
     is_closed: bool,
 }
 
@@ -229,6 +268,11 @@ impl ZonedDevice for ShelfDrive {
         assert!(!self.is_closed, "a drive that is closed takes no commands");
         if self.is_disconnected() {
             self.completions.push(Completion::of(command.id, Status::NamespaceNotReady));
+            return Ok(());
+        }
+        if holder(&self.path).is_some_and(|holder| holder.host != self.host) && self.is_remote() {
+            self.is_refused = true;
+            self.completions.push(Completion::of(command.id, Status::ReservationConflict));
             return Ok(());
         }
         let writes = matches!(command.operation, Operation::Write { .. } | Operation::Append { .. });
@@ -281,8 +325,19 @@ impl Drive for ShelfDrive {
         with(|shelf| shelf.drives.get(&self.path).is_some_and(|kept| kept.lost_connections != self.lost_connections))
     }
 
+    fn claimed(&self) -> Option<Claimed> {
+        self.claimed
+    }
+
+    fn conflict(&self) -> Option<Conflict> {
+        self.is_refused.then(|| Conflict::answered(holder(&self.path)))
+    }
+
     fn close(&mut self, _now: Instant) {
         self.is_closed = true;
+        if !self.is_disconnected() && !is_dead() && holder(&self.path).is_some_and(|holder| holder.host == self.host) {
+            change(&self.path, |kept| kept.holder = None);
+        }
     }
 
     fn is_closed(&self) -> bool {

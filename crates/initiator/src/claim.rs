@@ -67,8 +67,8 @@ pub struct Conflict {
 }
 
 impl Claim {
-    /// No key of another host is the same, and the greatest is the newest.
-    pub(crate) fn outgrow(&mut self, others: impl Iterator<Item = ReservationKey>) {
+    /// Makes its key greater than these keys of other hosts: none is the same, and the greatest is the newest.
+    pub fn outgrow(&mut self, others: impl Iterator<Item = ReservationKey>) {
         let upper = |key: u64| key >> 32;
         let greatest = others.map(|key| key.0).filter(|key| upper(*key) == upper(self.key.0)).max();
         if let Some(greatest) = greatest.filter(|greatest| *greatest >= self.key.0) {
@@ -79,7 +79,9 @@ impl Claim {
 }
 
 impl Preempts {
-    pub(crate) fn includes(&self, holder: &Holder) -> bool {
+    /// Whether the reservation of this host is taken over.
+    #[must_use]
+    pub fn includes(&self, holder: &Holder) -> bool {
         let is_like = |first: &[u8; 8]| holder.host.0.starts_with(first);
         match self {
             Preempts::Nobody => false,
@@ -87,6 +89,14 @@ impl Preempts {
             Preempts::KeysLike(upper, first) => (holder.key.0 >> 32) as u32 == *upper || is_like(first),
             Preempts::Everybody => true,
         }
+    }
+}
+
+impl Conflict {
+    /// A conflict of which it is known who holds the namespace.
+    #[must_use]
+    pub fn answered(holder: Option<Holder>) -> Conflict {
+        Conflict { holder, is_asked: true, is_answered: true }
     }
 }
 

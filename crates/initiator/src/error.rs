@@ -118,7 +118,7 @@ impl InitiatorError {
                 "the server has no authentication: remove the controller secret"
             }
             (Reason::Status { status, .. }, _) if *status == StatusCode::RESERVATION_CONFLICT => {
-                "another host has reserved the namespace, as servers of volumes do with their members: zonda reservation show says who"
+                "another host has reserved the namespace, as servers of volumes do with their members: stop that server"
             }
             (Reason::Reserved(_), _) => "stop what runs on that host, or take the namespace from it",
             (Reason::Status { .. }, _) => "the server refuses the step: look into its log",

@@ -9,6 +9,8 @@ use crate::MemberIndex;
 pub enum VolumeError {
     /// What was asked for cannot be, and what to change.
     Config(String),
+    /// Another owner has the members: this volume writes nothing any more.
+    TakenOver,
     /// Too few active members are present.
     TooManyMissing {
         /// How many may be missing.
@@ -78,6 +80,7 @@ impl fmt::Display for VolumeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             VolumeError::Config(remedy) => f.write_str(remedy),
+            VolumeError::TakenOver => f.write_str("another owner has the members"),
             VolumeError::TooManyMissing { tolerates, missing, rebuilding } => {
                 if !missing.is_empty() {
                     write!(f, "members {} are missing or out of date, ", list(missing))?;

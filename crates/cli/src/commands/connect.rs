@@ -1,11 +1,11 @@
 //! How commands reach a namespace: an image on this machine, or one that a server has.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use zonda_chap::Secret;
 use zonda_config::ConfigError;
-use zonda_devices::{Connection, DriveError, Location, NamespaceOptions};
+use zonda_devices::{Connection, Credentials, DriveError, Location, NamespaceOptions};
 use zonda_nvme::Nqn;
 use zonda_zoned::{Geometry, Operation, Outcome, ReportFilter, Status, ZoneDescriptor, ZoneIndex};
 
@@ -16,6 +16,37 @@ use crate::files;
 pub(crate) const HEADING: &str = "Connecting to a server";
 /// Zones in one report: more than one transfer of any drive carries.
 const REPORT_ZONES_MAX: u32 = 4096;
+
+/// The same for the members of a volume, whose files volume.toml names.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct CredentialArgs {
+    /// The name under which the volume connects to servers; by default made of its UUID
+    #[arg(long, value_name = "NQN", help_heading = HEADING)]
+    host_nqn: Option<String>,
+    /// A file with the secret that proves who connects; volume.toml keeps its name
+    #[arg(long, value_name = "FILE", help_heading = HEADING)]
+    secret_file: Option<PathBuf>,
+    /// A file with the secret that the server must prove to know; volume.toml keeps its name
+    #[arg(long, value_name = "FILE", requires = "secret_file", help_heading = HEADING)]
+    controller_secret_file: Option<PathBuf>,
+}
+
+impl CredentialArgs {
+    /// The same, for a program that may run in another directory.
+    pub(crate) fn credentials(&self) -> Result<Credentials, Failure> {
+        let absolute = |path: &Option<PathBuf>| {
+            path.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+        };
+        let credentials = Credentials {
+            host_nqn: self.host_nqn.clone(),
+            secret_file: absolute(&self.secret_file),
+            controller_secret_file: absolute(&self.controller_secret_file),
+        };
+        // What is wrong with them is said before anything is done.
+        credentials.options().map_err(failure)?;
+        Ok(credentials)
+    }
+}
 
 /// What a host says of itself when it connects to a server.
 #[derive(Clone, Debug, Default, Args)]
@@ -139,6 +170,9 @@ pub(crate) fn remedy(status: Status) -> &'static str {
         Status::TooManyOpenZones => "close a zone that is open, then try again",
         Status::InvalidZoneStateTransition => "zonda zone report shows which state it is in, and what can be done then",
         Status::ZoneIsOffline | Status::ZoneIsReadOnly => "the medium of the zone has given up: use another",
+        Status::ReservationConflict => {
+            "another host has reserved the drive, as servers of volumes do with their members: stop that server"
+        }
         Status::AbortedPowerLoss | Status::NamespaceNotReady => {
             "the connection was lost: see whether the server runs, and try again"
         }

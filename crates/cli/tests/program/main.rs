@@ -11,6 +11,7 @@ mod exit_codes;
 mod fit;
 mod images;
 mod lab;
+mod ownership;
 mod readme;
 mod reservations;
 mod restarts;

@@ -169,6 +169,9 @@ impl VolumeDrive {
                 // The volume looks at it, and answers.
                 (Role::Return(_) | Role::Reconnect(_), _, Ok(())) => {}
                 (Role::Return(member), None, Err(error)) => self.look_ended(member, is_open, &error),
+                (Role::Reconnect(member), _, Err(DriveError { holder: Some(holder), .. })) => {
+                    self.on.member_mut(member).into_iter().for_each(|seat| seat.set_refused(holder));
+                }
                 (Role::Reconnect(member), _, Err(error)) => self.look_for_needed_ended(member, is_open, &error),
                 (_, Some(request), answer) => {
                     let answer = answer.map(|()| self.report());
@@ -200,7 +203,8 @@ impl VolumeDrive {
                 }
                 Step::Waiting(on_ring) => {
                     let on_ring = on_ring.take()?;
-                    Opening::begin(&adoption.location, on_ring).map(Step::Opening)
+                    let access = self.directory.access(&adoption.place);
+                    access.and_then(|access| Opening::begin(access, on_ring)).map(Step::Opening)
                 }
                 Step::Opening(opening) => opening.poll(now)?.map(|drive| {
                     let seat = Seat::of(drive);
@@ -318,7 +322,7 @@ impl VolumeDrive {
                     Ok(()) => Ok(()),
                     Err(Refused::NotSuited(error)) => Err(error),
                     Err(Refused::NotSaved(error, seat)) => {
-                        self.let_go(seat, now);
+                        self.let_go(*seat, now);
                         Err(error)
                     }
                 }

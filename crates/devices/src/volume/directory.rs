@@ -2,14 +2,17 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use zonda_config::Rate;
 use zonda_ring::{File, FileOptions};
 
 use super::held::HeldDirectory;
-use crate::{DriveError, Location};
+use super::owner::{LastOwner, Owner};
+pub(super) use super::place::{LastState, MISSING, Place, WhyFailed, place_in, plain};
+use super::seat::is_behind_server;
+use crate::{Access, DriveError, Location};
 
 /// What says where the members are.
 pub const VOLUME_FILE: &str = "volume.toml";
@@ -23,8 +26,6 @@ const VOLUME_FILE_BYTES_MAX: u64 = 1 << 20;
 const NEW_FILE: &str = "volume.toml.new";
 /// The version of the file.
 const FORMAT: u32 = 1;
-/// In the place of a member of which it is not known where it is.
-pub(super) const MISSING: &str = "missing";
 const HEADER: &str = "# A volume of zonda: where its members are, and what was last known of them.
 # While no program uses the volume, paths can be changed here; they are seen from this directory.
 ";
@@ -50,6 +51,9 @@ pub(super) struct VolumeFile {
     /// not the whole volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) epoch: Option<u64>,
+    /// Who last reserved members that servers have; absent where none has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) owner: Option<LastOwner>,
     /// Blocks that were lost when the volume was last used; absent if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) lost_blocks: Option<u64>,
@@ -70,6 +74,7 @@ impl VolumeFile {
             array,
             state: None,
             epoch: None,
+            owner: None,
             lost_blocks: None,
             reserve_percent: zonda_raid::Tuning::default().reserve_percent,
             rates: VolumeRates::default(),
@@ -118,57 +123,6 @@ pub(super) enum FileState {
     Creating,
 }
 
-/// Where a device is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Place {
-    /// The directory of an image, or a URL.
-    pub(super) at: String,
-    /// Of a member: how it last was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) state: Option<LastState>,
-    /// Of a member that has failed: why it comes back by command only; absent where it comes back by itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) failed: Option<WhyFailed>,
-}
-
-/// Why a member that has failed comes back by command only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum WhyFailed {
-    /// An operator has failed it.
-    Command,
-    /// It failed and came back, or stopped answering for a while, again and again.
-    Flapping,
-}
-
-/// How a member last was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum LastState {
-    Active,
-    Rebuilding,
-    Failed,
-    /// The device was accepted and may be wiped; no superblock names it yet.
-    Joining,
-}
-
-impl Place {
-    pub(super) fn new(at: String) -> Place {
-        Place { at, state: None, failed: None }
-    }
-
-    /// Whether the volume needs nothing of what a device in this place holds, as far as the file knows.
-    pub(super) fn is_free(&self) -> bool {
-        matches!(self.state, Some(LastState::Failed | LastState::Joining))
-    }
-
-    /// The place of a member of which it is not known where it is.
-    pub(super) fn missing() -> Place {
-        Place::new(MISSING.to_owned())
-    }
-}
-
 /// A volume's directory, locked until this is dropped.
 #[derive(Debug)]
 pub(super) struct VolumeDirectory {
@@ -176,6 +130,8 @@ pub(super) struct VolumeDirectory {
     pub(super) file: VolumeFile,
     saved_epoch: Option<u64>,
     lock: Lock,
+    /// `None` where the volume is only looked at.
+    owner: Option<Owner>,
 }
 
 /// What keeps other programs from a volume: the lock of a file, and that of the directory itself, which stays where a user has removed
@@ -206,14 +162,18 @@ impl VolumeDirectory {
         let interrupted = if is_volume(path) { Some(read(path)?) } else { None };
         let array = interrupted.map_or_else(|| crate::random::uuid_text(array), |file| file.array);
         let file = VolumeFile { state: Some(FileState::Creating), ..VolumeFile::new(name, array) };
-        Ok(VolumeDirectory { path: path.to_owned(), file, saved_epoch: None, lock })
+        let mut directory = VolumeDirectory { path: path.to_owned(), file, saved_epoch: None, lock, owner: None };
+        directory.become_owner()?;
+        Ok(directory)
     }
 
     /// The volume in this directory, which no other program uses until this is dropped.
     pub(super) fn open(path: &Path) -> Result<VolumeDirectory, DriveError> {
         // No lock is made where there is no volume.
         must_be_volume(path)?;
-        VolumeDirectory::complete(path, Lock::acquire(path)?)
+        let mut directory = VolumeDirectory::complete(path, Lock::acquire(path)?)?;
+        directory.become_owner()?;
+        Ok(directory)
     }
 
     /// The same, to be looked at: nothing is written, not even a lock file that is missing.
@@ -236,7 +196,7 @@ impl VolumeDirectory {
                 "repeat the command zonda volume create, which continues it; or remove the directory",
             ));
         }
-        Ok(VolumeDirectory { path: path.to_owned(), saved_epoch: file.epoch, file, lock })
+        Ok(VolumeDirectory { path: path.to_owned(), saved_epoch: file.epoch, file, lock, owner: None })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -266,6 +226,50 @@ impl VolumeDirectory {
             Location::Image(path) => Location::Image(plain(&self.path.join(path))),
             url => url,
         })
+    }
+
+    /// Who uses the volume, unless it is only looked at.
+    pub(super) fn owner(&self) -> Option<&Owner> {
+        self.owner.as_ref()
+    }
+
+    pub(super) fn owner_mut(&mut self) -> Option<&mut Owner> {
+        self.owner.as_mut()
+    }
+
+    fn become_owner(&mut self) -> Result<(), DriveError> {
+        let lock = self.path.join(LOCK_FILE);
+        self.owner = Some(Owner::new(self.array()?, self.file.owner.as_ref(), &lock)?);
+        Ok(())
+    }
+
+    /// How to open what is in a place of the file: as its owner, or to look at it, as whoever owns it would.
+    pub(super) fn access(&self, place: &Place) -> Result<Access, DriveError> {
+        let location = self.location(place)?;
+        let mut options = place.credentials(&self.path).options()?;
+        if options.host_nqn.is_none() {
+            options.host_nqn = Some(host_nqn(&self.array()?));
+        }
+        match &self.owner {
+            Some(owner) => (options.host_id, options.claim) = (Some(owner.host()), Some(owner.claim())),
+            None => {
+                let last = self.file.owner.as_ref().and_then(|last| uuid_of(&last.host));
+                options.host_id = last.map(zonda_nvme::HostId);
+            }
+        }
+        Ok(Access { location, options })
+    }
+
+    /// Members that servers have are reserved: whoever looks at the volume is to know by whom. Where that cannot be written down, they are
+    /// reserved all the same. Says whether there are any.
+    pub(super) fn note_owner(&mut self) -> bool {
+        let has_remote = |place: &Place| self.location(place).is_ok_and(|location| is_behind_server(&location));
+        let record = self.owner.as_ref().map(Owner::record);
+        let has_any = self.file.member.iter().chain(&self.file.spare).any(has_remote);
+        if has_any {
+            self.file.owner = record;
+        }
+        has_any
     }
 
     /// How a location is written in the file: paths beside the volume are seen from it, so that all can move together.
@@ -316,14 +320,10 @@ impl VolumeDirectory {
     }
 }
 
-/// How a location is written in the file of a volume in this directory.
-pub(super) fn place_in(directory: &Path, location: &Location) -> Place {
-    let Location::Image(path) = location else { return Place::new(location.to_string()) };
-    let absolute = |path: &Path| plain(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
-    let (whole, own) = (absolute(path), absolute(directory));
-    let beside = own.parent().and_then(|above| whole.strip_prefix(above).ok());
-    let at = beside.map_or(whole.clone(), |rest| Path::new("..").join(rest));
-    Place::new(at.display().to_string())
+/// The name under which a volume connects to servers, if nobody gives it another.
+fn host_nqn(array: &[u8; 16]) -> zonda_nvme::Nqn {
+    let name = format!("nqn.2014-08.org.nvmexpress:uuid:{}", crate::random::uuid_text(array));
+    zonda_nvme::Nqn::new(&name).expect("a UUID makes a name")
 }
 
 /// A directory for a new volume holds nothing, or what an interrupted creation has left.
@@ -414,22 +414,6 @@ impl Lock {
 
 fn cannot_lock(path: &Path, error: &io::Error) -> DriveError {
     DriveError::new(format!("the volume in {} cannot be locked: {error}", path.display()), "see who may write there")
-}
-
-/// A path without `a/..` and `.` in it.
-pub(super) fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        let is_name = matches!(plain.components().next_back(), Some(Component::Normal(_)));
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir if is_name => {
-                plain.pop();
-            }
-            part => plain.push(part),
-        }
-    }
-    plain
 }
 
 /// A UUID as people write it.

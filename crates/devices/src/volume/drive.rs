@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use zonda_raid::{Event, Extent, FailReason, MemberIndex, MemberState, VolumeOn};
+use zonda_raid::{Event, Extent, FailReason, MemberIndex, MemberState, VolumeError, VolumeOn};
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{
     Blocks, Command, Completion, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Operation, Outcome,
@@ -11,6 +11,7 @@ use zonda_zoned::{
 
 use super::adopt::{Adoption, RequestId};
 use super::directory::{LastState, VolumeDirectory, VolumeFile};
+use super::lease::Lease;
 use super::open::cannot_save;
 use super::report::{ScrubSummary, VolumeReport, scrubbed_in_words, suspended_in_words};
 use super::returns::{Absence, Returning};
@@ -45,6 +46,8 @@ pub(super) enum Phase {
     Open,
     /// No more commands come; at this time the volume is stopped where it is.
     Settling(Instant),
+    /// Another owner has the volume; till this time it is waited for who that is.
+    TakenOver(Instant),
     /// The volume stands still; its members end what is under way, and close.
     Closing,
 }
@@ -78,6 +81,7 @@ pub struct VolumeDrive {
     pub(super) notices: VecDeque<Notice>,
     /// Reports of zones: they need nothing of the members.
     reports: VecDeque<Completion>,
+    pub(super) lease: Lease,
     /// What has ended in an epoch that `volume.toml` does not have yet.
     held: CompletionQueue,
     /// Whether hosts wait until `volume.toml` can be written.
@@ -116,6 +120,7 @@ impl VolumeDrive {
             leaving: Vec::new(),
             notices: VecDeque::new(),
             reports: VecDeque::new(),
+            lease: Lease::default(),
             held: CompletionQueue::new(),
             is_held: false,
             last_scrub: None,
@@ -327,7 +332,7 @@ impl VolumeDrive {
         while let Some(event) = self.early_events.pop_front().or_else(|| self.on.volume_mut().poll_event()) {
             moved = true;
             match event {
-                Event::Ready => {}
+                Event::Ready | Event::Failed(VolumeError::TakenOver) => {}
                 Event::Failed(error) => self.tell(true, format!("the volume is lost: {error}")),
                 Event::MemberFailed { member, reason } => self.on_failure(now, member, reason),
                 Event::Suspended { member, reason } => {
@@ -368,6 +373,16 @@ impl VolumeDrive {
             self.note_states(now);
         }
         moved
+    }
+
+    /// A command ends without having been taken.
+    pub(super) fn refuse(&mut self, completion: Completion) {
+        self.reports.push_back(completion);
+    }
+
+    /// Whether another owner has the volume.
+    pub(super) fn is_taken_over(&self) -> bool {
+        self.on.volume().failure() == Some(&VolumeError::TakenOver)
     }
 
     fn tell_lost(&mut self, (start, end): (u64, u64)) {
@@ -427,8 +442,16 @@ impl ZonedDevice for VolumeDrive {
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        if self.is_taken_over() {
+            self.refuse(Completion::of(command.id, Status::InternalError));
+            return Ok(());
+        }
         assert!(self.phase == Phase::Open, "a volume that is being closed takes no commands");
         let Operation::ReportZones { start, filter, extended, partial, descriptors_max } = command.operation else {
+            if !self.lease.holds(now) {
+                self.lease.hold(command);
+                return Ok(());
+            }
             return self.on.submit(now, command);
         };
         let zones = ZoneTable::new(self.on.geometry(command.namespace).clone());
@@ -452,10 +475,12 @@ impl ZonedDevice for VolumeDrive {
         }
         loop {
             self.on.poll(now, &mut self.held);
-            if !(self.look_for_lost_connections(now) | self.on_events(now)) {
+            let has_moved = self.look_for_conflicts(now) | self.keep_lease(now);
+            if !(has_moved | self.look_for_lost_connections(now) | self.on_events(now)) {
                 break;
             }
         }
+        self.end_ownership(now);
         // Before hosts see what was acknowledged in a new epoch, the file knows of it.
         if self.known_epoch() > self.directory.file.epoch {
             self.note_states(now);
@@ -473,12 +498,14 @@ impl ZonedDevice for VolumeDrive {
         let phase = match self.phase {
             Phase::New | Phase::Open => self.on.next_wakeup(),
             Phase::Settling(until) => Some(self.on.next_wakeup().map_or(until, |at| at.min(until))),
+            Phase::TakenOver(until) => Some(self.on.next_wakeup().map_or(until, |at| at.min(until))),
             Phase::Closing => None,
         };
+        let lease = self.lease.next_wakeup().filter(|_| self.phase == Phase::Open);
         let adoptions = self.adoptions.iter().filter_map(Adoption::next_wakeup);
         let save = self.save_again_at.filter(|_| self.phase == Phase::Open);
         let failing = self.failing.iter().map(|(until, _)| *until);
-        leaving.chain(phase).chain(adoptions).chain(save).chain(failing).chain(self.next_look()).min()
+        leaving.chain(phase).chain(lease).chain(adoptions).chain(save).chain(failing).chain(self.next_look()).min()
     }
 }
 
@@ -518,6 +545,8 @@ impl Drive for VolumeDrive {
             self.abandon_adoptions(now);
             self.abandon_returns();
             self.abandon_failures();
+            let refused: Vec<Completion> = self.lease.refuse_held(Status::NamespaceNotReady).collect();
+            refused.into_iter().for_each(|completion| self.refuse(completion));
             if self.save_again_at.is_some() {
                 self.save(now);
             }

@@ -5,10 +5,10 @@ use zonda_ring::Ring;
 
 use super::directory::{LastState, MISSING, VolumeDirectory};
 use super::outdated::must_be_newest;
-use super::seat::Seat;
+use super::seat::{Seat, give_back};
 use super::spares::Spare;
 use crate::probe::{Probe, Probed, in_words};
-use crate::{DriveError, Location};
+use crate::{Access, DriveError};
 
 /// A device that is open.
 pub(super) struct Device {
@@ -39,10 +39,15 @@ pub(super) struct Found {
 
 impl Device {
     /// Opens a device, and looks at what it holds. Waits for it.
-    fn open(location: &Location, ring: &Ring) -> Result<Device, DriveError> {
-        let mut seat = Seat::open(location, ring)?;
-        let probed = Probe::of_all(seat.own_geometry()).run(&mut seat, ring)?;
-        Ok(Device { seat, probed })
+    fn open(access: &Access, ring: &Ring) -> Result<Device, DriveError> {
+        let mut seat = Seat::open(access, ring)?;
+        match Probe::of_all(seat.own_geometry()).run(&mut seat, ring) {
+            Ok(probed) => Ok(Device { seat, probed }),
+            Err(error) => {
+                give_back([seat], ring);
+                Err(error)
+            }
+        }
     }
 
     /// Of which other volume it is a member, in words.
@@ -67,7 +72,7 @@ fn member_of(probed: &Probed, newest: &Membership) -> Option<usize> {
 impl Found {
     /// Opens what is there. Where members went on without each other, the `side` of this one counts.
     pub(super) fn open(
-        directory: VolumeDirectory,
+        mut directory: VolumeDirectory,
         side: Option<MemberIndex>,
         ring: &Ring,
     ) -> Result<Found, DriveError> {
@@ -79,7 +84,7 @@ impl Found {
                 devices.push(None);
                 continue;
             }
-            match directory.location(place).and_then(|location| Device::open(&location, ring)) {
+            match directory.access(place).and_then(|access| Device::open(&access, ring)) {
                 Ok(device) => match device.foreign(array).filter(|_| place.is_free()) {
                     // Its drive has been put to another use.
                     Some(foreign) => {
@@ -87,12 +92,16 @@ impl Found {
                             "member {at} ({}) is not there: the drive is {foreign}; zonda member replace --force takes it all the same",
                             place.at
                         ));
+                        give_back([device.seat], ring);
                         devices.push(None);
                     }
                     None => devices.push(Some(device)),
                 },
                 // It may be well: that is for whoever uses it to say.
-                Err(error) if error.is_in_use && !place.is_free() => return Err(error),
+                Err(error) if error.is_in_use && !place.is_free() => {
+                    give_back(devices.into_iter().flatten().map(|device: Device| device.seat), ring);
+                    return Err(in_other_hands(&directory, at, error));
+                }
                 Err(error) => {
                     let error = error.of_member();
                     told.push(format!("member {at} ({}) is not there: {error}", place.at));
@@ -105,11 +114,21 @@ impl Found {
         }
         let mut spares = Vec::new();
         for place in &directory.file.spare {
-            match directory.location(place).and_then(|location| Device::open(&location, ring)) {
+            match directory.access(place).and_then(|access| Device::open(&access, ring)) {
                 Ok(device) => spares.push((place.clone(), device)),
                 Err(error) => told.push(format!("the spare {} is not there: {error}", place.at)),
             }
         }
+        let granted = devices.iter().flatten().filter_map(|device| device.seat.drive.claimed());
+        let granted: Vec<_> = granted.collect();
+        for claimed in granted {
+            directory.owner_mut().into_iter().for_each(|owner| owner.granted(&claimed));
+        }
+        if directory.note_owner() {
+            // Only looks at the volume need it.
+            let _ = directory.save();
+        }
+        told.extend(unfenced(&directory, &devices));
         let known = devices.iter().flatten().chain(spares.iter().map(|(_, device)| device));
         let own = known.filter_map(|device| device.probed.membership()).filter(|found| found.array == array);
         let own: Vec<&Membership> = own.collect();
@@ -162,6 +181,12 @@ impl Found {
         Ok(found)
     }
 
+    /// The volume is not mounted: what was reserved is given back.
+    pub(super) fn give_back(self, ring: &Ring) {
+        let devices = self.devices.into_iter().flatten().map(|device| device.seat);
+        give_back(devices.chain(self.spares.into_iter().map(|spare| spare.seat)).chain(self.leaving), ring);
+    }
+
     /// A spare that has stepped in before, and of which `volume.toml` does not know that, is the member that it became.
     pub(super) fn put_spares_in_their_places(&mut self) {
         for (spare, member) in std::mem::take(&mut self.misplaced).into_iter().rev() {
@@ -207,6 +232,32 @@ impl Device {
     fn own(&self, array: [u8; 16]) -> Option<&Membership> {
         self.probed.membership().filter(|own| own.array == array)
     }
+}
+
+/// A member that another program or host has.
+fn in_other_hands(directory: &VolumeDirectory, at: usize, error: DriveError) -> DriveError {
+    let (Some(holder), Some(owner)) = (error.holder, directory.owner()) else { return error };
+    let place = &directory.file.member[at].at;
+    let what = format!("member {at} ({place}) is reserved by {}", owner.shown(&holder));
+    let help = format!(
+        "stop that server; if it is gone for good, or cannot be reached: zonda volume takeover {}",
+        directory.path().display()
+    );
+    DriveError::reserved(what, help, holder)
+}
+
+/// Members whose servers know no reservations.
+fn unfenced(directory: &VolumeDirectory, devices: &[Option<Device>]) -> Vec<String> {
+    let is_open = |device: &Option<Device>| {
+        device.as_ref().is_some_and(|device| device.seat.drive.is_remote() && !device.seat.is_claimed())
+    };
+    let places = directory.file.member.iter().enumerate().zip(devices);
+    let unfenced = places.filter(|(_, device)| is_open(device)).map(|((at, place), _)| (at, &place.at));
+    unfenced
+        .map(|(at, place)| {
+            format!("member {at} ({place}) cannot be reserved: its server lets other hosts write to it; let only this volume connect there")
+        })
+        .collect()
 }
 
 /// What it costs that a side was chosen, for the log.

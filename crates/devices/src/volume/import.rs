@@ -18,7 +18,7 @@ use super::seat::refuse_volume;
 use crate::look::LookedAt;
 use crate::probe::in_words;
 use crate::random::uuid_text;
-use crate::{DriveError, Location};
+use crate::{Access, Credentials, DriveError, Location};
 
 /// Directories below those that are searched for images.
 const DEPTH_MAX: usize = 8;
@@ -36,6 +36,8 @@ pub struct ImportOptions {
     pub force: bool,
     /// Writes nothing.
     pub dry_run: bool,
+    /// For members that servers have; paths are seen from the program.
+    pub credentials: Credentials,
 }
 
 /// A volume that was imported, or would be.
@@ -146,6 +148,8 @@ impl ImportReport {
         if !options.dry_run {
             let mut directory = VolumeDirectory::make(path, &view.array)?;
             directory.file = file;
+            let places = std::mem::take(&mut directory.file.member).into_iter();
+            directory.file.member = places.map(|place| place.with_credentials(path, &options.credentials)).collect();
             let saved = directory.save().and_then(|()| directory.sync_name());
             if let Err(error) = saved {
                 let error = cannot_save(&directory, &error);
@@ -327,6 +331,8 @@ fn candidates(options: &ImportOptions, ignored: &mut Vec<IgnoredDrive>) -> Resul
     let ring = Ring::new(RingOptions::default()).map_err(|error| {
         DriveError::new(format!("cannot create the event loop: {error}"), "see how many files may be open")
     })?;
+    let host = options.credentials.options()?;
+    let access = |location: &Location| Access { location: location.clone(), options: host.clone() };
     let (mut found, mut in_use): (Vec<Candidate>, Vec<InUse>) = (Vec::new(), Vec::new());
     for location in &options.members {
         let absolute = absolute(location);
@@ -334,7 +340,7 @@ fn candidates(options: &ImportOptions, ignored: &mut Vec<IgnoredDrive>) -> Resul
             return Err(DriveError::new(format!("{location} is named twice"), "name each drive once"));
         }
         refuse_volume(location)?;
-        match identity(&absolute, &ring)? {
+        match identity(&access(&absolute), &ring)? {
             Some(Identity::Member(own)) => found.push(Candidate { location: absolute, own: *own, is_named: true }),
             Some(other) => {
                 let what = format!("{location} is {}", in_words(&other));
@@ -358,7 +364,7 @@ fn candidates(options: &ImportOptions, ignored: &mut Vec<IgnoredDrive>) -> Resul
             if found.iter().any(|other| other.location == location) {
                 continue;
             }
-            match identity(&location, &ring) {
+            match identity(&access(&location), &ring) {
                 Ok(Some(Identity::Member(own))) => found.push(Candidate { location, own: *own, is_named: false }),
                 Ok(Some(other)) => {
                     ignored

@@ -11,7 +11,7 @@ use super::outdated::must_be_newest;
 use super::report::{MemberSummary, VolumeReport, VolumeState, last_failure};
 use crate::look::LookedAt;
 use crate::probe::Probe;
-use crate::{DriveError, Location, NamespaceOptions, Remote};
+use crate::{Access, DriveError, Location, Remote};
 
 impl VolumeReport {
     /// What is known of the volume in `path` that no program uses, without mounting it: what its superblocks say. Nothing is written, and
@@ -32,7 +32,7 @@ impl VolumeReport {
                 continue;
             }
             let member = MemberIndex(at as u8);
-            match directory.location(place).and_then(|location| identity(&location, &ring)) {
+            match directory.access(place).and_then(|access| identity(&access, &ring)) {
                 Ok(identity) => {
                     let refusal = identity.as_ref().and_then(|identity| misfit(identity, array, member));
                     let is_other = matches!(refusal, Some(VolumeError::Foreign { .. } | VolumeError::Version { .. }));
@@ -61,8 +61,8 @@ impl VolumeReport {
             found.iter().map(|identity| own(identity.as_ref().and_then(Option::as_ref))).collect();
         // One that has stepped in before, and of which volume.toml does not know that.
         let spares = directory.file.spare.iter().filter_map(|place| {
-            let location = directory.location(place).ok()?;
-            own(identity(&location, &ring).ok()?.as_ref())
+            let access = directory.access(place).ok()?;
+            own(identity(&access, &ring).ok()?.as_ref())
         });
         let spares: Vec<Membership> = spares.collect();
         let own: Vec<&Membership> = memberships.iter().flatten().chain(&spares).collect();
@@ -174,11 +174,11 @@ fn judge(newest: &Membership, members: &[MemberSummary], is_refused: bool) -> (V
 }
 
 /// Whose superblock a device has.
-pub(super) fn identity(location: &Location, ring: &Ring) -> Result<Option<Identity>, DriveError> {
-    match location {
+pub(super) fn identity(access: &Access, ring: &Ring) -> Result<Option<Identity>, DriveError> {
+    match &access.location {
         Location::Image(path) => Ok(LookedAt::open(path)?.identity()),
         Location::NvmeTcp(url) => {
-            let mut remote = Remote::connect(url, &NamespaceOptions::default(), ring)?;
+            let mut remote = Remote::connect(url, &access.options, ring)?;
             let probe =
                 Probe::of_superblock(zonda_zoned::ZonedDevice::geometry(&remote, zonda_zoned::NamespaceId::FIRST));
             Ok(probe.run(&mut remote, ring)?.identity)

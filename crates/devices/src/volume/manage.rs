@@ -16,7 +16,7 @@ use super::report::VolumeReport;
 use super::seat::refuse_volume;
 use super::spares::Spare;
 use crate::opening::OnRing;
-use crate::{DriveError, Location};
+use crate::{Credentials, DriveError, Location};
 
 /// What is asked. Members are named by their number, by where they are, or by the last part of that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,9 @@ pub enum VolumeRequest {
         with: String,
         /// Whether what the device holds may go.
         may_wipe: bool,
+        /// Where a server has it.
+        #[serde(default, skip_serializing_if = "Credentials::is_empty")]
+        credentials: Credentials,
     },
     /// A member that has failed is taken back with what it holds, and is caught up with what it missed.
     Readd {
@@ -54,6 +57,9 @@ pub enum VolumeRequest {
         spare: String,
         /// Whether what it holds may go.
         may_wipe: bool,
+        /// Where a server has it.
+        #[serde(default, skip_serializing_if = "Credentials::is_empty")]
+        credentials: Credentials,
     },
     /// A spare is free again.
     RemoveSpare {
@@ -104,11 +110,11 @@ impl fmt::Display for VolumeRequest {
             VolumeRequest::Report => f.write_str("report its state"),
             VolumeRequest::Lost { from } => write!(f, "list lost blocks from {from} on"),
             VolumeRequest::Fail { member } => write!(f, "fail member {member}"),
-            VolumeRequest::Replace { member, with, may_wipe } => {
+            VolumeRequest::Replace { member, with, may_wipe, .. } => {
                 write!(f, "replace member {member} with {with}{}", wiping(may_wipe))
             }
             VolumeRequest::Readd { member } => write!(f, "take member {member} back"),
-            VolumeRequest::AddSpare { spare, may_wipe } => write!(f, "add the spare {spare}{}", wiping(may_wipe)),
+            VolumeRequest::AddSpare { spare, may_wipe, .. } => write!(f, "add the spare {spare}{}", wiping(may_wipe)),
             VolumeRequest::RemoveSpare { spare } => write!(f, "remove the spare {spare}"),
             VolumeRequest::Scrub => f.write_str("scrub"),
             VolumeRequest::StopScrub => f.write_str("stop the scrub"),
@@ -150,14 +156,15 @@ impl VolumeDrive {
             VolumeRequest::Fail { member } => {
                 return self.later(|volume, id| volume.fail(id, member, ring));
             }
-            VolumeRequest::Replace { member, with, may_wipe } => {
-                return self.later(|volume, id| volume.replace(id, member, with, *may_wipe, ring));
+            VolumeRequest::Replace { member, with, may_wipe, credentials } => {
+                return self.later(|volume, id| volume.replace(id, member, with, (*may_wipe, credentials), ring));
             }
             VolumeRequest::Readd { member } => {
                 return self.later(|volume, id| volume.readd(id, member, ring));
             }
-            VolumeRequest::AddSpare { spare, may_wipe } => {
-                return self.later(|volume, id| volume.begin_adoption(id, Role::Spare, spare, *may_wipe, ring));
+            VolumeRequest::AddSpare { spare, may_wipe, credentials } => {
+                let agreed = (*may_wipe, credentials);
+                return self.later(|volume, id| volume.begin_adoption(id, Role::Spare, spare, agreed, ring));
             }
             VolumeRequest::RemoveSpare { spare } => self.remove_spare(spare, ring),
             VolumeRequest::Scrub => {
@@ -285,7 +292,7 @@ impl VolumeDrive {
         id: RequestId,
         name: &str,
         with: &str,
-        may_wipe: bool,
+        agreed: (bool, &Credentials),
         ring: &Ring,
     ) -> Result<(), DriveError> {
         let member = self.member_named(name)?;
@@ -299,7 +306,7 @@ impl VolumeDrive {
             let what = format!("{} is being replaced already", self.shown(member));
             return Err(DriveError::new(what, "wait until that has succeeded or failed"));
         }
-        self.begin_adoption(id, Role::Member(member), with, may_wipe, ring)
+        self.begin_adoption(id, Role::Member(member), with, agreed, ring)
     }
 
     pub(super) fn must_have_failed(&self, member: MemberIndex) -> Result<(), DriveError> {
@@ -316,7 +323,7 @@ impl VolumeDrive {
         id: RequestId,
         role: Role,
         text: &str,
-        may_wipe: bool,
+        (may_wipe, credentials): (bool, &Credentials),
         ring: &Ring,
     ) -> Result<(), DriveError> {
         let location: Location = text.parse().map_err(|error: zonda_config::ConfigError| {
@@ -331,7 +338,7 @@ impl VolumeDrive {
                 "wait until one of them has been, and try again",
             ));
         }
-        let place = self.directory.place(&location);
+        let place = self.directory.place(&location).with_credentials(self.directory.path(), credentials);
         let named = (text, location, place);
         self.adoptions.push(Adoption::new(Some(id), role, named, may_wipe, ring.now(), OnRing::of(ring)));
         // What can be done at once is.
@@ -402,7 +409,12 @@ mod tests {
             (VolumeRequest::Fail { member: "b".to_owned() }, "fail member b"),
             (VolumeRequest::Scrub, "scrub"),
             (
-                VolumeRequest::Replace { member: "1".to_owned(), with, may_wipe: true },
+                VolumeRequest::Replace {
+                    member: "1".to_owned(),
+                    with,
+                    may_wipe: true,
+                    credentials: Default::default(),
+                },
                 "replace member 1 with drives/f, whatever that holds",
             ),
             (

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   directory.rs  where the members are: volume.toml, and the lock     open.rs    created, mounted
+//!   place.rs      where one device is
 //!   held.rs       that directory, held open
 //!   drive.rs      VolumeDrive: the machine of zonda_raid on its members, what a failure sets off
 //!   spares.rs     devices that take the place of members that have failed
@@ -15,6 +16,8 @@
 //!   look.rs       what superblocks say of a volume that is not mounted
 //!   adopt.rs      a device on its way to become a member or a spare: opened and looked at without stopping the loop
 //!   seat.rs       a member's device, and the commands in flight on it
+//!   owner.rs      who uses a volume, to the servers of its members      lease.rs   what ends when another owner does
+//!   takeover.rs   a volume taken from an owner that cannot be reached
 //!   link.rs       what of these goes on over another connection
 //! ```
 //!
@@ -28,6 +31,7 @@ mod drive;
 mod found;
 mod held;
 mod import;
+mod lease;
 mod link;
 mod look;
 mod manage;
@@ -35,6 +39,10 @@ mod manage;
 mod mount_tests;
 mod open;
 mod outdated;
+mod owner;
+#[cfg(test)]
+mod owner_tests;
+mod place;
 mod reconnect;
 mod report;
 mod returns;
@@ -44,6 +52,7 @@ mod seat;
 #[cfg(test)]
 mod sides_tests;
 mod spares;
+mod takeover;
 
 pub use adopt::RequestId;
 pub use check::{CheckReport, CheckedMember};
@@ -53,3 +62,4 @@ pub use import::{IgnoredDrive, ImportOptions, ImportReport, ImportedMember};
 pub use manage::{Asked, RateLimit, VolumeRequest};
 pub use open::{NewVolume, VolumeOpenOptions};
 pub use report::{LostRange, MemberSummary, Progress, ScrubSummary, VolumeReport, VolumeState};
+pub use takeover::{TakenDrive, TakeoverReport};

@@ -14,11 +14,11 @@ use super::directory::{LastState, Place, VOLUME_FILE, VolumeDirectory, VolumeRat
 use super::drive::{Notice, VolumeDrive};
 use super::found::{Device, Found};
 use super::manage::member_named;
-use super::seat::Seat;
+use super::seat::{Seat, give_back};
 use super::spares::{Other, Spare};
 use crate::opening::OnRing;
 use crate::probe::{Probe, Probed, in_words};
-use crate::{DriveError, Location, random};
+use crate::{Credentials, DriveError, Location, random};
 
 /// Where members have no metadata with their blocks, a block of it goes with each chunk: chunks of one block would halve the volume,
 /// these take a fifth.
@@ -51,6 +51,8 @@ pub struct NewVolume {
     pub rates: VolumeRates,
     /// Whether what members and spares hold may go.
     pub may_wipe: bool,
+    /// For members and spares that servers have; paths are seen from the program.
+    pub credentials: Credentials,
 }
 
 /// What an operator accepts of a volume that is not mounted otherwise, once.
@@ -88,12 +90,19 @@ impl VolumeDrive {
         let was_interrupted = directory.was_interrupted();
         directory.file.reserve_percent = new.reserve_percent;
         directory.file.rates = new.rates;
-        directory.file.member = new.members.iter().map(|member| directory.place(member)).collect();
-        directory.file.spare = new.spares.iter().map(|spare| directory.place(spare)).collect();
+        let place = |location| directory.place(location).with_credentials(path, &new.credentials);
+        let (members, spares) = (new.members.iter().map(place).collect(), new.spares.iter().map(place).collect());
+        (directory.file.member, directory.file.spare) = (members, spares);
+        directory.note_owner();
         let begun = begin(&directory, new, was_interrupted, ring).and_then(|begun| {
             // From here on members are changed, and whoever repeats the command finds out which array they were changed for.
-            directory.save().and_then(|()| directory.sync_name()).map_err(|error| cannot_save(&directory, &error))?;
-            Ok(begun)
+            match directory.save().and_then(|()| directory.sync_name()) {
+                Ok(()) => Ok(begun),
+                Err(error) => {
+                    give_back(begun.seats.into_iter().chain(begun.spares.into_iter().map(|spare| spare.seat)), ring);
+                    Err(cannot_save(&directory, &error))
+                }
+            }
         });
         let Begun { volume, seats, mut spares, ids } = match begun {
             Ok(begun) => begun,
@@ -109,7 +118,11 @@ impl VolumeDrive {
         }
         let spares = spares.into_iter().map(|CheckedSpare { place, seat, .. }| Spare { place, seat }).collect();
         let seats = seats.into_iter().map(Some).collect();
-        let (on, _) = started(volume, seats, &Names(&directory.file.member), ring, &mut |_| {})?;
+        let started = started(volume, seats, &Names(&directory.file.member), ring, &mut |_| {});
+        let (on, _) = started.map_err(|(error, seats)| {
+            give_back(seats.into_iter().flatten(), ring);
+            error
+        })?;
         directory.file.state = None;
         directory.file.member.iter_mut().for_each(|member| member.state = Some(LastState::Active));
         directory.save().map_err(|error| cannot_save(&directory, &error))?;
@@ -151,8 +164,10 @@ impl VolumeDrive {
         let mut found = Found::open(directory, side, ring)?;
         let newest_epoch = if accepted.accepts_older {
             found.accept_older()
+        } else if let Err(error) = found.must_be_newest() {
+            found.give_back(ring);
+            return Err(error);
         } else {
-            found.must_be_newest()?;
             found.directory.file.epoch
         };
         found.put_spares_in_their_places();
@@ -189,8 +204,19 @@ impl VolumeDrive {
             accepts_side: side,
             ..MountOptions::of(array)
         };
-        let volume = Volume::mount(geometries, tuning, options).map_err(|error| names.in_words(&error))?;
-        let (on, events) = started(volume, seats, &names, ring, watch)?;
+        let started = match Volume::mount(geometries, tuning, options) {
+            Ok(volume) => started(volume, seats, &names, ring, watch),
+            Err(error) => Err((names.in_words(&error), seats)),
+        };
+        let (on, events) = match started {
+            Ok(started) => started,
+            Err((error, seats)) => {
+                let others = others.into_iter().flatten().filter_map(Other::into_seat);
+                let spares = spares.into_iter().map(|spare| spare.seat);
+                give_back(seats.into_iter().flatten().chain(others).chain(spares).chain(leaving), ring);
+                return Err(error);
+            }
+        };
         let ids = match &newest {
             Some(newest) => newest.members.iter().map(|member| Some(member.id)).collect(),
             None => vec![None; directory.file.member.len()],
@@ -236,27 +262,58 @@ fn begin(
     was_interrupted: bool,
     ring: &Ring,
 ) -> Result<Begun, DriveError> {
-    let names = Names(&directory.file.member);
+    let mut opened = Vec::new();
+    let checked = open_all(directory, new, was_interrupted, ring, &mut opened)
+        .and_then(|()| planned(directory, new, opened.iter().map(|(seat, _)| seat)));
+    match checked {
+        Ok((volume, ids)) => {
+            let spares = opened.split_off(new.members.len()).into_iter().zip(&directory.file.spare);
+            let spares =
+                spares.map(|((seat, is_of_volume), place)| CheckedSpare { place: place.clone(), seat, is_of_volume });
+            let spares = spares.collect();
+            Ok(Begun { volume, seats: opened.into_iter().map(|(seat, _)| seat).collect(), spares, ids })
+        }
+        Err(error) => {
+            give_back(opened.into_iter().map(|(seat, _)| seat), ring);
+            Err(error)
+        }
+    }
+}
+
+/// Opens members, then spares, and says of each whether it has the superblock of a volume. What is open is there after an error, too.
+fn open_all(
+    directory: &VolumeDirectory,
+    new: &NewVolume,
+    was_interrupted: bool,
+    ring: &Ring,
+    opened: &mut Vec<(Seat, bool)>,
+) -> Result<(), DriveError> {
     let array = directory.array()?;
-    let open = |location: &Location| {
-        let mut seat = Seat::open(location, ring)?;
-        let probed = Probe::of_all(seat.own_geometry()).run(&mut seat, ring)?;
+    let places = directory.file.member.iter().chain(&directory.file.spare);
+    for (location, place) in new.members.iter().chain(&new.spares).zip(places) {
+        opened.push((Seat::open(&directory.access(place)?, ring)?, false));
+        let (seat, is_of_volume) = opened.last_mut().expect("it was opened");
+        let probed = Probe::of_all(seat.own_geometry()).run(seat, ring)?;
+        *is_of_volume = probed.identity.is_some();
         // What an interrupted creation has written to its members is no volume.
         let is_own = was_interrupted && probed.membership().is_some_and(|found| found.array == array);
         if !new.may_wipe && !is_own {
             must_be_free(&location.to_string(), &probed)?;
         }
-        Ok((seat, probed.identity.is_some()))
-    };
-    let seats = new.members.iter().map(|member| Ok(open(member)?.0)).collect::<Result<Vec<Seat>, DriveError>>()?;
-    let spares = (new.spares.iter().zip(&directory.file.spare))
-        .map(|(spare, place)| {
-            let (seat, is_of_volume) = open(spare)?;
-            Ok(CheckedSpare { place: place.clone(), seat, is_of_volume })
-        })
-        .collect::<Result<Vec<CheckedSpare>, DriveError>>()?;
+    }
+    Ok(())
+}
+
+/// The volume over the first of these devices, which changes nothing yet, and the identifiers of its members.
+fn planned<'a>(
+    directory: &VolumeDirectory,
+    new: &NewVolume,
+    opened: impl Iterator<Item = &'a Seat> + Clone,
+) -> Result<(Volume, Vec<[u8; 16]>), DriveError> {
+    let (names, array) = (Names(&directory.file.member), directory.array()?);
     let shown = new.members.iter().chain(&new.spares).map(ToString::to_string);
-    must_be_different_drives(shown.zip(seats.iter().chain(spares.iter().map(|spare| &spare.seat))))?;
+    must_be_different_drives(shown.zip(opened.clone()))?;
+    let seats: Vec<&Seat> = opened.take(new.members.len()).collect();
     let Some(first) = seats.first() else {
         return Err(DriveError::new("a volume needs members", "name at least one with --members"));
     };
@@ -279,7 +336,7 @@ fn begin(
     let ids = new.members.iter().map(|_| random::uuid()).collect::<Result<Vec<_>, _>>()?;
     let geometries = seats.iter().map(|seat| seat.own_geometry().clone()).collect();
     let volume = Volume::create(config, geometries, array, &ids, true).map_err(|error| names.in_words(&error))?;
-    Ok(Begun { volume, seats, spares, ids })
+    Ok((volume, ids))
 }
 
 /// Refuses a device that holds something; says so of a member of a volume.
@@ -332,6 +389,9 @@ fn wipe_superblocks(seat: &mut Seat, ring: &Ring) -> Result<(), DriveError> {
     }
 }
 
+/// Why a volume is not ready, and its members as far as they are to be given back.
+type NotStarted = (DriveError, Vec<Option<Seat>>);
+
 /// Waits until the volume is ready. Returns what has happened on the way, too.
 fn started(
     mut volume: Volume,
@@ -339,7 +399,7 @@ fn started(
     names: &Names<'_>,
     ring: &Ring,
     watch: &mut dyn FnMut(Notice),
-) -> Result<(VolumeOn<Seat>, VecDeque<Event>), DriveError> {
+) -> Result<(VolumeOn<Seat>, VecDeque<Event>), NotStarted> {
     if let Some(isal) = Isal::new() {
         volume.set_engine(Box::new(isal));
     }
@@ -363,7 +423,13 @@ fn started(
             return Ok((on, events));
         }
         if let Some(error) = on.volume().failure() {
-            return Err(names.in_words(error));
+            let error = names.in_words(error);
+            return Err((error, on.into_parts().1));
+        }
+        let is_refused = |member: &MemberIndex| on.member(*member).is_some_and(Seat::is_refused);
+        if let Some(member) = (0..names.0.len() as u8).map(MemberIndex).find(is_refused) {
+            let what = format!("{} was taken over during the mount", names.shown(member));
+            return Err((DriveError::new(what, "another server of the volume has been started: stop it"), Vec::new()));
         }
         let now = ring.now();
         if let Some(step) = on.volume().starting().filter(|_| now >= told_at + WATCH_INTERVAL) {
@@ -372,7 +438,9 @@ fn started(
             watch(Notice { is_trouble: false, text: format!("mounting for {seconds} s: {step}") });
         }
         let until = on.next_wakeup().map_or(told_at + WATCH_INTERVAL, |at| at.min(told_at + WATCH_INTERVAL));
-        ring.turn(Some(until)).map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))?;
+        if let Err(error) = ring.turn(Some(until)) {
+            return Err((DriveError::new(format!("the event loop failed: {error}"), ""), Vec::new()));
+        }
     }
 }
 
@@ -470,6 +538,7 @@ impl Names<'_> {
                      failed, and what was written to them alone is not in the volume",
                 )
             }
+            VolumeError::TakenOver => DriveError::new(error.to_string(), "stop the other server"),
             VolumeError::Config(remedy) => DriveError::new("there is no such volume to be had", remedy.clone()),
         }
     }

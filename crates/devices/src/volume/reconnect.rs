@@ -133,6 +133,7 @@ mod tests {
                 small_unit_blocks: None,
                 rates: VolumeRates::default(),
                 may_wipe: false,
+                credentials: Default::default(),
             };
             let ring = Ring::simulated().expect("there is an event loop");
             let volume = VolumeDrive::create(&above.path().join("vol"), &new, &ring).expect("they suit");

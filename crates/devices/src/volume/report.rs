@@ -25,6 +25,9 @@ pub enum VolumeState {
     Rebuilding,
     /// More members are gone than the volume can do without.
     Lost,
+    /// Another server has its members: every command ends with an error.
+    #[serde(rename = "taken over")]
+    TakenOver,
     /// Its I/O waits for a member that it cannot do without, and which does not answer.
     Suspended,
     /// Blocks are lost: reads of them fail until they are written or trimmed. All others can be read and written.
@@ -41,6 +44,7 @@ impl fmt::Display for VolumeState {
             VolumeState::Degraded => "degraded",
             VolumeState::Rebuilding => "rebuilding",
             VolumeState::Lost => "lost",
+            VolumeState::TakenOver => "taken over",
             VolumeState::Suspended => "suspended",
             VolumeState::DataLost => "data lost",
             VolumeState::Incomplete => "incomplete",
@@ -243,7 +247,9 @@ impl VolumeDrive {
         let progress = |(done, all)| Progress { done, all };
         let count = |state| status.members.iter().filter(|member| member.state == state).count();
         let (failed, rebuilding) = (count(MemberState::Failed), count(MemberState::Rebuilding));
-        let state = if volume.failure().is_some() {
+        let state = if self.is_taken_over() {
+            VolumeState::TakenOver
+        } else if volume.failure().is_some() {
             VolumeState::Lost
         } else if self.is_waiting_for_file() || status.members.iter().any(|member| member.suspended.is_some()) {
             VolumeState::Suspended

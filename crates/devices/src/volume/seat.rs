@@ -1,13 +1,14 @@
 //! A member's device, and how many commands are in flight on it.
 
+use zonda_initiator::Holder;
 use zonda_ring::Ring;
 use zonda_zoned::{
-    Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull, Status, ZoneDescriptor, ZoneIndex,
-    ZonedDevice,
+    Command, CommandId, Completion, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Operation,
+    QueueFull, ReportFilter, Status, ZoneDescriptor, ZoneIndex, ZonedDevice,
 };
 
 use super::link::Link;
-use crate::{Drive, DriveError, FileBacked, Location, NamespaceOptions, Remote, is_volume};
+use crate::{Access, Drive, DriveError, FileBacked, Location, Remote, is_volume};
 
 /// A device in a member's place, or beside it.
 pub(super) struct Seat {
@@ -19,25 +20,103 @@ pub(super) struct Seat {
     refused: Vec<Completion>,
     /// The volume knows that the connection is lost.
     is_awaited: bool,
+    is_remote: bool,
+    /// A command was refused since another host has reserved the drive. The volume does not see such ends.
+    is_refused: bool,
+    /// By whom, if that is known.
+    refused_by: Option<Holder>,
+    /// When the question was asked whose the drive is that is not answered yet.
+    asked_at: Option<Instant>,
+    /// The same of the last one that was answered well.
+    confirmed_at: Option<Instant>,
 }
+
+/// The question whose the drive is. Volumes count their commands from below.
+const CONFIRM: CommandId = CommandId(u64::MAX);
 
 impl Seat {
     /// Opens a device.
-    pub(super) fn open(location: &Location, ring: &Ring) -> Result<Seat, DriveError> {
-        refuse_volume(location)?;
+    pub(super) fn open(access: &Access, ring: &Ring) -> Result<Seat, DriveError> {
+        refuse_volume(&access.location)?;
         #[cfg(test)]
-        if let Some(opened) = crate::shelf::open(location) {
+        if let Some(opened) = crate::shelf::open(access) {
             return opened.map(Seat::of);
         }
-        Ok(Seat::of(match location {
+        Ok(Seat::of(match &access.location {
             Location::Image(path) => Box::new(FileBacked::open(path, ring)?.0),
-            Location::NvmeTcp(url) => Box::new(Remote::connect(url, &NamespaceOptions::default(), ring)?),
+            Location::NvmeTcp(url) => Box::new(Remote::connect(url, &access.options, ring)?),
         }))
     }
 
     /// A device that is open, and has no command in flight.
     pub(super) fn of(drive: Box<dyn Drive>) -> Seat {
-        Seat { drive, under_way: 0, link: None, refused: Vec::new(), is_awaited: false }
+        Seat {
+            is_remote: drive.is_remote(),
+            drive,
+            under_way: 0,
+            link: None,
+            refused: Vec::new(),
+            is_awaited: false,
+            is_refused: false,
+            refused_by: None,
+            asked_at: None,
+            confirmed_at: None,
+        }
+    }
+
+    /// Whether the drive is reserved for this program.
+    pub(super) fn is_claimed(&self) -> bool {
+        self.drive.claimed().is_some()
+    }
+
+    /// Whether another host has the drive.
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// Another host has the drive, as a new connection has shown.
+    pub(super) fn set_refused(&mut self, by: Holder) {
+        (self.is_refused, self.refused_by) = (true, Some(by));
+    }
+
+    /// Who has the drive; `None` while that may still become known.
+    pub(super) fn refused_by(&self) -> Option<Option<Holder>> {
+        let conflict = self.drive.conflict().unwrap_or_default();
+        let is_known = self.refused_by.is_some() || conflict.is_answered || self.drive.is_disconnected();
+        is_known.then_some(self.refused_by.or(conflict.holder))
+    }
+
+    /// When the drive was last asked whose it is, and said that it is this program's.
+    pub(super) fn confirmed_at(&self) -> Option<Instant> {
+        self.confirmed_at
+    }
+
+    /// Asks the drive whether it is still this program's.
+    pub(super) fn confirm(&mut self, now: Instant) {
+        if !self.is_claimed() || self.asked_at.is_some() || self.drive.is_disconnected() {
+            return;
+        }
+        let operation = Operation::ReportZones {
+            start: Lba(0),
+            filter: ReportFilter::All,
+            extended: false,
+            partial: true,
+            descriptors_max: 1,
+        };
+        let command = Command { id: CONFIRM, namespace: NamespaceId::FIRST, operation };
+        self.asked_at = self.drive.submit(now, command).is_ok().then_some(now);
+    }
+
+    /// Whether the end of a command is not for the volume.
+    fn keeps(&mut self, completion: &Completion) -> bool {
+        self.is_refused |= completion.status == Status::ReservationConflict;
+        if completion.id == CONFIRM {
+            let asked_at = self.asked_at.take();
+            if completion.status.is_success() {
+                self.confirmed_at = asked_at;
+            }
+        }
+        completion.id == CONFIRM || completion.status == Status::ReservationConflict
     }
 
     /// From now on commands that are cut off by the loss of its connection do not fail: they are held for the next connection.
@@ -85,11 +164,12 @@ impl Seat {
     /// Goes on over another connection to the same device. Returns the first one.
     pub(super) fn reconnect(&mut self, drive: Box<dyn Drive>) -> Seat {
         self.is_awaited = false;
+        self.asked_at = None;
         Seat::of(std::mem::replace(&mut self.drive, drive))
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.under_way == 0
+        self.under_way == 0 && self.asked_at.is_none()
     }
 
     pub(super) fn own_geometry(&self) -> &Geometry {
@@ -121,6 +201,35 @@ impl Seat {
                 return;
             }
         }
+    }
+}
+
+/// So long may it take to give back what was reserved.
+const GIVE_BACK_MAX: Duration = Duration(2_000_000_000);
+
+/// Lets go of devices that are not used after all: what was reserved is given back, so that it does not keep its owner out.
+pub(super) fn give_back(seats: impl IntoIterator<Item = Seat>, ring: &Ring) {
+    let mut seats: Vec<Seat> = seats.into_iter().filter(Seat::is_claimed).collect();
+    let until = ring.now() + GIVE_BACK_MAX;
+    while !seats.is_empty() && ring.now() < until {
+        seats.iter_mut().for_each(|seat| seat.close_on(ring.now()));
+        seats.retain(|seat| !seat.drive.is_closed());
+        let next = seats.iter().filter_map(ZonedDevice::next_wakeup).min();
+        // Whoever comes next takes over what this program has left behind.
+        if !seats.is_empty() && ring.turn(Some(next.map_or(until, |at| at.min(until)))).is_err() {
+            return;
+        }
+    }
+}
+
+/// Whether a server has what is there.
+pub(super) fn is_behind_server(location: &Location) -> bool {
+    match location {
+        #[cfg(test)]
+        Location::Image(path) => crate::shelf::is_remote(path),
+        #[cfg(not(test))]
+        Location::Image(_) => false,
+        Location::NvmeTcp(_) => true,
     }
 }
 
@@ -161,19 +270,23 @@ impl ZonedDevice for Seat {
         let before = completions.len();
         self.submit_held(now);
         self.refused.drain(..).for_each(|refused| completions.push(refused));
-        match &mut self.link {
-            None => self.drive.poll(now, completions),
-            Some(link) => {
-                let mut ended = CompletionQueue::new();
-                self.drive.poll(now, &mut ended);
-                let is_lost = self.drive.is_disconnected();
-                while let Some(completion) = ended.pop() {
-                    let geometry = self.drive.geometry(NamespaceId::FIRST);
-                    if let Some(completion) = link.ended(geometry, completion, is_lost) {
-                        completions.push(completion);
-                    }
+        if self.is_remote {
+            let mut ended = CompletionQueue::new();
+            self.drive.poll(now, &mut ended);
+            let is_lost = self.drive.is_disconnected();
+            while let Some(completion) = ended.pop() {
+                if self.keeps(&completion) {
+                    continue;
                 }
+                let geometry = self.drive.geometry(NamespaceId::FIRST);
+                let completion = match &mut self.link {
+                    Some(link) => link.ended(geometry, completion, is_lost),
+                    None => Some(completion),
+                };
+                completion.into_iter().for_each(|completion| completions.push(completion));
             }
+        } else {
+            self.drive.poll(now, completions);
         }
         self.under_way -= completions.len() - before;
     }

@@ -39,6 +39,7 @@ impl Bench {
             small_unit_blocks: None,
             rates: VolumeRates::default(),
             may_wipe: false,
+            credentials: Default::default(),
         };
         let volume = VolumeDrive::create(&bench.vol(), &new, &bench.ring).expect("they suit");
         bench.write_and_close(volume);

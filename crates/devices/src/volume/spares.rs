@@ -19,7 +19,7 @@ pub(super) struct Spare {
 /// Why a device does not take a member's place.
 pub(super) enum Refused {
     /// That cannot be written down. The device is as before.
-    NotSaved(DriveError, Seat),
+    NotSaved(DriveError, Box<Seat>),
     /// The volume refuses it. It is being closed.
     NotSuited(DriveError),
 }
@@ -30,6 +30,16 @@ pub(super) enum Other {
     Empty,
     /// It was accepted before, and what it holds may go.
     Joining(Seat),
+}
+
+impl Other {
+    /// The device, where the place has none of its own.
+    pub(super) fn into_seat(self) -> Option<Seat> {
+        match self {
+            Other::Empty => None,
+            Other::Joining(seat) => Some(seat),
+        }
+    }
 }
 
 impl VolumeDrive {
@@ -48,7 +58,7 @@ impl VolumeDrive {
                 Ok(()) => return self.tell(false, format!("the spare {at} takes the place of member {}", member.0)),
                 Err(Refused::NotSaved(error, seat)) => {
                     // It is not touched before the file has it in its new place: a start would take it for a spare again.
-                    self.spares.insert(0, Spare { place, seat });
+                    self.spares.insert(0, Spare { place, seat: *seat });
                     self.tell(true, format!("the spare {at} waits to take the place of member {}: {error}", member.0));
                     self.save_again_at = Some(now + SAVE_INTERVAL);
                     return;
@@ -80,7 +90,7 @@ impl VolumeDrive {
     ) -> Result<(), Refused> {
         let id = match random::uuid() {
             Ok(id) => id,
-            Err(error) => return Err(Refused::NotSaved(error, seat)),
+            Err(error) => return Err(Refused::NotSaved(error, Box::new(seat))),
         };
         let before = self.directory.file.clone();
         self.directory.file.spare.retain(|spare| spare.at != place.at);
@@ -89,7 +99,7 @@ impl VolumeDrive {
         self.directory.file.member[usize::from(member.0)] = joining;
         if let Err(error) = self.directory.save() {
             self.directory.file = before;
-            return Err(Refused::NotSaved(cannot_save(&self.directory, &error), seat));
+            return Err(Refused::NotSaved(cannot_save(&self.directory, &error), Box::new(seat)));
         }
         let geometry = seat.own_geometry().clone();
         self.take_out(now, member);
@@ -114,10 +124,7 @@ impl VolumeDrive {
             }
             let seat = self.on.replace(member, None);
             if self.keeps_members {
-                let joining = other.and_then(|other| match other {
-                    Other::Joining(seat) => Some(seat),
-                    Other::Empty => None,
-                });
+                let joining = other.and_then(Other::into_seat);
                 seat.into_iter().chain(joining).for_each(|seat| self.let_go(seat, now));
                 continue;
             }
@@ -153,7 +160,7 @@ impl VolumeDrive {
                 }
                 Err(Refused::NotSaved(error, seat)) => {
                     self.tell(true, format!("{shown} {what}, and is not rebuilt: {error}"));
-                    self.let_go(seat, now);
+                    self.let_go(*seat, now);
                 }
             }
         }

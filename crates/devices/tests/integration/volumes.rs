@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use zonda_config::ByteSize;
 use zonda_devices::{
-    Asked, Drive, DriveError, Location, NewVolume, VolumeDrive, VolumeOpenOptions, VolumeRates, VolumeRequest,
-    VolumeState, create_image, sized,
+    Asked, Credentials, Drive, DriveError, Location, NewVolume, VolumeDrive, VolumeOpenOptions, VolumeRates,
+    VolumeRequest, VolumeState, create_image, sized,
 };
 use zonda_profiles::BUILTIN;
 use zonda_raid::Scheme;
@@ -76,6 +76,7 @@ impl Bench {
             small_unit_blocks: None,
             rates: VolumeRates::default(),
             may_wipe: false,
+            credentials: Credentials::default(),
         }
     }
 
@@ -215,6 +216,7 @@ fn a_member_given_up_by_command_is_replaced_by_another_drive_or_by_itself() {
     let replace = |with: &str, may_wipe| VolumeRequest::Replace {
         member: "1".to_owned(),
         with: bench.at(with).display().to_string(),
+        credentials: Credentials::default(),
         may_wipe,
     };
     let error = bench.ask(&mut volume, &replace("b", false)).expect_err("it holds what it held");
@@ -224,7 +226,14 @@ fn a_member_given_up_by_command_is_replaced_by_another_drive_or_by_itself() {
     assert_eq!(volume.report().state, VolumeState::Well);
     bench.ask(&mut volume, &VolumeRequest::Fail { member: "d".to_owned() }).expect("it can do without");
     bench
-        .ask(&mut volume, &VolumeRequest::AddSpare { spare: bench.at("b").display().to_string(), may_wipe: true })
+        .ask(
+            &mut volume,
+            &VolumeRequest::AddSpare {
+                spare: bench.at("b").display().to_string(),
+                may_wipe: true,
+                credentials: Default::default(),
+            },
+        )
         .expect("nobody needs what is on it");
     bench.rest(&mut volume);
     assert_eq!((volume.report().state, volume.report().members[1].at.as_str()), (VolumeState::Well, "../b"));
@@ -292,11 +301,16 @@ fn a_member_of_another_volume_is_named_and_taken_only_by_force() {
     bench.close(bench.create_at("other", &["x", "y"], &[]));
     let mut volume = bench.create(&["a", "b", "c"], &[]);
     let at = |name: &str| bench.at(name).display().to_string();
-    let spare = |may_wipe| VolumeRequest::AddSpare { spare: at("y"), may_wipe };
+    let spare = |may_wipe| VolumeRequest::AddSpare { spare: at("y"), may_wipe, credentials: Default::default() };
     let error = bench.ask(&mut volume, &spare(false)).expect_err("it is a member");
     assert!(error.message.contains("is member 1 of the volume \"other\"") && error.help.contains("--force"), "{error}");
     bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it can do without");
-    let replace = |may_wipe| VolumeRequest::Replace { member: "1".to_owned(), with: at("x"), may_wipe };
+    let replace = |may_wipe| VolumeRequest::Replace {
+        member: "1".to_owned(),
+        with: at("x"),
+        may_wipe,
+        credentials: Default::default(),
+    };
     let error = bench.ask(&mut volume, &replace(false)).expect_err("it is a member");
     assert!(error.message.contains("is member 0 of the volume \"other\""), "{error}");
     bench.ask(&mut volume, &replace(true)).expect("the operator agrees");
@@ -309,7 +323,11 @@ fn a_spare_taken_by_force_stays_one_after_the_next_start() {
     let bench = Bench::with(&["a", "b", "c", "x"]);
     bench.close(bench.create_at("other", &["x"], &[]));
     let mut volume = bench.create(&["a", "b", "c"], &[]);
-    let spare = VolumeRequest::AddSpare { spare: bench.at("x").display().to_string(), may_wipe: true };
+    let spare = VolumeRequest::AddSpare {
+        spare: bench.at("x").display().to_string(),
+        may_wipe: true,
+        credentials: Default::default(),
+    };
     bench.ask(&mut volume, &spare).expect("the operator agrees");
     bench.close(volume);
     let mut volume = bench.open();
@@ -482,7 +500,7 @@ fn commands_go_on_while_a_server_that_does_not_answer_is_to_become_a_spare() {
     let port = silent.local_addr().expect("it is bound").port();
     let spare = format!("nvme-tcp://127.0.0.1:{port}/nqn.2026-01.io.zonda:silent");
     let began = std::time::Instant::now();
-    let request = VolumeRequest::AddSpare { spare, may_wipe: false };
+    let request = VolumeRequest::AddSpare { spare, may_wipe: false, credentials: Default::default() };
     let Asked::Later(id) = volume.ask(&request, &bench.ring) else { panic!("it cannot know so soon") };
     bench.write(&mut volume, 10, 14);
     bench.check(&mut volume, 10, 14);

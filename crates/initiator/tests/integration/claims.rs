@@ -75,7 +75,7 @@ fn a_host_that_claims_nothing_can_neither_write_nor_look_at_the_zones() {
     let (step, _) = failed(world.connect());
     assert_eq!(step, Step::SurveyZones);
     let State::Failed(error) = world.initiator.state() else { unreachable!("it has failed") };
-    assert!(error.remedy().contains("zonda reservation show"), "{error}");
+    assert!(error.remedy().contains("servers of volumes"), "{error}");
 }
 
 #[test]

@@ -52,6 +52,13 @@ impl Volume {
         self.make_progress();
     }
 
+    /// The volume is not the caller's any more: no member gets another command, and all of hosts end with an error.
+    pub fn give_up(&mut self, now: Instant, error: VolumeError) {
+        self.advance_to(now);
+        self.fail(error);
+        self.make_progress();
+    }
+
     /// Evicts a member that an event has shown to have failed.
     pub(super) fn judge(&mut self, member: MemberIndex, verdict: Verdict) {
         if verdict == Verdict::Failed {

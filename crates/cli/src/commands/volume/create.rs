@@ -9,7 +9,7 @@ use zonda_raid::{Level, Scheme, VolumeError};
 
 use super::reach::Reached;
 use super::show;
-use crate::commands::connect;
+use crate::commands::connect::{self, CredentialArgs};
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 
@@ -66,6 +66,8 @@ pub(crate) struct CreateArgs {
     /// Wipes drives that hold something
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    credentials: CredentialArgs,
     /// Prints one JSON object, and nothing else
     #[arg(long)]
     json: bool,
@@ -97,6 +99,7 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
         small_unit_blocks: args.chunk,
         rates: VolumeRates { rebuild: args.rebuild_rate, scrub: args.scrub_rate },
         may_wipe: args.force,
+        credentials: args.credentials.credentials()?,
     };
     let reached = Reached::create(&args.directory, &new)?;
     let report = reached.finish()?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use zonda_devices::{ImportOptions, ImportReport, ImportedMember};
 
-use crate::commands::connect;
+use crate::commands::connect::{self, CredentialArgs};
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::table::Table;
@@ -48,6 +48,8 @@ pub(crate) struct ImportArgs {
     /// Shows what would be imported, and writes nothing
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    credentials: CredentialArgs,
     /// Prints one JSON object, and nothing else
     #[arg(long)]
     json: bool,
@@ -61,6 +63,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<(), Failure> {
         uuid: args.uuid.clone(),
         force: args.force,
         dry_run: args.dry_run,
+        credentials: args.credentials.credentials()?,
     };
     let report = ImportReport::of(&args.directory, &options).map_err(connect::failure)?;
     if args.json {

@@ -7,6 +7,7 @@ use zonda_devices::{LostRange, Notice, RateLimit, VolumeReport, VolumeRequest, V
 
 use super::reach::{self, Reached};
 use super::{show, watch};
+use crate::commands::connect::CredentialArgs;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 
@@ -94,7 +95,7 @@ fn rate_limit(text: &str) -> Result<RateLimit, zonda_config::ConfigError> {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SpareCommand {
     /// Adds a drive that takes the place of a member that fails
-    Add(SpareArgs),
+    Add(AddSpareArgs),
     /// Takes a spare away
     Remove(SpareArgs),
 }
@@ -109,6 +110,14 @@ pub(crate) struct SpareArgs {
     /// Takes it though it holds something, which is then lost
     #[arg(long)]
     force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AddSpareArgs {
+    #[command(flatten)]
+    spare: SpareArgs,
+    #[command(flatten)]
+    credentials: CredentialArgs,
 }
 
 #[derive(Debug, Args)]
@@ -145,6 +154,8 @@ pub(crate) struct ReplaceArgs {
     /// Does not wait for the rebuild; a server must have the volume
     #[arg(long)]
     detach: bool,
+    #[command(flatten)]
+    credentials: CredentialArgs,
 }
 
 pub(super) fn status(args: &StatusArgs) -> Result<(), Failure> {
@@ -212,9 +223,10 @@ pub(super) fn rates(args: &RatesArgs) -> Result<(), Failure> {
 
 pub(super) fn spare(command: &SpareCommand) -> Result<(), Failure> {
     match command {
-        SpareCommand::Add(args) => {
+        SpareCommand::Add(AddSpareArgs { spare: args, credentials }) => {
+            let credentials = credentials.credentials()?;
             let spare = seen_from_anywhere(&args.spare);
-            simply(&args.place, &VolumeRequest::AddSpare { spare, may_wipe: args.force })
+            simply(&args.place, &VolumeRequest::AddSpare { spare, may_wipe: args.force, credentials })
         }
         SpareCommand::Remove(args) => simply(&args.place, &VolumeRequest::RemoveSpare { spare: args.spare.clone() }),
     }
@@ -236,10 +248,11 @@ pub(super) fn readd(args: &ReaddArgs) -> Result<(), Failure> {
 }
 
 pub(super) fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
+    let credentials = args.credentials.credentials()?;
     let mut reached = Reached::open_as_it_is(&args.place.directory)?;
     must_be_served(&reached, args.detach, "a rebuild")?;
     let with = seen_from_anywhere(&args.with);
-    reached.ask(&VolumeRequest::Replace { member: args.member.clone(), with, may_wipe: args.force })?;
+    reached.ask(&VolumeRequest::Replace { member: args.member.clone(), with, may_wipe: args.force, credentials })?;
     if !args.detach {
         watch::until_at_rest(&mut reached, args.place.json)?;
     }
@@ -256,9 +269,11 @@ fn with_lost(report: &VolumeReport, screen: Screen) -> String {
 /// A command that ends with a lost volume has failed.
 fn must_not_be_lost(report: &VolumeReport) -> Result<(), Failure> {
     match report.state {
-        VolumeState::Lost | VolumeState::DataLost | VolumeState::Suspended | VolumeState::Incomplete => {
-            Err(Failure::Run)
-        }
+        VolumeState::Lost
+        | VolumeState::TakenOver
+        | VolumeState::DataLost
+        | VolumeState::Suspended
+        | VolumeState::Incomplete => Err(Failure::Run),
         _ => Ok(()),
     }
 }

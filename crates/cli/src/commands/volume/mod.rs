@@ -6,6 +6,7 @@ mod import;
 mod manage;
 mod reach;
 pub(crate) mod show;
+mod takeover;
 mod watch;
 
 use clap::Subcommand;
@@ -55,6 +56,9 @@ pub(crate) enum VolumeCommand {
     /// Show or limit how fast a volume rebuilds and scrubs
     #[command(long_about = manage::RATES_LONG_ABOUT)]
     Rates(manage::RatesArgs),
+    /// Take a volume from a server that cannot be reached
+    #[command(long_about = takeover::LONG_ABOUT)]
+    Takeover(takeover::TakeoverArgs),
     /// Adds a spare, or takes one away
     #[command(subcommand)]
     Spare(manage::SpareCommand),
@@ -86,6 +90,7 @@ pub(crate) fn run(command: &VolumeCommand) -> Result<(), Failure> {
         VolumeCommand::Scrub(args) => manage::scrub(args),
         VolumeCommand::Check(args) => check::run(args),
         VolumeCommand::Rates(args) => manage::rates(args),
+        VolumeCommand::Takeover(args) => takeover::run(args),
         VolumeCommand::Spare(command) => manage::spare(command),
     }
 }

@@ -198,7 +198,7 @@ fn socket_of_server(directory: &Path) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
-fn ring() -> Result<Ring, Failure> {
+pub(super) fn ring() -> Result<Ring, Failure> {
     Ring::new(RingOptions::default()).map_err(|error| {
         Failure::broken(format!("there is no event loop to be had: {error}"), "see how many files may be open")
     })

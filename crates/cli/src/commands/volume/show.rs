@@ -12,12 +12,14 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
         VolumeState::Well => screen.styled("32", "well"),
         VolumeState::Degraded => screen.styled("1;33", "degraded"),
         VolumeState::Rebuilding => screen.styled("33", "rebuilding"),
+        VolumeState::TakenOver => screen.styled("1;31", "taken over"),
         VolumeState::Lost => screen.styled("1;31", "lost"),
         VolumeState::Suspended => screen.styled("1;31", "suspended"),
         VolumeState::DataLost => screen.styled("1;31", "data lost"),
         VolumeState::Incomplete => screen.styled("1;31", "incomplete"),
     };
     let can_lose = match (report.state, report.can_lose) {
+        (VolumeState::TakenOver, _) => "another server has its members: the log says which one".to_owned(),
         (VolumeState::Lost, _) => "more members are gone than it can do without".to_owned(),
         (VolumeState::Suspended, _) => suspended(report),
         (VolumeState::Incomplete, _) => {

@@ -49,7 +49,7 @@ fn under_way(report: &VolumeReport) -> Option<(&'static str, zonda_devices::Prog
 
 /// A volume that has lost data may be rebuilding at the same time.
 fn is_rebuilding(report: &VolumeReport) -> bool {
-    let waits = matches!(report.state, VolumeState::Lost | VolumeState::Suspended);
+    let waits = matches!(report.state, VolumeState::Lost | VolumeState::TakenOver | VolumeState::Suspended);
     report.state == VolumeState::Rebuilding
         || !waits && report.members.iter().any(|member| member.state == "rebuilding")
 }

@@ -46,7 +46,7 @@ impl Run {
             12..14 => {
                 let (drive, may_wipe) = self.any_drive(at);
                 let spare = self.path_of(drive).display().to_string();
-                self.manage(at, &VolumeRequest::AddSpare { spare, may_wipe });
+                self.manage(at, &VolumeRequest::AddSpare { spare, may_wipe, credentials: Default::default() });
             }
             14 => {
                 let spare = format!("d{}", self.prng.below(DRIVES as u64));
@@ -105,7 +105,10 @@ impl Run {
         let Some(&member) = self.prng.pick(&failed) else { return };
         let (drive, may_wipe) = self.any_drive(at);
         let with = self.path_of(drive).display().to_string();
-        self.manage(at, &VolumeRequest::Replace { member: member.to_string(), with, may_wipe });
+        self.manage(
+            at,
+            &VolumeRequest::Replace { member: member.to_string(), with, may_wipe, credentials: Default::default() },
+        );
     }
 
     /// A drive, and whether it may be wiped: one that a volume needs never may, whatever the operator thinks.

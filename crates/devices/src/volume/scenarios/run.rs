@@ -14,6 +14,7 @@ use zonda_zoned::{
 use super::ledger::{BLOCK_BYTES, Ledger};
 use crate::probe::Probe;
 use crate::volume::{NewVolume, VOLUME_FILE, VolumeDrive, VolumeRates};
+use crate::{Access, NamespaceOptions};
 use crate::{Drive, Location, shelf};
 
 /// Blocks of each volume.
@@ -102,6 +103,7 @@ impl Run {
             small_unit_blocks: None,
             rates: VolumeRates::default(),
             may_wipe: false,
+            credentials: Default::default(),
         };
         let drive =
             VolumeDrive::create(&self.directory(name), &new, &self.ring).unwrap_or_else(|error| panic!("{error}"));
@@ -296,7 +298,11 @@ impl Run {
     /// What the superblocks of drives say that nothing has open: for each its volume, member, epoch, and how it has the others.
     pub(super) fn superblocks(&self) -> String {
         let one = |drive: usize| {
-            let mut device = shelf::open(&Location::Image(self.path_of(drive)))?.ok()?;
+            let mut device = shelf::open(&Access {
+                location: Location::Image(self.path_of(drive)),
+                options: NamespaceOptions::default(),
+            })?
+            .ok()?;
             let probed =
                 Probe::of_superblock(device.geometry(NamespaceId::FIRST)).run(&mut *device, &self.ring).ok()?;
             let own = probed.membership()?;

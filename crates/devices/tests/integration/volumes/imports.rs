@@ -75,7 +75,8 @@ fn drives_that_make_no_volume_are_refused_and_named() {
     bench.write(&mut volume, 30, 2);
     bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it can do without");
     let with = bench.at("d").display().to_string();
-    let replace = VolumeRequest::Replace { member: "1".to_owned(), with, may_wipe: false };
+    let replace =
+        VolumeRequest::Replace { member: "1".to_owned(), with, may_wipe: false, credentials: Default::default() };
     bench.ask(&mut volume, &replace).expect("it is empty");
     bench.rest(&mut volume);
     let array = volume.report().array;
@@ -121,7 +122,8 @@ fn members_that_are_older_are_imported_by_force_and_served_only_when_that_is_acc
     let slow = VolumeRequest::Rates { rebuild: Some(slow), scrub: None };
     bench.ask(&mut volume, &slow).expect("it is slow");
     let with = bench.at("d").display().to_string();
-    let replace = VolumeRequest::Replace { member: "2".to_owned(), with, may_wipe: false };
+    let replace =
+        VolumeRequest::Replace { member: "2".to_owned(), with, may_wipe: false, credentials: Default::default() };
     bench.ask(&mut volume, &replace).expect("it is empty");
     let mut completions = CompletionQueue::new();
     while volume.report().members[2].state != "rebuilding" {

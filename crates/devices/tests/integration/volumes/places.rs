@@ -62,7 +62,7 @@ fn the_drive_of_a_member_that_has_failed_can_be_used_by_another_volume() {
     bench.write(&mut volume, 20, 1);
     fail(&bench, &mut volume, "b");
     bench.close(volume);
-    let new = NewVolume { may_wipe: true, ..bench.new_volume(&["b", "y"], &[]) };
+    let new = NewVolume { may_wipe: true, credentials: Default::default(), ..bench.new_volume(&["b", "y"], &[]) };
     let mut other = VolumeDrive::create(&bench.at("other"), &new, &bench.ring).expect("nobody needs it");
     bench.write(&mut other, 20, 2);
     // Whether the other volume is open or not.
@@ -115,7 +115,11 @@ fn a_drive_that_takes_another_place_of_its_volume_leaves_its_own() {
     bench.write(&mut volume, 20, 1);
     fail(&bench, &mut volume, "b");
     fail(&bench, &mut volume, "c");
-    let spare = VolumeRequest::AddSpare { spare: bench.at("c").display().to_string(), may_wipe: true };
+    let spare = VolumeRequest::AddSpare {
+        spare: bench.at("c").display().to_string(),
+        may_wipe: true,
+        credentials: Default::default(),
+    };
     bench.ask(&mut volume, &spare).expect("nobody needs what is on it");
     bench.rest(&mut volume);
     let places: Vec<String> = volume.report().members.into_iter().map(|member| member.at).collect();

@@ -59,7 +59,8 @@ fn a_member_failed_by_command_is_given_only_what_it_missed_when_it_is_taken_back
     bench.ask(&mut volume, &fail("b")).expect("it can do without");
     let before = written(&volume);
     let with = bench.at("b").display().to_string();
-    let replace = VolumeRequest::Replace { member: "b".to_owned(), with, may_wipe: true };
+    let replace =
+        VolumeRequest::Replace { member: "b".to_owned(), with, may_wipe: true, credentials: Default::default() };
     bench.ask(&mut volume, &replace).expect("it may be wiped");
     bench.rest(&mut volume);
     let rebuilt = written(&volume) - before;
@@ -189,7 +190,10 @@ fn a_drive_that_is_not_the_member_is_refused_and_named() {
     bench.make_drive("b");
     let with = bench.at("b").display().to_string();
     bench
-        .ask(&mut volume, &VolumeRequest::Replace { member: "1".to_owned(), with, may_wipe: false })
+        .ask(
+            &mut volume,
+            &VolumeRequest::Replace { member: "1".to_owned(), with, may_wipe: false, credentials: Default::default() },
+        )
         .expect("it is empty");
     bench.rest(&mut volume);
     bench.ask(&mut volume, &fail("b")).expect("it can do without");

@@ -64,7 +64,12 @@ fn a_side_is_chosen_after_a_split_brain_and_the_other_one_is_put_back_empty() {
         back(&bench, kept);
         let mut volume = bench.open();
         let with = bench.at(left).display().to_string();
-        let replace = |may_wipe| VolumeRequest::Replace { member: left.to_owned(), with: with.clone(), may_wipe };
+        let replace = |may_wipe| VolumeRequest::Replace {
+            member: left.to_owned(),
+            with: with.clone(),
+            may_wipe,
+            credentials: Default::default(),
+        };
         bench.ask(&mut volume, &replace(false)).expect_err("it holds what it held");
         bench.ask(&mut volume, &replace(true)).expect("nobody needs it");
         bench.rest(&mut volume);

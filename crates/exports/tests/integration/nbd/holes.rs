@@ -35,6 +35,7 @@ fn make_volume(folder: &Path) -> PathBuf {
         small_unit_blocks: None,
         rates: VolumeRates::default(),
         may_wipe: false,
+        credentials: Default::default(),
     };
     let ring = Ring::new(RingOptions::default()).expect("there is an event loop");
     VolumeDrive::create(&folder.join("vol"), &new, &ring).expect("they suit");

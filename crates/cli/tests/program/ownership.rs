@@ -1,0 +1,85 @@
+//! Two servers with directories of one volume, whose members other servers have.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::server::Server;
+use super::{Scratch, json_in, output_in, refused_in, scratch, wait_until, zonda_in};
+
+const JOB: &str = "[run]\nverify = true\n\n[[job]]\noperation = \"randwrite\"\nblock_size = \"16 KiB\"\nqueue_depth = 4\nbytes = \"2 MiB\"\n";
+
+/// A directory with a volume `vol` over drives of one server, and a copy of it; returns that server.
+fn make(name: &str) -> (Scratch, Server) {
+    let directory = scratch(name);
+    for drive in ["a", "b", "c"] {
+        let arguments =
+            ["drive", "create", drive, "--profile", "zn540-zapraid", "--zones", "24", "--zone-capacity", "4MiB"];
+        output_in(&directory, &arguments);
+    }
+    let drives = Server::start(&directory, &["a", "b", "c"]);
+    let members = [drives.url(0), drives.url(1), drives.url(2)].join(",");
+    output_in(&directory, &["volume", "create", "vol", "--members", &members, "--level", "5"]);
+    fs::write(directory.join("job.toml"), JOB).expect("there is room");
+    (directory, drives)
+}
+
+fn copy(directory: &Path) {
+    fs::create_dir(directory.join("copy")).expect("there is room");
+    fs::copy(directory.join("vol/volume.toml"), directory.join("copy/volume.toml")).expect("there is room");
+}
+
+fn state(directory: &Path, volume: &str) -> String {
+    // Its exit code says whether all is well.
+    let ran = zonda_in(directory, &["volume", "status", volume, "--json"]);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
+    report["state"].as_str().expect("there is a state").to_owned()
+}
+
+/// Writes to a served volume, and reads what was written.
+fn write(directory: &Path, server: &Server) {
+    output_in(directory, &["bench", "job.toml", "--target", server.url(0), "--yes", "--json", "--quiet"]);
+}
+
+#[test]
+fn a_server_that_is_paused_while_another_takes_its_volume_over_answers_nothing_when_it_wakes() {
+    let (directory, drives) = make("takeover");
+    let first = Server::start(&directory, &["vol"]);
+    copy(&directory);
+    write(&directory, &first);
+    first.signal(Signal::STOP);
+    let report = json_in(&directory, &["volume", "takeover", "copy", "--json"]);
+    for drive in report["drives"].as_array().expect("there are drives") {
+        let from = drive["taken_from"].as_str().expect("the paused server had it");
+        assert!(from.starts_with("another server of this volume, owner epoch"), "{from}");
+    }
+    let second = Server::start(&directory, &["copy"]);
+    write(&directory, &second);
+    first.signal(Signal::CONT);
+    wait_until("the first server stops serving", || state(&directory, "vol") == "taken over");
+    write(&directory, &second);
+    assert_eq!(state(&directory, "copy"), "well");
+    let log = first.stop();
+    assert!(log.contains("the volume is not served any more"), "{log}");
+    second.stop();
+    // What was given back is anybody's.
+    let third = Server::start(&directory, &["vol"]);
+    write(&directory, &third);
+    third.stop();
+    drives.stop();
+}
+
+#[test]
+fn a_server_that_was_killed_has_its_volume_again_at_once_and_a_member_is_nobody_elses() {
+    let (directory, drives) = make("owner-killed");
+    let first = Server::start(&directory, &["vol"]);
+    let refused = refused_in(&directory, &["zone", "reset", drives.url(1), "3"]);
+    assert!(refused.contains("reservation conflict"), "{refused}");
+    first.kill();
+    let second = Server::start(&directory, &["vol"]);
+    assert_eq!(state(&directory, "vol"), "well");
+    second.stop();
+    drives.stop();
+}

@@ -1,0 +1,174 @@
+//! [`Owner`]: who uses a volume, to the servers of its members.
+//!
+//! Two programs never write one volume. Images are locked. Of a namespace of a server an owner acquires an Exclusive Access reservation
+//! before it looks at it, over each connection anew: whoever else has it refuses, and is refused once it is taken over. The reservation's
+//! key is made of the volume and the owner's epoch, which rises with each owner:
+//!
+//! ```text
+//! key              63:32 of the volume's UUID: its first four bytes | 31:00 owner epoch
+//! host identifier  0 place: which lock, on which machine | 8 random, for this program alone
+//! ```
+//!
+//! A program that finds the reservation of one with the same place takes it over at once: it holds the lock, so the other is dead. A
+//! copy of the directory has another lock, and so another place: its programs take nothing over unless an operator says so.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use crc_fast::{CrcAlgorithm, Digest};
+use serde::{Deserialize, Serialize};
+use zonda_initiator::{Claim, Claimed, Holder, Preempts};
+use zonda_nvme::HostId;
+use zonda_nvme::reservation::ReservationKey;
+
+use crate::{DriveError, random};
+
+/// What tells machines apart: the first one that is there.
+const MACHINE_FILES: [&str; 2] = ["/etc/machine-id", "/proc/sys/kernel/random/boot_id"];
+
+/// The owner in `volume.toml`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LastOwner {
+    /// The host identifier under which it has reserved members: a UUID.
+    pub(super) host: String,
+    /// Counts owners.
+    pub(super) epoch: u32,
+}
+
+/// A program that uses a volume, or is about to.
+#[derive(Clone, Debug)]
+pub(super) struct Owner {
+    array: [u8; 16],
+    host: HostId,
+    epoch: u32,
+    preempts: Preempts,
+}
+
+impl Owner {
+    /// The next owner of a volume; `lock` is the file that it has locked.
+    pub(super) fn new(array: [u8; 16], last: Option<&LastOwner>, lock: &Path) -> Result<Owner, DriveError> {
+        let place = place_of(&array, lock);
+        let mut host = [0; 16];
+        host[..8].copy_from_slice(&place);
+        host[8..].copy_from_slice(&random::bytes::<8>()?);
+        let epoch = last.map_or(0, |last| last.epoch).wrapping_add(1).max(1);
+        Ok(Owner { array, host: HostId(host), epoch, preempts: Preempts::HostsLike(place) })
+    }
+
+    /// From now on reservations of all owners of this volume are taken over; with `force` those of all hosts.
+    pub(super) fn take_over(&mut self, force: bool) {
+        let mut place = [0; 8];
+        place.copy_from_slice(&self.host.0[..8]);
+        self.preempts = if force { Preempts::Everybody } else { Preempts::KeysLike(upper_half(&self.array), place) };
+    }
+
+    pub(super) fn host(&self) -> HostId {
+        self.host
+    }
+
+    pub(super) fn claim(&self) -> Claim {
+        Claim { key: key_of(&self.array, self.epoch), preempts: self.preempts }
+    }
+
+    /// What was granted: the epoch is that of the newest key.
+    pub(super) fn granted(&mut self, claimed: &Claimed) {
+        self.epoch = self.epoch.max(claimed.key.0 as u32);
+    }
+
+    pub(super) fn record(&self) -> LastOwner {
+        LastOwner { host: random::uuid_text(&self.host.0), epoch: self.epoch }
+    }
+
+    /// A host that holds a member, in words.
+    pub(super) fn shown(&self, holder: &Holder) -> String {
+        holder_in_words(&self.array, holder)
+    }
+}
+
+/// A host that holds a drive, to the volume of this array.
+pub(super) fn holder_in_words(array: &[u8; 16], holder: &Holder) -> String {
+    let epoch = holder.key.0 as u32;
+    if holder.key == key_of(array, epoch) {
+        format!("another server of this volume, owner epoch {epoch} (host {})", random::uuid_text(&holder.host.0))
+    } else {
+        holder.to_string()
+    }
+}
+
+fn upper_half(array: &[u8; 16]) -> u32 {
+    let [a, b, c, d, ..] = *array;
+    u32::from_be_bytes([a, b, c, d])
+}
+
+fn key_of(array: &[u8; 16], epoch: u32) -> ReservationKey {
+    ReservationKey(u64::from(upper_half(array)) << 32 | u64::from(epoch))
+}
+
+/// A lock on a machine. A copy of the file is another one: it was made later, as another inode.
+fn place_of(array: &[u8; 16], lock: &Path) -> [u8; 8] {
+    let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
+    digest.update(array);
+    let machine = MACHINE_FILES.iter().find_map(|file| fs::read(file).ok().filter(|text| !text.is_empty()));
+    digest.update(&machine.unwrap_or_default());
+    if let Ok(metadata) = fs::metadata(lock) {
+        digest.update(&metadata.ino().to_le_bytes());
+        let made = metadata.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+        digest.update(&made.map_or(0, |made| made.as_nanos()).to_le_bytes());
+    }
+    digest.finalize().to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARRAY: [u8; 16] = [0xab, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
+    fn lock(directory: &Path, name: &str) -> std::path::PathBuf {
+        let path = directory.join(name);
+        fs::write(&path, "").expect("there is room");
+        path
+    }
+
+    #[test]
+    fn each_owner_has_a_greater_key_and_a_host_identifier_that_tells_its_place() {
+        let directory = tempfile::TempDir::new().expect("there is room");
+        let lock = lock(directory.path(), "lock");
+        let first = Owner::new(ARRAY, None, &lock).expect("there are random bytes");
+        assert_eq!(first.claim().key, ReservationKey(0xab01_0203_0000_0001));
+        let second = Owner::new(ARRAY, Some(&first.record()), &lock).expect("there are random bytes");
+        assert_eq!(second.claim().key, ReservationKey(0xab01_0203_0000_0002));
+        assert_ne!(first.host(), second.host(), "each program is a host of its own");
+        assert_eq!(first.host().0[..8], second.host().0[..8]);
+        let Preempts::HostsLike(place) = second.claim().preempts else { panic!("{:?}", second.claim()) };
+        assert!(first.host().0.starts_with(&place), "an owner takes over what a dead one from the same place has");
+    }
+
+    #[test]
+    fn a_copy_of_the_lock_is_another_place_and_so_is_another_volume() {
+        let directory = tempfile::TempDir::new().expect("there is room");
+        let original = lock(directory.path(), "lock");
+        let copy = lock(directory.path(), "copy");
+        let mut other = ARRAY;
+        other[15] = 0;
+        let places = [place_of(&ARRAY, &original), place_of(&ARRAY, &copy), place_of(&other, &original)];
+        assert!(places[0] != places[1] && places[0] != places[2] && places[1] != places[2], "{places:02x?}");
+        assert_eq!(places[0], place_of(&ARRAY, &original));
+    }
+
+    #[test]
+    fn who_holds_a_member_is_said_in_words() {
+        let holder = |key| Holder { host: HostId([1; 16]), key: ReservationKey(key) };
+        assert_eq!(
+            holder_in_words(&ARRAY, &holder(0xab01_0203_0000_0009)),
+            "another server of this volume, owner epoch 9 (host 01010101-0101-0101-0101-010101010101)"
+        );
+        assert_eq!(
+            holder_in_words(&ARRAY, &holder(5)),
+            "host 01010101010101010101010101010101 with key 0000000000000005h"
+        );
+    }
+}

@@ -1,0 +1,269 @@
+//! Two programs that have directories of one volume, whose members are behind servers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use zonda_raid::Scheme;
+use zonda_ring::Ring;
+use zonda_zoned::{
+    BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Lba, NamespaceId, Operation,
+    Outcome, Payload, Status, ZonedDevice,
+};
+
+use super::lease::LEASE;
+use super::{NewVolume, VOLUME_FILE, VolumeDrive, VolumeRates, VolumeState};
+use crate::{Credentials, Drive, DriveError, Location, shelf};
+
+const BLOCK_BYTES: usize = 512;
+
+/// Directories `a` and `b`, of which the second is a copy of the first.
+struct Bench {
+    volumes: [Option<VolumeDrive>; 2],
+    drives: Vec<PathBuf>,
+    ring: Ring,
+    told: String,
+    next: u64,
+    above: TempDir,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        // Before the shelf.
+        self.volumes = [None, None];
+    }
+}
+
+impl Bench {
+    fn new() -> Bench {
+        shelf::begin();
+        let above = TempDir::new().expect("there is room");
+        let drives: Vec<PathBuf> = (0..3).map(|at| above.path().join(format!("d{at}"))).collect();
+        for drive in &drives {
+            shelf::add(drive, &shelf::geometry(32));
+            shelf::set_remote(drive);
+        }
+        let new = NewVolume {
+            members: drives.iter().cloned().map(Location::Image).collect(),
+            spares: Vec::new(),
+            scheme: Scheme::raid5(2),
+            size: None,
+            reserve_percent: 12,
+            small_unit_blocks: None,
+            rates: VolumeRates::default(),
+            may_wipe: false,
+            credentials: Credentials::default(),
+        };
+        let ring = Ring::simulated().expect("there is an event loop");
+        let volume = VolumeDrive::create(&above.path().join("a"), &new, &ring).expect("they suit");
+        let bench = Bench { volumes: [Some(volume), None], drives, ring, told: String::new(), next: 0, above };
+        fs::create_dir(bench.directory(1)).expect("there is room");
+        fs::copy(bench.directory(0).join(VOLUME_FILE), bench.directory(1).join(VOLUME_FILE)).expect("there is room");
+        bench
+    }
+
+    fn directory(&self, at: usize) -> PathBuf {
+        self.above.path().join(["a", "b"][at])
+    }
+
+    fn open(&mut self, at: usize) -> Result<(), DriveError> {
+        self.volumes[at] = Some(VolumeDrive::open(&self.directory(at), &self.ring)?);
+        Ok(())
+    }
+
+    /// Runs one of the programs for a while; the other one is paused.
+    fn run(&mut self, at: usize, time: Duration) -> Vec<Completion> {
+        let (until, mut ended) = (self.ring.now() + time, Vec::new());
+        loop {
+            let volume = self.volumes[at].as_mut().expect("it is open");
+            let mut completions = CompletionQueue::new();
+            volume.poll(self.ring.now(), &mut completions);
+            ended.extend(std::iter::from_fn(|| completions.pop()));
+            self.told.extend(std::iter::from_fn(|| volume.take_notice()).map(|notice| notice.text + "\n"));
+            if self.ring.now() >= until {
+                return ended;
+            }
+            let next = volume.next_wakeup().map_or(until, |next| next.min(until));
+            self.ring.turn(Some(next)).expect("time passes");
+        }
+    }
+
+    /// What becomes of a command.
+    fn ask(&mut self, at: usize, operation: Operation) -> Completion {
+        self.next += 1;
+        let command = Command { id: CommandId(self.next), namespace: NamespaceId::FIRST, operation };
+        let now = self.ring.now();
+        self.volumes[at].as_mut().expect("it is open").submit(now, command).expect("there is room");
+        let mut ended = self.run(at, Duration::from_secs(3));
+        assert_eq!(ended.len(), 1, "{}", self.told);
+        ended.remove(0)
+    }
+
+    fn write(&mut self, at: usize, lba: u64, byte: u8) -> Status {
+        let buffer = BlockBuffer { data: vec![byte; BLOCK_BYTES].into(), metadata: Vec::new().into() };
+        let payload = Payload::Bytes(Box::new(buffer));
+        self.ask(at, Operation::Write { start: Lba(lba), blocks: Blocks(1), payload }).status
+    }
+
+    /// The first byte of a block.
+    fn read(&mut self, at: usize, lba: u64) -> Result<u8, Status> {
+        let completion = self.ask(at, Operation::Read { start: Lba(lba), blocks: Blocks(1) });
+        match completion.outcome {
+            Outcome::Data(Payload::Bytes(buffer)) => Ok(buffer.data[0]),
+            _ => Err(completion.status),
+        }
+    }
+
+    fn close(&mut self, at: usize) {
+        let now = self.ring.now();
+        self.volumes[at].as_mut().expect("it is open").close(now);
+        self.run(at, Duration::from_secs(3));
+        assert!(self.volumes[at].take().expect("it is open").is_closed());
+    }
+
+    fn take_over(&mut self, at: usize) -> super::TakeoverReport {
+        VolumeDrive::take_over(&self.directory(at), false, &self.ring).expect("its members are there")
+    }
+
+    fn is_held(&self) -> Vec<bool> {
+        self.drives.iter().map(|drive: &PathBuf| shelf::holder(Path::new(drive)).is_some()).collect()
+    }
+}
+
+#[test]
+fn a_copy_of_the_directory_of_a_volume_that_is_served_does_not_open_and_disturbs_nobody() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    let error = bench.open(1).expect_err("it is served");
+    assert!(error.message.contains("is reserved by another server of this volume, owner epoch 1"), "{error}");
+    assert!(error.help.contains("zonda volume takeover"), "{error}");
+    assert_eq!((bench.write(0, 1, 2), bench.read(0, 0)), (Status::Success, Ok(1)));
+    assert_eq!(bench.told, "");
+}
+
+#[test]
+fn a_program_that_was_killed_is_followed_by_the_next_from_its_directory_at_once() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    bench.volumes[0] = None;
+    assert!(bench.open(1).is_err(), "a copy has to be told");
+    bench.open(0).expect("it holds the lock: the other is dead");
+    assert_eq!(bench.read(0, 0), Ok(1));
+}
+
+#[test]
+fn a_volume_that_is_closed_is_anybodys() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    assert_eq!(bench.is_held(), [true; 3]);
+    bench.close(0);
+    assert_eq!(bench.is_held(), [false; 3]);
+    bench.open(1).expect("nobody has it");
+    assert_eq!(bench.read(1, 0), Ok(1));
+}
+
+#[test]
+fn a_server_that_was_paused_while_its_volume_was_taken_over_answers_nothing_any_more() {
+    // Blocks that were never written are answered without a member.
+    for operation in [0, 1, 2] {
+        let mut bench = Bench::new();
+        assert_eq!(bench.write(0, 0, 1), Status::Success);
+        let report = bench.take_over(1);
+        let from = Some("another server of this volume, owner epoch 1".to_owned());
+        let taken = |drive: &super::TakenDrive| {
+            drive.taken_from.as_ref().and_then(|text| text.split(" (host").next().map(str::to_owned))
+        };
+        assert!(report.drives.len() == 3 && report.drives.iter().all(|drive| taken(drive) == from), "{report:?}");
+        assert_eq!(report.owner_epoch, 2);
+        bench.open(1).expect("it was taken over");
+        assert_eq!((bench.read(1, 0), bench.write(1, 9, 5)), (Ok(1), Status::Success));
+        let status = match operation {
+            0 => bench.write(0, 1, 2),
+            1 => bench.read(0, 9).expect_err("block 9 is not empty any more"),
+            _ => bench.ask(0, Operation::Flush).status,
+        };
+        assert_eq!(status, Status::InternalError);
+        assert!(
+            bench.told.contains("has been taken over by another server of this volume, owner epoch"),
+            "{}",
+            bench.told
+        );
+        let report = bench.volumes[0].as_ref().expect("it is open").report();
+        assert_eq!(report.state, VolumeState::TakenOver);
+        assert_eq!(bench.write(0, 1, 2), Status::InternalError);
+        assert_eq!((bench.read(1, 1), bench.read(1, 9)), (Ok(0), Ok(5)));
+        assert_eq!(bench.volumes[1].as_ref().expect("it is open").report().state, VolumeState::Well);
+    }
+}
+
+#[test]
+fn a_server_that_is_idle_notices_that_its_volume_was_taken_over() {
+    let mut bench = Bench::new();
+    bench.run(0, Duration::from_secs(5));
+    bench.take_over(1);
+    bench.run(0, LEASE);
+    assert!(bench.told.contains("is not served any more"), "{}", bench.told);
+}
+
+#[test]
+fn a_server_whose_connections_were_lost_meanwhile_is_refused_when_it_makes_them_again() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    bench.drives.iter().for_each(|drive| shelf::disconnect(drive));
+    bench.take_over(1);
+    bench.open(1).expect("it was taken over");
+    bench.run(0, Duration::from_secs(30));
+    assert!(bench.told.contains("is not served any more"), "{}", bench.told);
+    assert_eq!(bench.volumes[0].as_ref().expect("it is open").report().state, VolumeState::TakenOver);
+    assert_eq!((bench.read(1, 0), bench.write(1, 0, 3)), (Ok(1), Status::Success));
+}
+
+#[test]
+fn a_mount_that_is_refused_gives_back_what_it_has_reserved() {
+    let mut bench = Bench::new();
+    bench.close(0);
+    bench.drives[..2].iter().for_each(|drive| shelf::set_away(drive, true));
+    assert!(bench.open(0).is_err(), "too few members are there");
+    assert_eq!(bench.is_held(), [false; 3]);
+}
+
+#[test]
+fn a_spare_that_two_volumes_name_is_the_ones_that_opened_it_first() {
+    let mut bench = Bench::new();
+    let spare = bench.above.path().join("spare");
+    shelf::add(&spare, &shelf::geometry(32));
+    shelf::set_remote(&spare);
+    let request = super::VolumeRequest::AddSpare {
+        spare: spare.display().to_string(),
+        may_wipe: false,
+        credentials: Credentials::default(),
+    };
+    let volume = bench.volumes[0].as_mut().expect("it is open");
+    volume.manage(&request, &bench.ring).expect("it is free");
+    let other = bench.above.path().join("other");
+    let member = bench.above.path().join("d9");
+    shelf::add(&member, &shelf::geometry(32));
+    shelf::set_remote(&member);
+    let new = NewVolume {
+        members: vec![Location::Image(member)],
+        spares: Vec::new(),
+        scheme: Scheme::over(1, None, None).expect("there is one"),
+        size: None,
+        reserve_percent: 12,
+        small_unit_blocks: None,
+        rates: VolumeRates::default(),
+        may_wipe: true,
+        credentials: Credentials::default(),
+    };
+    let mut second = VolumeDrive::create(&other, &new, &bench.ring).expect("it suits");
+    for may_wipe in [false, true] {
+        let request = super::VolumeRequest::AddSpare {
+            spare: spare.display().to_string(),
+            may_wipe,
+            credentials: Credentials::default(),
+        };
+        let error = second.manage(&request, &bench.ring).expect_err("another volume has it");
+        assert!(error.message.contains("is reserved by"), "{error}");
+    }
+    drop(second);
+}
