@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use zonda_profiles::BUILTIN;
@@ -47,7 +46,7 @@ pub(crate) fn reader_beside(of_file: &str) -> impl Fn(&str) -> Result<String, St
 /// The same for secrets and private keys.
 pub(crate) fn key_reader_beside(of_file: &str) -> impl Fn(&str) -> Result<String, String> {
     let base = directory_of(of_file);
-    move |path| read_key(&base.join(path))
+    move |path| zonda_devices::read_key(&base.join(path))
 }
 
 fn directory_of(file: &str) -> PathBuf {
@@ -55,18 +54,6 @@ fn directory_of(file: &str) -> PathBuf {
         "-" => PathBuf::new(),
         path => Path::new(path).parent().unwrap_or(Path::new("")).to_owned(),
     }
-}
-
-/// Permissions of the group and of all others.
-const OF_OTHERS: u32 = 0o077;
-
-/// The text of a file that holds a secret; one that others than its owner may read or change is refused.
-pub(crate) fn read_key(path: &Path) -> Result<String, String> {
-    let mode = fs::metadata(path).map_or(0, |metadata| if metadata.is_file() { metadata.mode() } else { 0 });
-    if mode & OF_OTHERS != 0 {
-        return Err(format!("others may open it (mode {:04o}): chmod 600 {}", mode & 0o7777, path.display()));
-    }
-    read(path)
 }
 
 const NO_FILE: &str = "there is no such file";

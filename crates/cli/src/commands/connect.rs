@@ -6,7 +6,6 @@ use clap::Args;
 use zonda_chap::Secret;
 use zonda_config::ConfigError;
 use zonda_devices::{Connection, Credentials, DriveError, Location, NamespaceOptions};
-use zonda_nvme::Nqn;
 use zonda_zoned::{Geometry, Operation, Outcome, ReportFilter, Status, ZoneDescriptor, ZoneIndex};
 
 use crate::errors::Failure;
@@ -73,35 +72,21 @@ impl ConnectArgs {
 
     /// What they ask for.
     pub(crate) fn options(&self) -> Result<NamespaceOptions, Failure> {
-        let host_nqn = self.host_nqn.as_deref().map(|name| {
-            Nqn::new(name).map_err(|reason| {
-                Failure::input(
-                    format!("\"{name}\" is no NVMe Qualified Name: {reason}"),
-                    "write it like \"nqn.2014-08.org.nvmexpress:uuid:...\"; /etc/nvme/hostnqn has this machine's",
-                )
-            })
-        });
+        let named = Credentials { host_nqn: self.host_nqn.clone(), ..Credentials::default() };
         Ok(NamespaceOptions {
-            host_nqn: host_nqn.transpose()?,
             secret: self.secret_file.as_deref().map(secret).transpose()?,
             controller_secret: self.controller_secret_file.as_deref().map(secret).transpose()?,
             digests: self.digests,
-            ..NamespaceOptions::default()
+            ..named.options().map_err(failure)?
         })
     }
 }
 
 fn secret(path: &str) -> Result<Secret, Failure> {
-    let text = match path {
-        "-" => files::read_text(path)?,
-        path => files::read_key(Path::new(path)).map_err(|reason| {
-            Failure::input(
-                format!("{path} is not read: {reason}"),
-                "name a file that holds one line, DHHC-1:..., and that only its owner may read",
-            )
-        })?,
-    };
-    Secret::parse(text.trim()).map_err(|reason| {
+    if path != "-" {
+        return zonda_devices::read_secret(Path::new(path)).map_err(failure);
+    }
+    Secret::parse(files::read_text(path)?.trim()).map_err(|reason| {
         Failure::input(format!("{} holds no secret: {reason}", files::shown(path)), "zonda secret makes one")
     })
 }

@@ -63,7 +63,7 @@ impl VolumeDrive {
         }
         let seats = || self.members().filter_map(|member| self.on.member(member));
         // A member that is locked here has no other owner.
-        let is_needed = seats().any(Seat::is_claimed) && seats().all(|seat| seat.drive.is_remote());
+        let is_needed = seats().all(Seat::is_remote) && seats().any(Seat::is_claimed);
         let confirmed = seats().filter_map(Seat::confirmed_at).max();
         self.lease.is_needed = is_needed;
         if !is_needed {

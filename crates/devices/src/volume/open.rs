@@ -55,6 +55,24 @@ pub struct NewVolume {
     pub credentials: Credentials,
 }
 
+impl NewVolume {
+    /// A volume over these members, which must be empty: of all their space but the usual reserve, without spares and credentials.
+    #[must_use]
+    pub fn over(members: Vec<Location>, scheme: Scheme) -> NewVolume {
+        NewVolume {
+            members,
+            spares: Vec::new(),
+            scheme,
+            size: None,
+            reserve_percent: Tuning::default().reserve_percent,
+            small_unit_blocks: None,
+            rates: VolumeRates::default(),
+            may_wipe: false,
+            credentials: Credentials::default(),
+        }
+    }
+}
+
 /// What an operator accepts of a volume that is not mounted otherwise, once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeOpenOptions {

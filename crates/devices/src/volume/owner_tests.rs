@@ -12,7 +12,7 @@ use zonda_zoned::{
 };
 
 use super::lease::LEASE;
-use super::{NewVolume, VOLUME_FILE, VolumeDrive, VolumeRates, VolumeState};
+use super::{NewVolume, VOLUME_FILE, VolumeDrive, VolumeState};
 use crate::{Credentials, Drive, DriveError, Location, shelf};
 
 const BLOCK_BYTES: usize = 512;
@@ -43,17 +43,7 @@ impl Bench {
             shelf::add(drive, &shelf::geometry(32));
             shelf::set_remote(drive);
         }
-        let new = NewVolume {
-            members: drives.iter().cloned().map(Location::Image).collect(),
-            spares: Vec::new(),
-            scheme: Scheme::raid5(2),
-            size: None,
-            reserve_percent: 12,
-            small_unit_blocks: None,
-            rates: VolumeRates::default(),
-            may_wipe: false,
-            credentials: Credentials::default(),
-        };
+        let new = NewVolume::over(drives.iter().cloned().map(Location::Image).collect(), Scheme::raid5(2));
         let ring = Ring::simulated().expect("there is an event loop");
         let volume = VolumeDrive::create(&above.path().join("a"), &new, &ring).expect("they suit");
         let bench = Bench { volumes: [Some(volume), None], drives, ring, told: String::new(), next: 0, above };
@@ -245,15 +235,8 @@ fn a_spare_that_two_volumes_name_is_the_ones_that_opened_it_first() {
     shelf::add(&member, &shelf::geometry(32));
     shelf::set_remote(&member);
     let new = NewVolume {
-        members: vec![Location::Image(member)],
-        spares: Vec::new(),
-        scheme: Scheme::over(1, None, None).expect("there is one"),
-        size: None,
-        reserve_percent: 12,
-        small_unit_blocks: None,
-        rates: VolumeRates::default(),
         may_wipe: true,
-        credentials: Credentials::default(),
+        ..NewVolume::over(vec![Location::Image(member)], Scheme::over(1, None, None).expect("there is one"))
     };
     let mut second = VolumeDrive::create(&other, &new, &bench.ring).expect("it suits");
     for may_wipe in [false, true] {

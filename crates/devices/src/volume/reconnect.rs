@@ -92,7 +92,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::volume::{NewVolume, VolumeRates, VolumeState};
+    use crate::volume::{NewVolume, VolumeState};
     use crate::{Drive, Location, shelf};
 
     const BLOCK_BYTES: usize = 512;
@@ -124,17 +124,7 @@ mod tests {
                 shelf::add(drive, &geometry);
                 shelf::set_remote(drive);
             }
-            let new = NewVolume {
-                members: drives.iter().cloned().map(Location::Image).collect(),
-                spares: Vec::new(),
-                scheme,
-                size: None,
-                reserve_percent: 12,
-                small_unit_blocks: None,
-                rates: VolumeRates::default(),
-                may_wipe: false,
-                credentials: Default::default(),
-            };
+            let new = NewVolume::over(drives.iter().cloned().map(Location::Image).collect(), scheme);
             let ring = Ring::simulated().expect("there is an event loop");
             let volume = VolumeDrive::create(&above.path().join("vol"), &new, &ring).expect("they suit");
             Bench { volume: Some(volume), drives, ring, next: 0, told: String::new(), _above: above }

@@ -64,6 +64,11 @@ impl Seat {
         }
     }
 
+    /// Whether a server has the drive.
+    pub(super) fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
     /// Whether the drive is reserved for this program.
     pub(super) fn is_claimed(&self) -> bool {
         self.drive.claimed().is_some()

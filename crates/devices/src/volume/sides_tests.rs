@@ -11,7 +11,7 @@ use zonda_zoned::{
     ZonedDevice,
 };
 
-use super::{NewVolume, VOLUME_FILE, VolumeDrive, VolumeOpenOptions, VolumeRates};
+use super::{NewVolume, VOLUME_FILE, VolumeDrive, VolumeOpenOptions};
 use crate::{Drive, DriveError, Location, shelf};
 
 const MEMBERS: usize = 3;
@@ -30,17 +30,10 @@ impl Bench {
         };
         let geometry = shelf::geometry(24);
         (0..MEMBERS).for_each(|at| shelf::add(&bench.drive(at), &geometry));
-        let new = NewVolume {
-            members: (0..MEMBERS).map(|at| Location::Image(bench.drive(at))).collect(),
-            spares: Vec::new(),
-            scheme: Scheme { level: Level::Raid1, data: 1, parity: 2 },
-            size: None,
-            reserve_percent: 12,
-            small_unit_blocks: None,
-            rates: VolumeRates::default(),
-            may_wipe: false,
-            credentials: Default::default(),
-        };
+        let new = NewVolume::over(
+            (0..MEMBERS).map(|at| Location::Image(bench.drive(at))).collect(),
+            Scheme { level: Level::Raid1, data: 1, parity: 2 },
+        );
         let volume = VolumeDrive::create(&bench.vol(), &new, &bench.ring).expect("they suit");
         bench.write_and_close(volume);
         bench

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use zonda_config::ByteSize;
 use zonda_devices::{
-    Asked, Credentials, Drive, DriveError, Location, NewVolume, VolumeDrive, VolumeOpenOptions, VolumeRates,
-    VolumeRequest, VolumeState, create_image, sized,
+    Asked, Credentials, Drive, DriveError, Location, NewVolume, VolumeDrive, VolumeOpenOptions, VolumeRequest,
+    VolumeState, create_image, sized,
 };
 use zonda_profiles::BUILTIN;
 use zonda_raid::Scheme;
@@ -67,17 +67,8 @@ impl Bench {
 
     fn new_volume(&self, members: &[&str], spares: &[&str]) -> NewVolume {
         let locations = |names: &[&str]| names.iter().map(|name| Location::Image(self.at(name))).collect();
-        NewVolume {
-            members: locations(members),
-            spares: locations(spares),
-            scheme: Scheme::over(members.len(), None, None).expect("there are enough"),
-            size: None,
-            reserve_percent: 12,
-            small_unit_blocks: None,
-            rates: VolumeRates::default(),
-            may_wipe: false,
-            credentials: Credentials::default(),
-        }
+        let scheme = Scheme::over(members.len(), None, None).expect("there are enough");
+        NewVolume { spares: locations(spares), ..NewVolume::over(locations(members), scheme) }
     }
 
     fn create(&self, members: &[&str], spares: &[&str]) -> VolumeDrive {

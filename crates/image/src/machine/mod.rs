@@ -288,7 +288,7 @@ impl Image {
         self.checkpointing.closed()
     }
 
-    /// Whether nothing is under way: no command, no file operation, no change of reservations, no completion that waits to be polled.
+    /// Whether nothing is outstanding: no command, no file operation, no change of reservations, no completion that waits to be polled.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.commands.is_empty()

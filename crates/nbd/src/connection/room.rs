@@ -38,7 +38,7 @@ impl Connection {
         self.output.queued_bytes() + self.unsent_bytes
     }
 
-    /// Whether so much is under way that something has to leave before more is looked at.
+    /// Whether so much is outstanding that something has to leave before more is looked at.
     pub(super) fn is_full(&self) -> bool {
         self.is_at_own_limit() || self.held_bytes() > self.allowed_bytes
     }

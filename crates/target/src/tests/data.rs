@@ -277,15 +277,8 @@ fn data_is_asked_for_only_as_far_as_there_is_room() {
     let mut world = World::with_limits(change);
     let io = world.io();
     world.hold = true;
-    let commands: Vec<u16> = (0..4)
-        .map(|zone| {
-            let (entry, _) = world.encoded(1, &write(zone * 64, 32, 1));
-            world.start(io, entry, &Bytes::new())
-        })
-        .collect();
-    let asked =
-        |world: &mut World| world.wire(io).pdus.iter().filter(|pdu| matches!(pdu, Pdu::ReadyToTransfer(_))).count();
-    assert_eq!(asked(&mut world), 2, "two transfers of 16 KiB fill 32 KiB");
+    let commands: Vec<u16> = (0..4).map(|zone| world.start_write(io, zone * 64, 32)).collect();
+    assert_eq!(world.asked_for(io), 2, "two transfers of 16 KiB fill 32 KiB");
     world.hold = false;
     for command in commands {
         assert!(world.finish(io, command, pattern(32, 512, 1)).status != StatusCode::INTERNAL_ERROR);

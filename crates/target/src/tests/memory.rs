@@ -1,7 +1,7 @@
 //! Memory that all connections share.
 
 use bytes::Bytes;
-use zonda_nvme::tcp::{Digests, FatalStatus, Pdu};
+use zonda_nvme::tcp::{Digests, FatalStatus};
 use zonda_nvme::{AdminOpcode, IoOpcode, SglDescriptor, StatusCode, SubmissionEntry};
 
 use super::world::{World, config, pattern, read, write, zoned};
@@ -74,15 +74,8 @@ fn a_host_that_does_not_read_its_answers_leaves_room_for_others() {
 fn data_of_writes_are_asked_for_only_when_there_is_room_for_them() {
     let mut world = world();
     let io = world.io();
-    let writes: Vec<u16> = (0..4)
-        .map(|zone| {
-            let (entry, _) = world.encoded(1, &write(zone * 64, 32, 1));
-            world.start(io, entry, &Bytes::new())
-        })
-        .collect();
-    let asked =
-        |world: &mut World| world.wire(io).pdus.iter().filter(|pdu| matches!(pdu, Pdu::ReadyToTransfer(_))).count();
-    assert_eq!(asked(&mut world), 2);
+    let writes: Vec<u16> = (0..4).map(|zone| world.start_write(io, zone * 64, 32)).collect();
+    assert_eq!(world.asked_for(io), 2);
     for write in writes {
         assert_eq!(world.finish(io, write, pattern(32, 512, 1)).data.len(), 0);
     }

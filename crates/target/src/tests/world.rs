@@ -291,6 +291,17 @@ impl World {
         self.finish(id, command, data)
     }
 
+    /// Sends a write without its data, which the target has to ask for; its identifier.
+    pub(super) fn start_write(&mut self, id: ConnectionId, start: u64, blocks: u64) -> u16 {
+        let (entry, _) = self.encoded(1, &write(start, blocks, 1));
+        self.start(id, entry, &Bytes::new())
+    }
+
+    /// How often the target has asked for data.
+    pub(super) fn asked_for(&mut self, id: ConnectionId) -> usize {
+        self.wire(id).pdus.iter().filter(|pdu| matches!(pdu, Pdu::ReadyToTransfer(_))).count()
+    }
+
     /// Sends a command; its identifier.
     pub(super) fn start(&mut self, id: ConnectionId, mut entry: SubmissionEntry, capsule: &Bytes) -> u16 {
         let wire = self.wire(id);

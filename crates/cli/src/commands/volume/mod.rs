@@ -56,7 +56,7 @@ pub(crate) enum VolumeCommand {
     /// Show or limit how fast a volume rebuilds and scrubs
     #[command(long_about = manage::RATES_LONG_ABOUT)]
     Rates(manage::RatesArgs),
-    /// Take a volume from a server that cannot be reached
+    /// Preempt the server of a volume that cannot be reached
     #[command(long_about = takeover::LONG_ABOUT)]
     Takeover(takeover::TakeoverArgs),
     /// Adds a spare, or takes one away

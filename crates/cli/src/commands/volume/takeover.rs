@@ -1,4 +1,4 @@
-//! `zonda volume takeover`: a volume whose server cannot be reached.
+//! `zonda volume takeover`: the reservations of a server that cannot be reached, preempted.
 
 use std::path::PathBuf;
 
@@ -11,15 +11,15 @@ use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::table::Table;
 
-pub(super) const LONG_ABOUT: &str = "Takes a volume whose members are namespaces of servers from the server that has it, when that one cannot be \
-stopped: its machine is lost, or cannot be reached.
+pub(super) const LONG_ABOUT: &str = "Preempts the reservations of the server that owns a volume, for when that server cannot be stopped: its \
+machine has failed, or cannot be reached.
 
-A server reserves the members and spares of its volume (NVMe reservations, Exclusive Access) before it reads or writes them. This command \
-preempts these reservations and aborts what the other server has in flight. From then on its reads and writes are refused, and it ends \
-serving the volume; nothing that it acknowledged is lost. The members stay reserved for this directory: zonda serve DIR continues.
+A server reserves the members and spares of its volume that are namespaces of other servers (NVMe reservations, Exclusive Access) before it \
+reads or writes them. This command preempts these reservations and aborts outstanding commands of the other server. From then on its \
+reads and writes fail, and it stops serving the volume; acknowledged data is kept. The members stay reserved for this directory: zonda serve \
+DIR continues.
 
-A server that was killed needs no takeover: started again from the same directory, it has its volume at once. A copy of the directory \
-does.";
+A server that was killed needs no takeover: restarted from the same directory, it acquires its members again. A copy of the directory does.";
 
 const EXAMPLES: &str = "Examples:
   zonda volume takeover vol && zonda serve vol
@@ -52,12 +52,12 @@ pub(super) fn run(args: &TakeoverArgs) -> Result<(), Failure> {
 }
 
 fn text(report: &TakeoverReport, screen: Screen) -> String {
-    let mut table = Table::new(&["drive", "taken from"]);
+    let mut table = Table::new(&["drive", "preempted"]);
     for TakenDrive { at, taken_from, error } in &report.drives {
         let what = match (error, taken_from) {
             (Some(error), _) => format!("not taken: {error}"),
             (None, Some(from)) => from.clone(),
-            (None, None) => "nobody had it".to_owned(),
+            (None, None) => "not reserved before".to_owned(),
         };
         table.row(&[at.clone(), what]);
     }

@@ -13,7 +13,7 @@ use zonda_zoned::{
 
 use super::ledger::{BLOCK_BYTES, Ledger};
 use crate::probe::Probe;
-use crate::volume::{NewVolume, VOLUME_FILE, VolumeDrive, VolumeRates};
+use crate::volume::{NewVolume, VOLUME_FILE, VolumeDrive};
 use crate::{Access, NamespaceOptions};
 use crate::{Drive, Location, shelf};
 
@@ -95,15 +95,8 @@ impl Run {
     fn create(&mut self, name: &'static str, scheme: Scheme, first: usize) {
         let members: Vec<usize> = (first..first + scheme.members()).collect();
         let new = NewVolume {
-            members: members.iter().map(|drive| Location::Image(self.path_of(*drive))).collect(),
-            spares: Vec::new(),
-            scheme,
             size: Some(ByteSize(VOLUME_BLOCKS * BLOCK_BYTES as u64)),
-            reserve_percent: 12,
-            small_unit_blocks: None,
-            rates: VolumeRates::default(),
-            may_wipe: false,
-            credentials: Default::default(),
+            ..NewVolume::over(members.iter().map(|drive| Location::Image(self.path_of(*drive))).collect(), scheme)
         };
         let drive =
             VolumeDrive::create(&self.directory(name), &new, &self.ring).unwrap_or_else(|error| panic!("{error}"));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use zonda_config::ByteSize;
-use zonda_devices::{Location, NewVolume, VolumeDrive, VolumeRates, create_image, sized};
+use zonda_devices::{Location, NewVolume, VolumeDrive, create_image, sized};
 use zonda_exports::Source;
 use zonda_nbd::Extent;
 use zonda_nbd::testing::Answer;
@@ -27,15 +27,8 @@ fn make_volume(folder: &Path) -> PathBuf {
         create_image(member, &spec.plan(&PROFILES).expect("it can be so small")).expect("there is room");
     }
     let new = NewVolume {
-        members: members.into_iter().map(Location::Image).collect(),
-        spares: Vec::new(),
-        scheme: Scheme::raid5(2),
         size: Some(ByteSize(16 << 20)),
-        reserve_percent: 12,
-        small_unit_blocks: None,
-        rates: VolumeRates::default(),
-        may_wipe: false,
-        credentials: Default::default(),
+        ..NewVolume::over(members.into_iter().map(Location::Image).collect(), Scheme::raid5(2))
     };
     let ring = Ring::new(RingOptions::default()).expect("there is an event loop");
     VolumeDrive::create(&folder.join("vol"), &new, &ring).expect("they suit");
