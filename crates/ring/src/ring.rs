@@ -34,8 +34,13 @@ pub(crate) struct Shared {
     clock: Clock,
     /// The time of a ring in a simulation.
     simulated: Option<Cell<Instant>>,
+    /// What else happens in a simulation while a turn waits.
+    meanwhile: RefCell<Option<Meanwhile>>,
     id: u64,
 }
+
+/// Is told up to when a turn waits, and says when it has ended: then, or later.
+type Meanwhile = Rc<dyn Fn(Instant) -> Instant>;
 
 struct Core {
     entries: Entries,
@@ -73,6 +78,12 @@ impl Ring {
         Ok(ring)
     }
 
+    /// In a simulation: each turn that is about to jump calls this with the time it jumps to, and jumps to what that returns, if it is later.
+    /// So callers that wait in turns can be some of several that share the time; it may take turns itself.
+    pub fn set_meanwhile(&self, meanwhile: impl Fn(Instant) -> Instant + 'static) {
+        *self.shared.meanwhile.borrow_mut() = Some(Rc::new(meanwhile));
+    }
+
     /// The choice of the backend, with the maker of the first as an argument so that a refusal can be tested.
     #[allow(clippy::needless_pass_by_value)]
     fn with(mut options: RingOptions, make: fn(&RingOptions, Clock, Waker) -> io::Result<Uring>) -> io::Result<Ring> {
@@ -102,7 +113,12 @@ impl Ring {
         };
         let core = RefCell::new(Core { entries: Entries::default(), machine, is_closed: false });
         let id = RINGS_MADE.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok(Ring { shared: Rc::new(Shared { core, clock, simulated: None, id }), waker, backend, fallback_reason })
+        Ok(Ring {
+            shared: Rc::new(Shared { core, clock, simulated: None, meanwhile: RefCell::default(), id }),
+            waker,
+            backend,
+            fallback_reason,
+        })
     }
 
     /// What it runs on.
@@ -143,15 +159,16 @@ impl Ring {
     /// When the kernel refuses to run the loop, for want of memory for instance. Nothing submitted is lost: the next turn
     /// tries again.
     pub fn turn(&self, until: Option<Instant>) -> io::Result<()> {
-        let core = &mut *self.shared.core.borrow_mut();
-        let Some(time) = &self.shared.simulated else { return core.machine.turn(&mut core.entries, until) };
-        if core.entries.is_empty() {
+        let Some(time) = &self.shared.simulated else { return self.shared.turn(until) };
+        if self.shared.core.borrow().entries.is_empty() {
             // Nothing else will ever end.
             let until = until.ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "nothing is outstanding"))?;
-            time.set(time.get().max(until));
+            let meanwhile = self.shared.meanwhile.borrow().clone();
+            let ended = meanwhile.map_or(until, |meanwhile| meanwhile(until));
+            time.set(time.get().max(until).max(ended));
             return Ok(());
         }
-        core.machine.turn(&mut core.entries, None)
+        self.shared.turn(None)
     }
 }
 
@@ -171,6 +188,11 @@ impl fmt::Debug for Ring {
 }
 
 impl Shared {
+    fn turn(&self, until: Option<Instant>) -> io::Result<()> {
+        let core = &mut *self.core.borrow_mut();
+        core.machine.turn(&mut core.entries, until)
+    }
+
     pub(crate) fn submit(&self, inbox: &Rc<Inbox>, token: u64, operation: Operation) {
         let core = &mut *self.core.borrow_mut();
         if core.is_closed {
@@ -340,6 +362,22 @@ mod tests {
             let options = RingOptions { entries, file_threads, ..RingOptions::default() };
             assert_eq!(Ring::new(options).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         }
+    }
+
+    #[test]
+    fn a_simulated_turn_tells_how_far_it_jumps_before_it_does() {
+        let ring = Ring::simulated().unwrap();
+        let told = Rc::new(RefCell::new(Vec::new()));
+        let heard = Rc::clone(&told);
+        ring.set_meanwhile(move |until| {
+            heard.borrow_mut().push(until.0);
+            Instant(until.0 + 10)
+        });
+        for (until, ended) in [(5, 15), (3, 15), (9, 19)] {
+            ring.turn(Some(Instant(until))).unwrap();
+            assert_eq!(ring.now(), Instant(ended));
+        }
+        assert_eq!(told.borrow().as_slice(), [5, 3, 9]);
     }
 
     #[test]
