@@ -113,6 +113,9 @@ pub struct MountOptions {
     pub expected: Option<ArrayId>,
     /// The newest epoch of the volume that is known to have been written: members that are all older are refused.
     pub newest_epoch: Option<u64>,
+    /// The epoch of a superblock that the caller has read just now. The member that has it may be lost meanwhile: then members that are
+    /// all older are refused, too. Not all members need to know of it.
+    pub seen_epoch: Option<u64>,
     /// Mounts although acknowledged blocks are lost of which it is not known which ones they are: any block may then have an
     /// older version than the one that was acknowledged. Later mounts do not refuse for those losses again.
     pub accepts_losses: bool,

@@ -123,6 +123,12 @@ impl Volume {
         self.spec.array
     }
 
+    /// What a member is to the volume.
+    #[must_use]
+    pub fn member_state(&self, member: MemberIndex) -> MemberState {
+        self.members[member].state()
+    }
+
     /// The newest epoch that all members know that were left then: it grows with every mount and every change of members. A caller that
     /// keeps it can tell a mount of this volume what is too old (`newest_epoch`).
     #[must_use]

@@ -91,6 +91,8 @@ fn members_that_are_older_than_the_caller_knows_are_refused() {
     write_and_crash(&mut world);
     world.options.newest_epoch = Some(newest);
     assert_eq!(refusal(&mut world, 0b01), VolumeError::OlderThanKnown { found: 2, known: newest });
+    world.options = MountOptions { seen_epoch: Some(newest), ..MountOptions::default() };
+    assert_eq!(refusal(&mut world, 0b01), VolumeError::OlderThanKnown { found: 2, known: newest });
     mount(&mut world, 0);
     world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
 }

@@ -211,8 +211,9 @@ impl Volume {
         // The epochs of a side that is rejected are known, too.
         let reached = said.iter().map(|one| one.epoch).max().filter(|_| is_chosen).unwrap_or(best.epoch);
         let known = options.newest_epoch.unwrap_or(0);
-        if reached < known && !options.accepts_older && !self.spec.has(SeededBug::OlderEpoch) {
-            return Err(VolumeError::OlderThanKnown { found: best.epoch, known });
+        let seen = options.seen_epoch.unwrap_or(0).max(known);
+        if reached < seen && !options.accepts_older && !self.spec.has(SeededBug::OlderEpoch) {
+            return Err(VolumeError::OlderThanKnown { found: best.epoch, known: seen });
         }
         let reached = reached.max(known);
         if reached >= EPOCH_MAX {
