@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use zonda_chap::Secret;
+use zonda_initiator::Preempts;
 use zonda_nvme::Nqn;
 
 use crate::{DriveError, Location, NamespaceOptions};
@@ -37,6 +38,13 @@ pub(crate) struct Access {
     pub(crate) location: Location,
     /// For a namespace of a server.
     pub(crate) options: NamespaceOptions,
+}
+
+impl Access {
+    /// A claim takes the namespace from whoever has it.
+    pub(crate) fn preempt_everybody(&mut self) {
+        self.options.claim.iter_mut().for_each(|claim| claim.preempts = Preempts::Everybody);
+    }
 }
 
 impl Credentials {

@@ -55,6 +55,11 @@ pub trait Drive: ZonedDevice {
     /// No more commands come: what was taken is brought to an end, what must last is made to last.
     fn close(&mut self, now: Instant);
 
+    /// The same; a namespace of a server stays reserved for this host.
+    fn close_reserved(&mut self, now: Instant) {
+        self.close(now);
+    }
+
     /// What went wrong on the media since this was last asked, in words for a log.
     fn take_trouble(&mut self) -> Option<String> {
         None

@@ -54,7 +54,7 @@ pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
 pub use volume::{
     Asked, CONTROL_SOCKET, CheckReport, CheckedMember, IgnoredDrive, ImportOptions, ImportReport, ImportedMember,
     LostRange, MemberSummary, NewVolume, Notice, Progress, RateLimit, RequestId, ScrubSummary, TakenDrive,
-    TakeoverReport, VOLUME_FILE, VolumeDrive, VolumeOpenOptions, VolumeRates, VolumeReport, VolumeRequest, VolumeState,
-    is_volume,
+    TakeoverOptions, TakeoverReport, VOLUME_FILE, VolumeDrive, VolumeOpenOptions, VolumeRates, VolumeReport,
+    VolumeRequest, VolumeState, is_volume,
 };
 pub use zonda_raid::Extent;

@@ -289,6 +289,14 @@ impl Drive for Remote {
         }
     }
 
+    fn close_reserved(&mut self, now: Instant) {
+        if !self.is_closing {
+            self.is_closing = true;
+            self.initiator.shut_down(now);
+            self.work(now);
+        }
+    }
+
     fn is_closed(&self) -> bool {
         self.is_closing && self.links.is_empty()
     }

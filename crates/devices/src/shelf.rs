@@ -1,9 +1,12 @@
 //! Drives in memory in the place of images, for scenarios: a thread that has put drives on its shelf opens these.
 //!
 //! Commands end at once. A run can be crashed at any of its steps, which are commands to drives and writings of `volume.toml`: from that
-//! step on nothing has an effect, until [`revive`].
+//! step on nothing has an effect, until [`revive`]. With [`add_wire`] commands to drives of servers take their time, and several programs, one of
+//! which runs at a time, may be paused, killed and cut off from drives each for itself.
 
-use std::cell::RefCell;
+mod wire;
+
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,13 +16,15 @@ use zonda_initiator::{Claimed, Conflict, Holder};
 use zonda_nvme::HostId;
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{
-    Blocks, Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation, PayloadKind, QueueFull,
-    Status, ZonedDevice,
+    Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation, PayloadKind,
+    Prng, QueueFull, Status, ZonedDevice,
 };
 
 use crate::{Access, Drive, DriveError, DriveFacts, Location};
+use wire::{Sender, Wire};
 
 thread_local! {
+    static PROGRAM: Cell<usize> = const { Cell::new(0) };
     static SHELF: RefCell<Option<Shelf>> = const { RefCell::new(None) };
 }
 
@@ -35,6 +40,11 @@ struct Shelf {
     uuids: u64,
     crash_at: Option<u64>,
     is_dead: bool,
+    /// Programs that were killed, and what they had has not been dropped.
+    killed: BTreeSet<usize>,
+    /// Drives that programs cannot reach.
+    cut_off: BTreeSet<(usize, PathBuf)>,
+    wire: Option<Wire>,
 }
 
 struct Kept {
@@ -170,6 +180,40 @@ pub(crate) fn swap_with_copy(path: &Path) {
     });
 }
 
+/// Commands to drives of servers take their time from now on. With `never_aborts` servers make a mistake: what a host that is preempted has
+/// under way is done all the same.
+pub(crate) fn add_wire(prng: Prng, never_aborts: bool) {
+    with(|shelf| shelf.wire = Some(Wire::new(prng, never_aborts)));
+}
+
+/// What arrives at drives until now is done there.
+pub(crate) fn advance(now: Instant) {
+    with(|shelf| {
+        if let Some(wire) = &mut shelf.wire {
+            wire.advance(now, &mut shelf.drives);
+        }
+    });
+}
+
+/// Runs a part of a program.
+pub(crate) fn as_program<T>(program: usize, body: impl FnOnce() -> T) -> T {
+    let before = PROGRAM.replace(program);
+    let result = body();
+    PROGRAM.set(before);
+    result
+}
+
+/// Nothing that a program does has an effect any more, or has again.
+pub(crate) fn set_killed(program: usize, is_killed: bool) {
+    with(|shelf| if is_killed { shelf.killed.insert(program) } else { shelf.killed.remove(&program) });
+}
+
+/// A program cannot reach a drive, or can again. Its connections to it are lost.
+pub(crate) fn set_cut_off(program: usize, path: &Path, is_cut_off: bool) {
+    let key = (program, path.to_owned());
+    with(|shelf| if is_cut_off { shelf.cut_off.insert(key) } else { shelf.cut_off.remove(&key) });
+}
+
 /// Files cannot be written in a directory, or can.
 pub(crate) fn set_full(path: &Path, is_full: bool) {
     with(|shelf| if is_full { shelf.full.insert(path.to_owned()) } else { shelf.full.remove(path) });
@@ -188,7 +232,7 @@ pub(crate) fn uuid() -> Option<[u8; 16]> {
 pub(crate) fn on_save(directory: &Path) -> Option<io::Result<()>> {
     SHELF.with_borrow_mut(|shelf| {
         let shelf = shelf.as_mut()?;
-        if !shelf.step() {
+        if !shelf.step() || shelf.killed.contains(&PROGRAM.get()) {
             return Some(Ok(()));
         }
         shelf.full.contains(directory).then(|| Err(io::ErrorKind::StorageFull.into()))
@@ -206,7 +250,12 @@ pub(crate) fn open(access: &Access) -> Option<Result<Box<dyn Drive>, DriveError>
     let options = &access.options;
     SHELF.with_borrow_mut(|shelf| {
         let shelf = shelf.as_mut()?;
+        let program = PROGRAM.get();
         let is_away = shelf.away.contains(path);
+        if shelf.killed.contains(&program) || shelf.cut_off.contains(&(program, path.clone())) {
+            let what = format!("{} cannot be reached", path.display());
+            return Some(Err(DriveError::new(what, "see whether its server runs")));
+        }
         let Some(kept) = shelf.drives.get_mut(path).filter(|_| !is_away) else {
             return Some(Err(DriveError::new(format!("there is no image in {}", path.display()), "see where it is")));
         };
@@ -225,15 +274,25 @@ pub(crate) fn open(access: &Access) -> Option<Result<Box<dyn Drive>, DriveError>
         if let (Some(mut claim), true) = (options.claim, kept.lost_connections.is_some()) {
             claim.outgrow(held.map(|holder| holder.key).into_iter());
             kept.holder = Some(Holder { host, key: claim.key });
+            if let Some(wire) = shelf.wire.as_mut().filter(|_| held.is_some()) {
+                wire.preempted(path);
+            }
             claimed = Some(Claimed { key: claim.key, preempted: held });
         }
         kept.is_open = true;
-        kept.device.borrow_mut().power_cycle();
+        let connection = shelf.wire.as_mut().filter(|_| kept.lost_connections.is_some()).map(Wire::connect);
+        if connection.is_none() {
+            kept.device.borrow_mut().power_cycle();
+        }
         let drive = ShelfDrive {
             path: path.clone(),
             device: Rc::clone(&kept.device),
             geometry: kept.geometry.clone(),
             completions: Vec::new(),
+            program,
+            connection,
+            outstanding: BTreeMap::new(),
+            has_lost: Cell::new(false),
             lost_connections: kept.lost_connections,
             host,
             claimed,
@@ -250,6 +309,14 @@ struct ShelfDrive {
     device: Rc<RefCell<ReferenceDevice>>,
     geometry: Geometry,
     completions: Vec<Completion>,
+    /// Whose it is.
+    program: usize,
+    /// Over the wire.
+    connection: Option<u64>,
+    /// Commands without an answer, and when that comes.
+    outstanding: BTreeMap<CommandId, Instant>,
+    /// It was cut off once.
+    has_lost: Cell<bool>,
     /// When it was opened.
     lost_connections: Option<u32>,
     host: HostId,
@@ -264,10 +331,17 @@ impl ZonedDevice for ShelfDrive {
         &self.geometry
     }
 
-    fn submit(&mut self, _now: Instant, command: Command) -> Result<(), QueueFull> {
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         assert!(!self.is_closed, "a drive that is closed takes no commands");
         if self.is_disconnected() {
             self.completions.push(Completion::of(command.id, Status::NamespaceNotReady));
+            return Ok(());
+        }
+        if let Some(connection) = self.connection {
+            let (id, from) = (command.id, Sender { host: self.host, lost_connections: self.lost_connections });
+            let send = |wire: &mut Wire| wire.send(now, connection, &self.path, from, command);
+            let answer_at = with(|shelf| shelf.wire.as_mut().map(send)).expect("there is a wire");
+            self.outstanding.insert(id, answer_at);
             return Ok(());
         }
         if holder(&self.path).is_some_and(|holder| holder.host != self.host) && self.is_remote() {
@@ -294,8 +368,21 @@ impl ZonedDevice for ShelfDrive {
         Ok(())
     }
 
-    fn poll(&mut self, _now: Instant, completions: &mut CompletionQueue) {
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
         let is_lost = self.is_disconnected();
+        if let Some(connection) = self.connection {
+            advance(now);
+            let answers = with(|shelf| shelf.wire.as_mut().map(|wire| wire.take_answers(connection)));
+            for completion in answers.into_iter().flatten().filter(|_| !is_lost) {
+                self.is_refused |= completion.status == Status::ReservationConflict;
+                self.outstanding.remove(&completion.id);
+                self.completions.push(completion);
+            }
+            if is_lost {
+                let cut = std::mem::take(&mut self.outstanding).into_keys();
+                self.completions.extend(cut.map(|id| Completion::of(id, Status::AbortedPowerLoss)));
+            }
+        }
         let ended = |completion: Completion| match completion.status {
             Status::Success if is_lost => Completion::of(completion.id, Status::AbortedPowerLoss),
             _ => completion,
@@ -304,7 +391,10 @@ impl ZonedDevice for ShelfDrive {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        (!self.completions.is_empty()).then_some(Instant::ZERO)
+        if !self.completions.is_empty() || (self.is_disconnected() && !self.outstanding.is_empty()) {
+            return Some(Instant::ZERO);
+        }
+        self.outstanding.values().min().copied()
     }
 }
 
@@ -322,7 +412,14 @@ impl Drive for ShelfDrive {
     }
 
     fn is_disconnected(&self) -> bool {
-        with(|shelf| shelf.drives.get(&self.path).is_some_and(|kept| kept.lost_connections != self.lost_connections))
+        let is_lost = with(|shelf| {
+            let kept = shelf.drives.get(&self.path);
+            kept.is_some_and(|kept| kept.lost_connections != self.lost_connections)
+                || shelf.killed.contains(&self.program)
+                || shelf.cut_off.contains(&(self.program, self.path.clone()))
+        });
+        self.has_lost.set(self.has_lost.get() | is_lost);
+        self.has_lost.get()
     }
 
     fn claimed(&self) -> Option<Claimed> {
@@ -338,6 +435,10 @@ impl Drive for ShelfDrive {
         if !self.is_disconnected() && !is_dead() && holder(&self.path).is_some_and(|holder| holder.host == self.host) {
             change(&self.path, |kept| kept.holder = None);
         }
+    }
+
+    fn close_reserved(&mut self, _now: Instant) {
+        self.is_closed = true;
     }
 
     fn is_closed(&self) -> bool {

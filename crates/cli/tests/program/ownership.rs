@@ -64,7 +64,11 @@ fn a_server_that_is_paused_while_another_takes_its_volume_over_answers_nothing_w
     let log = first.stop();
     assert!(log.contains("the volume is not served any more"), "{log}");
     second.stop();
-    // What was given back is anybody's.
+    // The first server might only have been paused.
+    let refused = refused_in(&directory, &["serve", "vol"]);
+    assert!(refused.contains("is reserved by another server of this volume"), "{refused}");
+    json_in(&directory, &["volume", "takeover", "copy", "--release", "--json"]);
+    // What was released is anybody's.
     let third = Server::start(&directory, &["vol"]);
     write(&directory, &third);
     third.stop();

@@ -11,13 +11,14 @@ use zonda_zoned::{
 };
 
 use super::VolumeDrive;
+use super::bugs::{OwnerBug, is_planted};
 use super::directory::Place;
 use super::open::{cannot_save, must_be_free};
 use super::seat::Seat;
 use super::spares::{Refused, Spare};
 use crate::opening::{OnRing, Opening};
 use crate::probe::{Probe, Probed};
-use crate::{DriveError, Location};
+use crate::{Access, DriveError, Location};
 
 /// So long may it take to open a device and to look at it.
 const ADOPTION_MAX: Duration = Duration(20_000_000_000);
@@ -203,7 +204,10 @@ impl VolumeDrive {
                 }
                 Step::Waiting(on_ring) => {
                     let on_ring = on_ring.take()?;
-                    let access = self.directory.access(&adoption.place);
+                    let mut access = self.directory.access(&adoption.place);
+                    if is_planted(OwnerBug::ReconnectPreempts) {
+                        access.iter_mut().for_each(Access::preempt_everybody);
+                    }
                     access.and_then(|access| Opening::begin(access, on_ring)).map(Step::Opening)
                 }
                 Step::Opening(opening) => opening.poll(now)?.map(|drive| {

@@ -54,6 +54,20 @@ pub(super) struct VolumeFile {
     /// Who last reserved members that servers have; absent where none has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) owner: Option<LastOwner>,
+    /// Which lock the program had that last mounted the volume from this directory, members of which servers have. A copy of the directory has
+    /// another lock, and so has one that was moved to another file system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) place: Option<String>,
+    /// So many active members are enough to use the volume with; known where servers have members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) enough: Option<usize>,
+    /// The volume was taken over: members stay reserved for this directory, also where no program uses them. The server that had them before would
+    /// not be refused otherwise if it goes on later.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) stays_reserved: bool,
+    /// An operator has said that no other server uses the volume with the members that are missing; till the next mount.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) accepts_missing: bool,
     /// Blocks that were lost when the volume was last used; absent if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) lost_blocks: Option<u64>,
@@ -75,6 +89,10 @@ impl VolumeFile {
             state: None,
             epoch: None,
             owner: None,
+            place: None,
+            enough: None,
+            stays_reserved: false,
+            accepts_missing: false,
             lost_blocks: None,
             reserve_percent: zonda_raid::Tuning::default().reserve_percent,
             rates: VolumeRates::default(),

@@ -82,6 +82,8 @@ pub struct VolumeDrive {
     /// Reports of zones: they need nothing of the members.
     reports: VecDeque<Completion>,
     pub(super) lease: Lease,
+    /// The newest epoch of a superblock when the volume was opened.
+    pub(super) opened_epoch: u64,
     /// What has ended in an epoch that `volume.toml` does not have yet.
     held: CompletionQueue,
     /// Whether hosts wait until `volume.toml` can be written.
@@ -121,6 +123,7 @@ impl VolumeDrive {
             notices: VecDeque::new(),
             reports: VecDeque::new(),
             lease: Lease::default(),
+            opened_epoch: 0,
             held: CompletionQueue::new(),
             is_held: false,
             last_scrub: None,
@@ -174,13 +177,12 @@ impl VolumeDrive {
 
     /// How many more members, whichever they are, the volume can do without now.
     pub(super) fn can_lose(&self) -> usize {
-        let status = self.on.volume().status();
-        let lost = status.members.iter().filter(|member| member.state != MemberState::Active).count();
+        let lost = self.members().filter(|member| self.state(*member) != MemberState::Active).count();
         self.on.volume().code_tolerates().saturating_sub(lost)
     }
 
     pub(super) fn state(&self, member: MemberIndex) -> MemberState {
-        self.on.volume().status().members[usize::from(member.0)].state
+        self.on.volume().member_state(member)
     }
 
     /// What a member that is given up brings with it: its device goes, and a spare comes.
@@ -207,6 +209,9 @@ impl VolumeDrive {
 
     /// Nobody needs this device any more.
     pub(super) fn let_go(&mut self, mut seat: Seat, now: Instant) {
+        if self.directory.file.stays_reserved {
+            seat.stay_reserved();
+        }
         seat.close_on(now);
         self.leaving.push(seat);
     }
@@ -270,6 +275,7 @@ impl VolumeDrive {
             }
         }
         self.directory.file.lost_blocks = Some(status.lost_blocks).filter(|blocks| *blocks > 0);
+        self.note_mount();
         // What members have reached that are away is not forgotten: it only grows.
         self.directory.file.epoch = self.directory.file.epoch.max(self.known_epoch());
         if self.directory.file != before {
@@ -278,7 +284,7 @@ impl VolumeDrive {
     }
 
     /// The newest epoch that is durable on the members; `None` if the volume is lost.
-    fn known_epoch(&self) -> Option<u64> {
+    pub(super) fn known_epoch(&self) -> Option<u64> {
         self.on.volume().is_ready().then(|| self.on.volume().epoch())
     }
 
@@ -423,7 +429,9 @@ impl VolumeDrive {
                 }
                 self.take_out(now, member);
             }
-            self.leaving.extend(self.spares.drain(..).map(|spare| spare.seat));
+            for spare in std::mem::take(&mut self.spares) {
+                self.let_go(spare.seat, now);
+            }
         }
     }
 }
@@ -476,7 +484,10 @@ impl ZonedDevice for VolumeDrive {
         loop {
             self.on.poll(now, &mut self.held);
             let has_moved = self.look_for_conflicts(now) | self.keep_lease(now);
-            if !(has_moved | self.look_for_lost_connections(now) | self.on_events(now)) {
+            let has_lost = self.look_for_lost_connections(now);
+            // One that was paused may have been taken over: it neither calls spares nor writes the file before it knows.
+            let may_act = self.phase != Phase::Open || self.lease.is_known(now);
+            if !(has_moved | has_lost | (may_act && self.on_events(now))) {
                 break;
             }
         }

@@ -3,8 +3,9 @@
 use zonda_raid::{Agreement, MemberIndex, MemberState, Membership};
 use zonda_ring::Ring;
 
-use super::directory::{LastState, MISSING, VolumeDirectory};
+use super::directory::{LastState, MISSING, Place, VolumeDirectory};
 use super::outdated::must_be_newest;
+use super::quorum::{is_last_owner, usable_elsewhere};
 use super::seat::{Seat, give_back};
 use super::spares::Spare;
 use crate::probe::{Probe, Probed, in_words};
@@ -26,13 +27,15 @@ pub(super) struct Found {
     /// The newest superblock of the volume that counts.
     pub(super) newest: Option<Box<Membership>>,
     /// The newest epoch of a superblock, also of a side that was not chosen.
-    seen_epoch: u64,
+    pub(super) seen_epoch: u64,
     /// Notices for the operator.
     pub(super) told: Vec<String>,
     /// Devices in whose place there is another.
     pub(super) leaving: Vec<Seat>,
     /// Spares that the volume knows as members.
     misplaced: Vec<(usize, usize)>,
+    /// Members that the volume knows as others, from and to.
+    swapped: Vec<(usize, usize)>,
     /// The operator has chosen a side.
     is_chosen: bool,
 }
@@ -121,10 +124,11 @@ impl Found {
         }
         let granted = devices.iter().flatten().filter_map(|device| device.seat.drive.claimed());
         let granted: Vec<_> = granted.collect();
-        for claimed in granted {
-            directory.owner_mut().into_iter().for_each(|owner| owner.granted(&claimed));
+        for claimed in &granted {
+            directory.owner_mut().into_iter().for_each(|owner| owner.granted(claimed));
         }
-        if directory.note_owner() {
+        let has_remote = directory.note_owner();
+        if has_remote {
             // Only looks at the volume need it.
             let _ = directory.save();
         }
@@ -150,6 +154,22 @@ impl Found {
             Ok(None) | Err(_) => latest,
         };
         let newest = newest.map(|newest| Box::new(newest.clone()));
+        let is_from_here = directory.owner().is_some_and(|owner| {
+            let accepts = directory.file.accepts_missing && granted.iter().all(|claimed| owner.had(claimed));
+            accepts || is_last_owner(&directory.file, owner, seen_epoch)
+        });
+        let others_may_use = newest.as_deref().filter(|_| has_remote && !is_from_here);
+        let others_may_use = others_may_use.and_then(|newest| {
+            let open = devices.iter().flatten().chain(spares.iter().map(|(_, device)| device));
+            let here: Vec<usize> = open.filter_map(|device| member_of(&device.probed, newest)).collect();
+            usable_elsewhere(newest, |at| here.contains(&at))
+        });
+        if let Some(missing) = others_may_use {
+            let error = may_be_used_elsewhere(&directory, &missing);
+            let seats = devices.into_iter().flatten().chain(spares.into_iter().map(|(_, device)| device));
+            give_back(seats.map(|device| device.seat), ring);
+            return Err(error);
+        }
         let mut found = Found {
             directory,
             array,
@@ -160,8 +180,10 @@ impl Found {
             told,
             leaving: Vec::new(),
             misplaced: Vec::new(),
+            swapped: Vec::new(),
             is_chosen: side.is_some(),
         };
+        found.swapped = found.members_elsewhere();
         for (place, Device { seat, probed }) in spares {
             let is_own = probed.membership().is_some_and(|own| own.array == array);
             match &probed.identity {
@@ -187,6 +209,31 @@ impl Found {
         give_back(devices.chain(self.spares.into_iter().map(|spare| spare.seat)).chain(self.leaving), ring);
     }
 
+    /// Members that are not in the place in which the newest superblock has them, if the file is older than that. Otherwise somebody has
+    /// confused them, which the mount refuses.
+    fn members_elsewhere(&self) -> Vec<(usize, usize)> {
+        let newest = self.newest.as_deref().filter(|newest| self.directory.file.epoch < Some(newest.epoch));
+        let Some(newest) = newest else { return Vec::new() };
+        let known_as = |device: &Option<Device>| device.as_ref().and_then(|device| member_of(&device.probed, newest));
+        let moves = self.devices.iter().enumerate().filter_map(|(from, device)| Some((from, known_as(device)?)));
+        let is_there = |to: usize| self.devices.get(to).is_none_or(|device| known_as(device) == Some(to));
+        moves.filter(|(from, to)| from != to && !is_there(*to)).collect()
+    }
+
+    /// Where members have changed since the file was written, each is put in the place that it has now: the file may be an older copy.
+    pub(super) fn put_members_in_their_places(&mut self) {
+        let moves = std::mem::take(&mut self.swapped).into_iter().filter_map(|(from, to)| {
+            let place = std::mem::replace(&mut self.directory.file.member[from], Place::missing());
+            self.told.push(format!("member {from} ({}) is member {to} now: it is put there", place.at));
+            Some((to, self.devices[from].take()?, place))
+        });
+        for (to, device, place) in moves.collect::<Vec<_>>() {
+            self.directory.file.member[to] = Place { state: Some(LastState::Active), failed: None, ..place };
+            let before = self.devices[to].replace(device);
+            self.leaving.extend(before.map(|device| device.seat));
+        }
+    }
+
     /// A spare that has stepped in before, and of which `volume.toml` does not know that, is the member that it became.
     pub(super) fn put_spares_in_their_places(&mut self) {
         for (spare, member) in std::mem::take(&mut self.misplaced).into_iter().rev() {
@@ -194,7 +241,7 @@ impl Found {
             let other = self.directory.file.member[member].at.clone();
             self.told.push(format!("the spare {} has taken the place of member {member} ({other}) before", place.at));
             self.directory.file.spare.retain(|listed| listed.at != place.at);
-            self.directory.file.member[member] = super::directory::Place { state: Some(LastState::Active), ..place };
+            self.directory.file.member[member] = Place { state: Some(LastState::Active), ..place };
             let probed = Probed { is_empty: false, identity: None, read_blocks: 0, zones: Vec::new() };
             let before = self.devices[member].replace(Device { seat, probed });
             self.leaving.extend(before.map(|device| device.seat));
@@ -223,7 +270,7 @@ impl Found {
         let Some(newest) = self.newest.as_deref() else { return Ok(()) };
         let own: Vec<Option<&Membership>> =
             self.devices.iter().map(|device| device.as_ref()?.own(self.array)).collect();
-        let is_new = !self.misplaced.is_empty() || self.is_chosen;
+        let is_new = !self.misplaced.is_empty() || !self.swapped.is_empty() || self.is_chosen;
         must_be_newest(&self.directory.file, &own, newest, self.seen_epoch, is_new)
     }
 }
@@ -244,6 +291,22 @@ fn in_other_hands(directory: &VolumeDirectory, at: usize, error: DriveError) -> 
         directory.path().display()
     );
     DriveError::reserved(what, help, holder)
+}
+
+/// Another server may use the volume with the members that are not reached.
+fn may_be_used_elsewhere(directory: &VolumeDirectory, missing: &[usize]) -> DriveError {
+    let shown = |at: &usize| format!("{at} ({})", directory.file.member.get(*at).map_or("unknown", |place| &place.at));
+    let missing = missing.iter().map(shown).collect::<Vec<String>>().join(", ");
+    DriveError::new(
+        format!(
+            "this directory is not known to be the one that the volume was last used from, and cannot ask members {missing}: another server may \
+             use the volume with them"
+        ),
+        format!(
+            "see that they can be reached from here; where no other server uses the volume: zonda volume takeover --accept-missing {}",
+            directory.path().display()
+        ),
+    )
 }
 
 /// Members whose servers know no reservations.

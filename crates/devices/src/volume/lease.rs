@@ -1,18 +1,21 @@
 //! [`Lease`]: a volume answers hosts only while it is known that its members are still its own.
 //!
 //! Most of what hosts ask for goes to a member, which refuses it once another owner has the volume. Some does not: blocks that were never
-//! written are answered out of the map. A program that was paused for a minute must not do that. So while all members are behind
-//! servers, one of them has to have said, no longer ago than [`LEASE`], that the volume owns it; till then commands wait. A takeover
-//! waits as long before the volume is used. That rests on clocks that go on while a program is stopped, as Linux's does; where they do not (a
-//! virtual machine that is paused as a whole), such an answer may be so much out of date, and nothing else.
+//! written are answered out of the map. A program that was paused for a minute must not do that. So as many members as another owner cannot
+//! do without ([`confirmations_needed`]) have to have said, no longer ago than [`LEASE`], that the volume owns them; till then
+//! commands wait. A member that is locked here has no other owner. A takeover waits as long before the volume is used. That rests on
+//! clocks that go on while a program is stopped, as Linux's does; where they do not (a virtual machine that is paused as a whole), such an
+//! answer may be so much out of date, and nothing else.
 
 use std::collections::VecDeque;
 
-use zonda_raid::{MemberIndex, VolumeError};
+use zonda_raid::{MemberIndex, MemberState, VolumeError};
 use zonda_zoned::{Command, Completion, Duration, Instant, QueueFull, Status, ZonedDevice};
 
 use super::VolumeDrive;
+use super::bugs::{OwnerBug, is_planted};
 use super::drive::Phase;
+use super::quorum::confirmations_needed;
 use super::seat::Seat;
 
 /// So long is what a member has said believed, from when it was asked.
@@ -25,8 +28,10 @@ const NAME_MAX: Duration = Duration(1_000_000_000);
 /// Whether a volume may answer.
 #[derive(Debug, Default)]
 pub(super) struct Lease {
-    /// `false` where a member is locked by this program.
+    /// `false` where no member is reserved.
     is_needed: bool,
+    /// How many members have to confirm.
+    confirmations: Option<usize>,
     until: Instant,
     ask_at: Instant,
     /// Commands that wait until it is known.
@@ -37,7 +42,12 @@ impl Lease {
     /// Whether commands may go to the volume.
     #[inline]
     pub(super) fn holds(&self, now: Instant) -> bool {
-        !self.is_needed || (now < self.until && self.held.is_empty())
+        is_planted(OwnerBug::NoLease) || self.is_known(now) && self.held.is_empty()
+    }
+
+    /// Whether it is known that the volume has no other owner.
+    pub(super) fn is_known(&self, now: Instant) -> bool {
+        !self.is_needed || now < self.until
     }
 
     pub(super) fn hold(&mut self, command: Command) {
@@ -62,14 +72,20 @@ impl VolumeDrive {
             return false;
         }
         let seats = || self.members().filter_map(|member| self.on.member(member));
-        // A member that is locked here has no other owner.
-        let is_needed = seats().all(Seat::is_remote) && seats().any(Seat::is_claimed);
-        let confirmed = seats().filter_map(Seat::confirmed_at).max();
-        self.lease.is_needed = is_needed;
-        if !is_needed {
+        self.lease.is_needed = seats().any(|seat| seat.is_remote() && seat.is_claimed());
+        if !self.lease.is_needed {
             return self.submit_held(now);
         }
-        self.lease.until = confirmed.map_or(Instant::ZERO, |at| at + LEASE);
+        if now < self.lease.until && now < self.lease.ask_at {
+            return self.submit_held(now);
+        }
+        let (members, tolerates) = (self.on.volume().member_count(), self.on.volume().code_tolerates());
+        let needed = confirmations_needed(self.can_lose(), members, tolerates);
+        // Till all members know who is left, another owner may find it as it was before.
+        let before = self.lease.confirmations.unwrap_or(members);
+        let is_known = self.on.volume().is_epoch_durable() || is_planted(OwnerBug::CountedTooEarly);
+        self.lease.confirmations = Some(if is_known { needed } else { needed.max(before) });
+        self.lease.until = self.confirmed_until(now);
         if self.lease.ask_at <= now {
             self.lease.ask_at = now + ASK_INTERVAL;
             for member in self.members() {
@@ -77,6 +93,20 @@ impl VolumeDrive {
             }
         }
         now < self.lease.until && self.submit_held(now)
+    }
+
+    /// Till when it is known that the volume has no other owner.
+    fn confirmed_until(&self, now: Instant) -> Instant {
+        let needed = self.lease.confirmations.unwrap_or(usize::MAX);
+        let needed = if is_planted(OwnerBug::OneConfirms) { 1 } else { needed };
+        let confirmed_at = |member: MemberIndex| {
+            let seat = self.on.member(member).filter(|_| self.state(member) == MemberState::Active)?;
+            // The others are locked, or cannot be reserved by anybody.
+            if seat.is_remote() && seat.is_claimed() { seat.confirmed_at() } else { Some(now) }
+        };
+        let mut confirmed: Vec<Instant> = self.members().filter_map(confirmed_at).collect();
+        confirmed.sort_unstable_by(|one, other| other.cmp(one));
+        confirmed.get(needed.saturating_sub(1)).map_or(Instant::ZERO, |at| *at + LEASE)
     }
 
     fn submit_held(&mut self, now: Instant) -> bool {

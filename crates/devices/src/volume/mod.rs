@@ -25,6 +25,7 @@
 //! are and how they last were, so losing it loses no data.
 
 mod adopt;
+mod bugs;
 mod check;
 mod directory;
 mod drive;
@@ -43,6 +44,7 @@ mod owner;
 #[cfg(test)]
 mod owner_tests;
 mod place;
+mod quorum;
 mod reconnect;
 mod report;
 mod returns;
@@ -62,4 +64,4 @@ pub use import::{IgnoredDrive, ImportOptions, ImportReport, ImportedMember};
 pub use manage::{Asked, RateLimit, VolumeRequest};
 pub use open::{NewVolume, VolumeOpenOptions};
 pub use report::{LostRange, MemberSummary, Progress, ScrubSummary, VolumeReport, VolumeState};
-pub use takeover::{TakenDrive, TakeoverReport};
+pub use takeover::{TakenDrive, TakeoverOptions, TakeoverReport};

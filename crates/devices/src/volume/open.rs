@@ -188,8 +188,9 @@ impl VolumeDrive {
         } else {
             found.directory.file.epoch
         };
+        found.put_members_in_their_places();
         found.put_spares_in_their_places();
-        let Found { directory, array, devices, spares, newest, told, leaving, .. } = found;
+        let Found { directory, array, devices, spares, newest, seen_epoch, told, leaving, .. } = found;
         let names = Names(&directory.file.member);
         let (mut seats, mut others) = (Vec::new(), Vec::new());
         for (device, place) in devices.into_iter().zip(&directory.file.member) {
@@ -217,6 +218,8 @@ impl VolumeDrive {
         let geometries = seats.iter().map(|seat| seat.as_ref().map(|seat| seat.own_geometry().clone())).collect();
         let options = MountOptions {
             newest_epoch,
+            // The member that has it may be lost from here on: the others are not the volume then.
+            seen_epoch: newest.as_deref().map(|newest| newest.epoch),
             accepts_losses: accepted.accepts_losses,
             accepts_older: accepted.accepts_older,
             accepts_side: side,
@@ -241,6 +244,7 @@ impl VolumeDrive {
         };
         let mut drive = VolumeDrive::new(on, directory, spares, ids);
         drive.early_events = events;
+        drive.opened_epoch = seen_epoch;
         drive.keeps_members = accepted.keeps_members;
         told.into_iter().for_each(|text| drive.tell(true, text));
         leaving.into_iter().for_each(|seat| drive.let_go(seat, ring.now()));

@@ -60,13 +60,29 @@ impl Owner {
 
     /// From now on reservations of all owners of this volume are taken over; with `force` those of all hosts.
     pub(super) fn take_over(&mut self, force: bool) {
-        let mut place = [0; 8];
-        place.copy_from_slice(&self.host.0[..8]);
-        self.preempts = if force { Preempts::Everybody } else { Preempts::KeysLike(upper_half(&self.array), place) };
+        let keys = Preempts::KeysLike(upper_half(&self.array), self.place());
+        self.preempts = if force { Preempts::Everybody } else { keys };
     }
 
     pub(super) fn host(&self) -> HostId {
         self.host
+    }
+
+    /// Which lock it has, on which machine.
+    pub(super) fn place(&self) -> [u8; 8] {
+        let mut place = [0; 8];
+        place.copy_from_slice(&self.host.0[..8]);
+        place
+    }
+
+    /// The same as it stands in `volume.toml`.
+    pub(super) fn place_text(&self) -> String {
+        format!("{:016x}", u64::from_be_bytes(self.place()))
+    }
+
+    /// Whether a drive was reserved by a program with this lock before it was by this one.
+    pub(super) fn had(&self, claimed: &Claimed) -> bool {
+        claimed.preempted.is_some_and(|holder| holder.host.0.starts_with(&self.place()))
     }
 
     pub(super) fn claim(&self) -> Claim {

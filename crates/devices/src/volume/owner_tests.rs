@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use zonda_raid::Scheme;
+use zonda_raid::{Level, Scheme};
 use zonda_ring::Ring;
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Lba, NamespaceId, Operation,
@@ -12,7 +12,7 @@ use zonda_zoned::{
 };
 
 use super::lease::LEASE;
-use super::{NewVolume, VOLUME_FILE, VolumeDrive, VolumeState};
+use super::{NewVolume, TakeoverOptions, VOLUME_FILE, VolumeDrive, VolumeState};
 use crate::{Credentials, Drive, DriveError, Location, shelf};
 
 const BLOCK_BYTES: usize = 512;
@@ -36,14 +36,18 @@ impl Drop for Bench {
 
 impl Bench {
     fn new() -> Bench {
+        Bench::of(Scheme::raid5(2))
+    }
+
+    fn of(scheme: Scheme) -> Bench {
         shelf::begin();
         let above = TempDir::new().expect("there is room");
-        let drives: Vec<PathBuf> = (0..3).map(|at| above.path().join(format!("d{at}"))).collect();
+        let drives: Vec<PathBuf> = (0..scheme.members()).map(|at| above.path().join(format!("d{at}"))).collect();
         for drive in &drives {
             shelf::add(drive, &shelf::geometry(32));
             shelf::set_remote(drive);
         }
-        let new = NewVolume::over(drives.iter().cloned().map(Location::Image).collect(), Scheme::raid5(2));
+        let new = NewVolume::over(drives.iter().cloned().map(Location::Image).collect(), scheme);
         let ring = Ring::simulated().expect("there is an event loop");
         let volume = VolumeDrive::create(&above.path().join("a"), &new, &ring).expect("they suit");
         let bench = Bench { volumes: [Some(volume), None], drives, ring, told: String::new(), next: 0, above };
@@ -57,8 +61,17 @@ impl Bench {
     }
 
     fn open(&mut self, at: usize) -> Result<(), DriveError> {
-        self.volumes[at] = Some(VolumeDrive::open(&self.directory(at), &self.ring)?);
+        let volume = shelf::as_program(at, || VolumeDrive::open(&self.directory(at), &self.ring))?;
+        self.volumes[at] = Some(volume);
         Ok(())
+    }
+
+    fn cut_off(&self, at: usize, drives: &[usize]) {
+        drives.iter().for_each(|drive| shelf::set_cut_off(at, &self.drives[*drive], true));
+    }
+
+    fn mend(&self, at: usize) {
+        self.drives.iter().for_each(|drive| shelf::set_cut_off(at, drive, false));
     }
 
     /// Runs one of the programs for a while; the other one is paused.
@@ -111,8 +124,13 @@ impl Bench {
         assert!(self.volumes[at].take().expect("it is open").is_closed());
     }
 
+    fn try_to_take_over(&self, at: usize, accepts_missing: bool) -> Result<super::TakeoverReport, DriveError> {
+        let options = TakeoverOptions { accepts_missing, ..TakeoverOptions::default() };
+        shelf::as_program(at, || VolumeDrive::take_over(&self.directory(at), options, &self.ring))
+    }
+
     fn take_over(&mut self, at: usize) -> super::TakeoverReport {
-        VolumeDrive::take_over(&self.directory(at), false, &self.ring).expect("its members are there")
+        self.try_to_take_over(at, false).expect("its members are there")
     }
 
     fn is_held(&self) -> Vec<bool> {
@@ -249,4 +267,130 @@ fn a_spare_that_two_volumes_name_is_the_ones_that_opened_it_first() {
         assert!(error.message.contains("is reserved by"), "{error}");
     }
     drop(second);
+}
+
+const MIRROR: Scheme = Scheme { level: Level::Raid1, data: 1, parity: 1 };
+
+#[test]
+fn half_of_a_mirror_is_taken_over_only_if_an_operator_says_that_nobody_uses_the_other_half() {
+    let mut bench = Bench::of(MIRROR);
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    bench.cut_off(1, &[1]);
+    let error = bench.try_to_take_over(1, false).expect_err("the owner may go on with member 1");
+    assert!(
+        error.message.starts_with("another server may go on with members that cannot be taken: member 1"),
+        "{error}"
+    );
+    assert!(error.help.contains("zonda volume takeover --accept-missing"), "{error}");
+    assert_eq!((bench.write(0, 1, 2), bench.told.as_str()), (Status::Success, ""), "its owner has noticed nothing");
+    bench.volumes[0] = None;
+    let report = bench.try_to_take_over(1, true).expect("it is accepted");
+    assert!(report.drives[0].error.is_none() && report.drives[1].error.is_some(), "{report:?}");
+    bench.open(1).expect("it is accepted");
+    assert_eq!((bench.read(1, 0), bench.read(1, 1), bench.write(1, 2, 3)), (Ok(1), Ok(2), Status::Success));
+    assert_eq!(bench.volumes[1].as_ref().expect("it is open").report().state, VolumeState::Degraded);
+    bench.close(1);
+    bench.open(1).expect("it is the last owner, and knows that member 1 has failed");
+}
+
+#[test]
+fn a_copy_does_not_mount_the_half_of_a_mirror_that_its_owner_has_given_up() {
+    let mut bench = Bench::of(MIRROR);
+    shelf::set_failing(&bench.drives[0], true);
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    shelf::set_failing(&bench.drives[0], false);
+    bench.volumes[0] = None;
+    assert_eq!(bench.is_held(), [false, true]);
+    bench.cut_off(1, &[1]);
+    let error = bench.open(1).expect_err("member 1 has what was written last");
+    assert!(
+        error.message.contains("cannot ask members 1 (../d1): another server may use the volume with them"),
+        "{error}"
+    );
+    assert_eq!(bench.is_held(), [false, true]);
+    bench.open(0).expect("it is the last owner");
+    assert_eq!(bench.read(0, 0), Ok(1));
+}
+
+#[test]
+fn a_directory_whose_volume_was_mounted_from_another_one_since_is_like_a_copy() {
+    let mut bench = Bench::of(MIRROR);
+    bench.close(0);
+    bench.open(1).expect("nobody has it");
+    shelf::set_failing(&bench.drives[0], true);
+    assert_eq!(bench.write(1, 0, 1), Status::Success);
+    shelf::set_failing(&bench.drives[0], false);
+    bench.close(1);
+    bench.cut_off(0, &[1]);
+    let error = bench.open(0).expect_err("its half is out of date");
+    assert!(error.message.contains("not known to be the one that the volume was last used from"), "{error}");
+    bench.mend(0);
+    bench.open(0).expect("all members are there");
+    assert_eq!(bench.read(0, 0), Ok(1));
+}
+
+#[test]
+fn a_server_that_reaches_one_member_that_a_takeover_did_not_answers_nothing_any_more() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    bench.cut_off(1, &[2]);
+    let report = bench.take_over(1);
+    assert!(report.drives[2].error.is_some(), "{report:?}");
+    bench.open(1).expect("two of three are enough");
+    assert_eq!(bench.write(1, 9, 5), Status::Success);
+    // Nothing but the member that was not taken answers, and says that it is still this owner's.
+    bench.cut_off(0, &[0, 1]);
+    let read = Operation::Read { start: Lba(9), blocks: Blocks(1) };
+    let command = Command { id: CommandId(u64::MAX - 9), namespace: NamespaceId::FIRST, operation: read };
+    let now = bench.ring.now();
+    bench.volumes[0].as_mut().expect("it is open").submit(now, command).expect("there is room");
+    let ended = shelf::as_program(0, || bench.run(0, Duration::from_secs(60)));
+    assert_eq!(ended, [], "it holds what it does not know");
+    bench.mend(0);
+    let ended = shelf::as_program(0, || bench.run(0, Duration::from_secs(30)));
+    assert_eq!(ended.first().map(|ended| ended.status), Some(Status::InternalError), "{}", bench.told);
+}
+
+#[test]
+fn a_server_that_wakes_when_its_successor_has_stopped_is_refused_all_the_same() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    bench.take_over(1);
+    bench.open(1).expect("it was taken over");
+    assert_eq!(bench.write(1, 9, 5), Status::Success);
+    bench.close(1);
+    assert_eq!(bench.is_held(), [true; 3], "the members stay reserved");
+    assert_eq!((bench.read(0, 9), bench.write(0, 1, 2)), (Err(Status::InternalError), Status::InternalError));
+    bench.volumes[0] = None;
+    assert!(bench.open(0).is_err(), "it has to be told");
+    bench.open(1).expect("it is the one that they are reserved for");
+    assert_eq!((bench.read(1, 1), bench.read(1, 9)), (Ok(0), Ok(5)));
+}
+
+#[test]
+fn members_that_stay_reserved_are_released_when_an_operator_says_so() {
+    let mut bench = Bench::new();
+    bench.volumes[0] = None;
+    bench.take_over(1);
+    bench.open(1).expect("it was taken over");
+    bench.close(1);
+    let options = TakeoverOptions { releases: true, ..TakeoverOptions::default() };
+    VolumeDrive::take_over(&bench.directory(1), options, &bench.ring).expect("they are there");
+    assert_eq!(bench.is_held(), [false; 3]);
+    bench.open(0).expect("nobody has it");
+    bench.close(0);
+    assert_eq!(bench.is_held(), [false; 3]);
+    bench.open(1).expect("nobody has it");
+    bench.close(1);
+    assert_eq!(bench.is_held(), [false; 3], "they do not stay reserved any more");
+}
+
+#[test]
+fn a_mount_that_is_refused_keeps_what_was_taken_over_before() {
+    let mut bench = Bench::new();
+    bench.take_over(1);
+    bench.cut_off(1, &[1, 2]);
+    assert!(bench.open(1).is_err(), "too few members are there");
+    assert_eq!(bench.is_held(), [true; 3]);
+    assert_eq!(bench.write(0, 0, 1), Status::InternalError);
 }

@@ -7,6 +7,7 @@ use zonda_zoned::{
     QueueFull, ReportFilter, Status, ZoneDescriptor, ZoneIndex, ZonedDevice,
 };
 
+use super::bugs::{OwnerBug, is_planted};
 use super::link::Link;
 use crate::{Access, Drive, DriveError, FileBacked, Location, Remote, is_volume};
 
@@ -25,6 +26,7 @@ pub(super) struct Seat {
     is_refused: bool,
     /// By whom, if that is known.
     refused_by: Option<Holder>,
+    stays_reserved: bool,
     /// When the question was asked whose the drive is that is not answered yet.
     asked_at: Option<Instant>,
     /// The same of the last one that was answered well.
@@ -59,6 +61,7 @@ impl Seat {
             is_awaited: false,
             is_refused: false,
             refused_by: None,
+            stays_reserved: false,
             asked_at: None,
             confirmed_at: None,
         }
@@ -113,12 +116,15 @@ impl Seat {
     }
 
     /// Whether the end of a command is not for the volume.
-    fn keeps(&mut self, completion: &Completion) -> bool {
+    fn keeps(&mut self, now: Instant, completion: &Completion) -> bool {
+        if completion.id != CONFIRM && is_planted(OwnerBug::ConflictFailsMember) {
+            return false;
+        }
         self.is_refused |= completion.status == Status::ReservationConflict;
         if completion.id == CONFIRM {
             let asked_at = self.asked_at.take();
             if completion.status.is_success() {
-                self.confirmed_at = asked_at;
+                self.confirmed_at = if is_planted(OwnerBug::LeaseFromAnswer) { Some(now) } else { asked_at };
             }
         }
         completion.id == CONFIRM || completion.status == Status::ReservationConflict
@@ -181,13 +187,22 @@ impl Seat {
         self.drive.geometry(NamespaceId::FIRST)
     }
 
+    /// The drive stays reserved for this program's successors when it is closed.
+    pub(super) fn stay_reserved(&mut self) {
+        self.stays_reserved = true;
+    }
+
     /// Goes on with closing; what still ends is of no interest to anybody.
     pub(super) fn close_on(&mut self, now: Instant) {
         self.fail_held();
         let mut completions = CompletionQueue::new();
         self.poll(now, &mut completions);
         if self.is_idle() {
-            self.drive.close(now);
+            if self.stays_reserved {
+                self.drive.close_reserved(now);
+            } else {
+                self.drive.close(now);
+            }
             self.drive.poll(now, &mut completions);
         }
     }
@@ -212,9 +227,15 @@ impl Seat {
 /// So long may it take to give back what was reserved.
 const GIVE_BACK_MAX: Duration = Duration(2_000_000_000);
 
-/// Lets go of devices that are not used after all: what was reserved is given back, so that it does not keep its owner out.
+/// Lets go of devices that are not used after all: what was free before is given back, so that it does not keep its owner out. What was reserved
+/// before from here stays so: it may be what keeps another owner out.
 pub(super) fn give_back(seats: impl IntoIterator<Item = Seat>, ring: &Ring) {
-    let mut seats: Vec<Seat> = seats.into_iter().filter(Seat::is_claimed).collect();
+    let was_free = |seat: &Seat| seat.drive.claimed().is_some_and(|claimed| claimed.preempted.is_none());
+    release(seats.into_iter().filter(was_free).collect(), ring);
+}
+
+/// Closes devices, and gives back what was reserved. Waits for it.
+pub(super) fn release(mut seats: Vec<Seat>, ring: &Ring) {
     let until = ring.now() + GIVE_BACK_MAX;
     while !seats.is_empty() && ring.now() < until {
         seats.iter_mut().for_each(|seat| seat.close_on(ring.now()));
@@ -280,7 +301,7 @@ impl ZonedDevice for Seat {
             self.drive.poll(now, &mut ended);
             let is_lost = self.drive.is_disconnected();
             while let Some(completion) = ended.pop() {
-                if self.keeps(&completion) {
+                if self.keeps(now, &completion) {
                     continue;
                 }
                 let geometry = self.drive.geometry(NamespaceId::FIRST);

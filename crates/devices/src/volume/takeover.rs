@@ -4,11 +4,14 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use zonda_ring::Ring;
+use zonda_zoned::Duration;
 
 use super::VolumeDrive;
+use super::bugs::{OwnerBug, is_planted};
 use super::directory::{MISSING, VolumeDirectory};
 use super::lease::LEASE;
-use super::seat::{Seat, is_behind_server};
+use super::open::cannot_save;
+use super::seat::{Seat, give_back, is_behind_server, release};
 use crate::DriveError;
 
 /// What a takeover has done.
@@ -33,52 +36,153 @@ pub struct TakenDrive {
     pub error: Option<String>,
 }
 
+/// What an operator says of a takeover.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TakeoverOptions {
+    /// Hosts are preempted that are no servers of this volume, too.
+    pub force: bool,
+    /// No other server uses the volume with the members that cannot be reached.
+    pub accepts_missing: bool,
+    /// In the end nobody has the members: no server is left that might go on where it was.
+    pub releases: bool,
+}
+
 impl VolumeDrive {
-    /// Reserves the members and spares of the volume in `path` that servers have, also those that another owner of this volume has reserved;
-    /// with `force` those of any host. What they had in flight is aborted. The reservations stay: the next program that opens the
-    /// volume from this directory, and no other, has them. Waits until no other owner answers anything any more.
+    /// Reserves the members and spares of the volume in `path` that servers have, also those that another owner of this volume has reserved.
+    /// What they had in flight is aborted. The reservations stay, from now on: programs that open the volume from this directory, and no
+    /// others, have them. Waits until no other owner answers anything any more; only then are the members released, if that is asked for.
     ///
     /// # Errors
-    /// When there is no such volume, a program on this machine has it, or no server has any of its members; and what to do.
-    pub fn take_over(path: &Path, force: bool, ring: &Ring) -> Result<TakeoverReport, DriveError> {
+    /// When there is no such volume, a program on this machine has it, no server has any of its members, or another server may go on with
+    /// those that cannot be reached; and what to do. Nothing has changed then.
+    pub fn take_over(path: &Path, options: TakeoverOptions, ring: &Ring) -> Result<TakeoverReport, DriveError> {
         let mut directory = VolumeDirectory::open(path)?;
-        directory.owner_mut().into_iter().for_each(|owner| owner.take_over(force));
         if !directory.note_owner() {
             return Err(DriveError::new(
                 format!("there is nothing to take over: all members of the volume in {} are images", path.display()),
                 "images are free when the program ends that has them open",
             ));
         }
-        let mut report = TakeoverReport::default();
+        let mut taking = Taking::default();
+        taking.ask_members(&directory, ring);
+        if !options.accepts_missing
+            && let Err(error) = taking.must_reach_enough(&directory)
+        {
+            taking.give_back(ring);
+            return Err(error);
+        }
+        // Before anybody loses a reservation: from then on there must be one.
+        directory.file.stays_reserved = true;
+        if let Err(error) = directory.save() {
+            taking.give_back(ring);
+            return Err(cannot_save(&directory, &error));
+        }
+        directory.owner_mut().into_iter().for_each(|owner| owner.take_over(options.force));
+        let (mut report, mut held) = (TakeoverReport::default(), Vec::new());
+        let members = taking.members.into_iter().chain(std::iter::repeat_with(|| None));
         let places = directory.file.member.iter().chain(&directory.file.spare).cloned().collect::<Vec<_>>();
-        for place in places.iter().filter(|place| place.at != MISSING) {
+        for (place, asked) in places.iter().zip(members).filter(|(place, _)| place.at != MISSING) {
             let access = directory.access(place);
             if access.as_ref().is_ok_and(|access| !is_behind_server(&access.location)) {
                 continue;
             }
-            let taken = access.and_then(|access| Seat::open(&access, ring));
+            let taken = match asked {
+                Some(Asked::Reserved(seat)) => Ok(seat),
+                Some(Asked::Missing(error)) => Err(error),
+                Some(Asked::InOtherHands) | None => access.and_then(|access| Seat::open(&access, ring)),
+            };
             let mut drive = TakenDrive { at: place.at.clone(), ..TakenDrive::default() };
-            match taken.map(|seat| seat.drive.claimed()) {
-                Ok(Some(claimed)) => {
+            match taken.map(|seat| (seat.drive.claimed(), seat)) {
+                Ok((Some(claimed), seat)) => {
                     if let Some(owner) = directory.owner_mut() {
                         owner.granted(&claimed);
                         drive.taken_from = claimed.preempted.map(|holder| owner.shown(&holder));
                     }
+                    held.push(seat);
                 }
-                Ok(None) => drive.error = Some("its server knows no reservations".to_owned()),
+                Ok((None, _)) => drive.error = Some("its server knows no reservations".to_owned()),
                 Err(error) => drive.error = Some(error.message),
             }
             report.drives.push(drive);
         }
         directory.note_owner();
+        directory.file.accepts_missing = options.accepts_missing;
         report.owner_epoch = directory.file.owner.as_ref().map_or(0, |owner| owner.epoch);
-        // The next owner from this directory is known by its lock, and not by what is written there.
+        // Without that the next owner is known by its lock all the same; what the operator has said is to be said again.
         let _ = directory.save();
-        let until = ring.now() + LEASE;
+        if !options.releases {
+            held.clear();
+        }
+        let until = ring.now() + if is_planted(OwnerBug::HastyTakeover) { Duration(0) } else { LEASE };
         while ring.now() < until {
             ring.turn(Some(until))
                 .map_err(|error| DriveError::new(format!("the event loop failed: {error}"), "try again"))?;
         }
+        if options.releases {
+            release(held, ring);
+            directory.file.stays_reserved = false;
+            directory.save().map_err(|error| cannot_save(&directory, &error))?;
+        }
         Ok(report)
+    }
+}
+
+/// A member, before anything is taken from another owner.
+enum Asked {
+    /// It is free, or was this volume's from here.
+    Reserved(Seat),
+    /// Another host has it.
+    InOtherHands,
+    Missing(DriveError),
+}
+
+/// The members in their order.
+#[derive(Default)]
+struct Taking {
+    members: Vec<Option<Asked>>,
+}
+
+impl Taking {
+    fn ask_members(&mut self, directory: &VolumeDirectory, ring: &Ring) {
+        for place in &directory.file.member {
+            let access = directory.access(place);
+            let is_remote = access.as_ref().is_ok_and(|access| is_behind_server(&access.location));
+            self.members.push(Some(match access.and_then(|access| Seat::open(&access, ring)) {
+                Ok(seat) => Asked::Reserved(seat),
+                Err(error) if error.is_in_use && is_remote => Asked::InOtherHands,
+                Err(error) => Asked::Missing(error),
+            }));
+        }
+    }
+
+    /// Refuses a takeover after which another server might go on with the members that it does not reach.
+    fn must_reach_enough(&self, directory: &VolumeDirectory) -> Result<(), DriveError> {
+        let missing = self.members.iter().enumerate().filter_map(|(at, asked)| match asked {
+            Some(Asked::Missing(error)) => {
+                Some(format!("member {at} ({}): {}", directory.file.member[at].at, error.message))
+            }
+            _ => None,
+        });
+        let missing: Vec<String> = missing.collect();
+        // Where the file does not say how many are enough, one may be.
+        if missing.len() < directory.file.enough.unwrap_or(1) {
+            return Ok(());
+        }
+        Err(DriveError::new(
+            format!("another server may go on with members that cannot be taken: {}", missing.join("; ")),
+            format!(
+                "see that they can be reached from here; where no other server uses the volume: zonda volume takeover --accept-missing {}",
+                directory.path().display()
+            ),
+        ))
+    }
+
+    /// What was free is free again; what was reserved from here stays so.
+    fn give_back(self, ring: &Ring) {
+        let reserved = self.members.into_iter().flatten().filter_map(|asked| match asked {
+            Asked::Reserved(seat) => Some(seat),
+            _ => None,
+        });
+        give_back(reserved, ring);
     }
 }

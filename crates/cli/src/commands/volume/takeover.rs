@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use zonda_devices::{TakenDrive, TakeoverReport, VolumeDrive};
+use zonda_devices::{TakenDrive, TakeoverOptions, TakeoverReport, VolumeDrive};
 
 use super::reach;
 use crate::commands::connect;
@@ -16,13 +16,19 @@ machine has failed, or cannot be reached.
 
 A server reserves the members and spares of its volume that are namespaces of other servers (NVMe reservations, Exclusive Access) before it \
 reads or writes them. This command preempts these reservations and aborts outstanding commands of the other server. From then on its \
-reads and writes fail, and it stops serving the volume; acknowledged data is kept. The members stay reserved for this directory: zonda serve \
-DIR continues.
+reads and writes fail, and it stops serving the volume; acknowledged data is kept. The members stay reserved for this directory, also while no \
+server uses them: a server that was only paused would not be refused otherwise when it goes on. zonda serve DIR continues; from another directory \
+the volume has to be taken over again. --release ends that, when the other server has stopped for good.
+
+Members that cannot be reached are not taken. Where another server could go on with these alone (with half of a mirror, or with more members of \
+a RAID 5 or 6 volume than it can lose), nothing is taken over unless you say --accept-missing: then make sure that no other server uses the volume, \
+since two that do would each acknowledge writes that the other never sees.
 
 A server that was killed needs no takeover: restarted from the same directory, it acquires its members again. A copy of the directory does.";
 
 const EXAMPLES: &str = "Examples:
   zonda volume takeover vol && zonda serve vol
+  zonda volume takeover vol --accept-missing  the other server is switched off, and so is one half of the mirror
   zonda volume takeover vol --force           members are reserved by something other than zonda";
 
 #[derive(Debug, Args)]
@@ -34,6 +40,12 @@ pub(crate) struct TakeoverArgs {
     /// Preempts hosts that are no servers of this volume, too
     #[arg(long)]
     force: bool,
+    /// Goes on although members cannot be reached that another server might use the volume with: no other server does
+    #[arg(long)]
+    accept_missing: bool,
+    /// Releases the members again: nobody has them then. Only when the other server has stopped for good
+    #[arg(long)]
+    release: bool,
     /// Prints one JSON object, and nothing else
     #[arg(long)]
     json: bool,
@@ -41,11 +53,15 @@ pub(crate) struct TakeoverArgs {
 
 pub(super) fn run(args: &TakeoverArgs) -> Result<(), Failure> {
     let ring = reach::ring()?;
-    let report = VolumeDrive::take_over(&args.directory, args.force, &ring).map_err(connect::failure)?;
+    let options = TakeoverOptions { force: args.force, accepts_missing: args.accept_missing, releases: args.release };
+    let report = VolumeDrive::take_over(&args.directory, options, &ring).map_err(connect::failure)?;
     if args.json {
         print_json(&report)?;
     } else {
-        let next = format!("\nzonda serve {} has the volume for hosts\n", args.directory.display());
+        let next = match args.release {
+            true => "\nno server has reserved them any more\n".to_owned(),
+            false => format!("\nzonda serve {} has the volume for hosts\n", args.directory.display()),
+        };
         print(&(text(&report, Screen::of_stdout()) + &next))?;
     }
     if report.drives.iter().any(|drive| drive.error.is_some()) { Err(Failure::Run) } else { Ok(()) }

@@ -51,14 +51,14 @@ impl Ledger {
     }
 }
 
-fn contents(lba: u64, version: u32) -> [u8; BLOCK_BYTES] {
+pub(super) fn contents(lba: u64, version: u32) -> [u8; BLOCK_BYTES] {
     let mut block = [version as u8; BLOCK_BYTES];
     block[..8].copy_from_slice(&lba.to_le_bytes());
     block[8..12].copy_from_slice(&version.to_le_bytes());
     block
 }
 
-fn version_of(lba: u64, block: &[u8]) -> Option<u32> {
+pub(super) fn version_of(lba: u64, block: &[u8]) -> Option<u32> {
     if block.iter().all(|byte| *byte == 0) {
         return Some(0);
     }

@@ -10,6 +10,7 @@
 
 mod ledger;
 mod operate;
+mod owners;
 mod run;
 
 use run::Run;

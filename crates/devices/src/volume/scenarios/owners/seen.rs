@@ -1,0 +1,47 @@
+//! What came up in runs: what is never drawn is not tested.
+
+/// What came up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) mounts: u64,
+    pub(super) refused_mounts: u64,
+    pub(super) takeovers: u64,
+    pub(super) refused_takeovers: u64,
+    pub(super) fenced: u64,
+    pub(super) pauses: u64,
+    pub(super) kills: u64,
+    pub(super) kills_while_busy: u64,
+    pub(super) writes: u64,
+    pub(super) reads: u64,
+    pub(super) refused_commands: u64,
+    pub(super) degraded_mounts: u64,
+    pub(super) copies_refused: u64,
+}
+
+impl Seen {
+    pub(super) fn add(&mut self, other: &Seen) {
+        self.mounts += other.mounts;
+        self.refused_mounts += other.refused_mounts;
+        self.takeovers += other.takeovers;
+        self.refused_takeovers += other.refused_takeovers;
+        self.fenced += other.fenced;
+        self.pauses += other.pauses;
+        self.kills += other.kills;
+        self.kills_while_busy += other.kills_while_busy;
+        self.writes += other.writes;
+        self.reads += other.reads;
+        self.refused_commands += other.refused_commands;
+        self.degraded_mounts += other.degraded_mounts;
+        self.copies_refused += other.copies_refused;
+    }
+
+    /// Whether all of it came up.
+    pub(super) fn is_varied(&self) -> bool {
+        let Seen { mounts, refused_mounts, takeovers, refused_takeovers, fenced, pauses, .. } = *self;
+        let Seen { kills, kills_while_busy, writes, reads, refused_commands, degraded_mounts, copies_refused, .. } =
+            *self;
+        let first = [mounts, refused_mounts, takeovers, refused_takeovers, fenced, pauses, kills];
+        let second = [kills_while_busy, writes, reads, refused_commands, degraded_mounts, copies_refused];
+        first.into_iter().chain(second).all(|count| count > 0)
+    }
+}
