@@ -214,6 +214,14 @@ pub(crate) fn set_cut_off(program: usize, path: &Path, is_cut_off: bool) {
     with(|shelf| if is_cut_off { shelf.cut_off.insert(key) } else { shelf.cut_off.remove(&key) });
 }
 
+/// Between a program and a drive nothing arrives any more, and nobody is told; or all that was sent meanwhile does.
+pub(crate) fn set_silent(program: usize, path: &Path, is_silent: bool) {
+    with(|shelf| {
+        let wire = shelf.wire.as_mut().expect("there is a wire");
+        wire.set_silent(program, path, is_silent);
+    });
+}
+
 /// Files cannot be written in a directory, or can.
 pub(crate) fn set_full(path: &Path, is_full: bool) {
     with(|shelf| if is_full { shelf.full.insert(path.to_owned()) } else { shelf.full.remove(path) });
@@ -252,7 +260,8 @@ pub(crate) fn open(access: &Access) -> Option<Result<Box<dyn Drive>, DriveError>
         let shelf = shelf.as_mut()?;
         let program = PROGRAM.get();
         let is_away = shelf.away.contains(path);
-        if shelf.killed.contains(&program) || shelf.cut_off.contains(&(program, path.clone())) {
+        let is_silent = shelf.wire.as_ref().is_some_and(|wire| wire.is_silent(program, path));
+        if is_silent || shelf.killed.contains(&program) || shelf.cut_off.contains(&(program, path.clone())) {
             let what = format!("{} cannot be reached", path.display());
             return Some(Err(DriveError::new(what, "see whether its server runs")));
         }
@@ -291,7 +300,7 @@ pub(crate) fn open(access: &Access) -> Option<Result<Box<dyn Drive>, DriveError>
             completions: Vec::new(),
             program,
             connection,
-            outstanding: BTreeMap::new(),
+            outstanding: BTreeSet::new(),
             has_lost: Cell::new(false),
             lost_connections: kept.lost_connections,
             host,
@@ -313,8 +322,8 @@ struct ShelfDrive {
     program: usize,
     /// Over the wire.
     connection: Option<u64>,
-    /// Commands without an answer, and when that comes.
-    outstanding: BTreeMap<CommandId, Instant>,
+    /// Commands without an answer.
+    outstanding: BTreeSet<CommandId>,
     /// It was cut off once.
     has_lost: Cell<bool>,
     /// When it was opened.
@@ -338,10 +347,12 @@ impl ZonedDevice for ShelfDrive {
             return Ok(());
         }
         if let Some(connection) = self.connection {
-            let (id, from) = (command.id, Sender { host: self.host, lost_connections: self.lost_connections });
-            let send = |wire: &mut Wire| wire.send(now, connection, &self.path, from, command);
-            let answer_at = with(|shelf| shelf.wire.as_mut().map(send)).expect("there is a wire");
-            self.outstanding.insert(id, answer_at);
+            let from = Sender { program: self.program, host: self.host, lost_connections: self.lost_connections };
+            self.outstanding.insert(command.id);
+            with(|shelf| {
+                let wire = shelf.wire.as_mut().expect("there is a wire");
+                wire.send(now, connection, &self.path, from, command);
+            });
             return Ok(());
         }
         if holder(&self.path).is_some_and(|holder| holder.host != self.host) && self.is_remote() {
@@ -372,14 +383,15 @@ impl ZonedDevice for ShelfDrive {
         let is_lost = self.is_disconnected();
         if let Some(connection) = self.connection {
             advance(now);
-            let answers = with(|shelf| shelf.wire.as_mut().map(|wire| wire.take_answers(connection)));
+            let take = |wire: &mut Wire| wire.take_answers(connection, self.program, &self.path);
+            let answers = with(|shelf| shelf.wire.as_mut().map(take));
             for completion in answers.into_iter().flatten().filter(|_| !is_lost) {
                 self.is_refused |= completion.status == Status::ReservationConflict;
                 self.outstanding.remove(&completion.id);
                 self.completions.push(completion);
             }
             if is_lost {
-                let cut = std::mem::take(&mut self.outstanding).into_keys();
+                let cut = std::mem::take(&mut self.outstanding).into_iter();
                 self.completions.extend(cut.map(|id| Completion::of(id, Status::AbortedPowerLoss)));
             }
         }
@@ -394,7 +406,8 @@ impl ZonedDevice for ShelfDrive {
         if !self.completions.is_empty() || (self.is_disconnected() && !self.outstanding.is_empty()) {
             return Some(Instant::ZERO);
         }
-        self.outstanding.values().min().copied()
+        let next = |wire: &Wire| wire.next_answer(self.connection?, self.program, &self.path);
+        with(|shelf| shelf.wire.as_ref().and_then(next))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What a program has sent arrives although the program is paused or killed meanwhile; with its connection it is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use zonda_nvme::HostId;
@@ -27,6 +27,10 @@ pub(super) struct Wire {
     under_way: BTreeMap<(Instant, u64), Sent>,
     /// By connection.
     answers: BTreeMap<u64, Vec<(Instant, Completion)>>,
+    /// Between these programs and drives nothing arrives, and nobody is told.
+    silent: BTreeSet<(usize, PathBuf)>,
+    /// What was sent there.
+    parked: Vec<Sent>,
     /// When the last command of a connection arrives, and when its answer does.
     last: BTreeMap<u64, (Instant, Instant)>,
     /// Mistake of a server: a host that preempts another one does not abort what that has under way.
@@ -47,6 +51,7 @@ struct Sent {
 /// What a command comes over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender {
+    pub(super) program: usize,
     pub(super) host: HostId,
     /// How many connections the drive had lost when this one was made.
     pub(super) lost_connections: Option<u32>,
@@ -61,6 +66,8 @@ impl Wire {
             sent_count: 0,
             under_way: BTreeMap::new(),
             answers: BTreeMap::new(),
+            silent: BTreeSet::new(),
+            parked: Vec::new(),
             last: BTreeMap::new(),
             never_aborts,
         }
@@ -71,24 +78,55 @@ impl Wire {
         self.connections
     }
 
-    /// Sends a command. Returns when its answer comes.
-    pub(super) fn send(
-        &mut self,
-        now: Instant,
-        connection: u64,
-        path: &Path,
-        from: Sender,
-        command: Command,
-    ) -> Instant {
+    pub(super) fn send(&mut self, now: Instant, connection: u64, path: &Path, from: Sender, command: Command) {
         self.now = self.now.max(now);
-        let (arrived, answered) = self.last.get(&connection).copied().unwrap_or_default();
+        let sent =
+            Sent { connection, from, path: path.to_owned(), command, answer_at: Instant::ZERO, is_past_fence: false };
+        if self.is_silent(from.program, path) { self.parked.push(sent) } else { self.begin(sent) }
+    }
+
+    fn begin(&mut self, sent: Sent) {
+        let (arrived, answered) = self.last.get(&sent.connection).copied().unwrap_or_default();
         let arrives = Instant(self.now.0 + self.delay()).max(arrived);
         let answer_at = Instant(arrives.0 + self.delay()).max(answered);
-        self.last.insert(connection, (arrives, answer_at));
+        self.last.insert(sent.connection, (arrives, answer_at));
         self.sent_count += 1;
-        let sent = Sent { connection, from, path: path.to_owned(), command, answer_at, is_past_fence: false };
-        self.under_way.insert((arrives, self.sent_count), sent);
-        answer_at
+        self.under_way.insert((arrives, self.sent_count), Sent { answer_at, ..sent });
+    }
+
+    pub(super) fn is_silent(&self, program: usize, path: &Path) -> bool {
+        !self.silent.is_empty() && self.silent.contains(&(program, path.to_owned()))
+    }
+
+    /// Nothing arrives any more between a program and a drive, or all that was sent meanwhile does.
+    pub(super) fn set_silent(&mut self, program: usize, path: &Path, is_silent: bool) {
+        if is_silent {
+            self.silent.insert((program, path.to_owned()));
+            let is_meant = |sent: &Sent| sent.from.program == program && sent.path == path;
+            let under_way = std::mem::take(&mut self.under_way);
+            for (at, sent) in under_way {
+                if is_meant(&sent) {
+                    self.parked.push(sent);
+                } else {
+                    self.under_way.insert(at, sent);
+                }
+            }
+            return;
+        }
+        self.silent.remove(&(program, path.to_owned()));
+        for sent in std::mem::take(&mut self.parked) {
+            if self.is_silent(sent.from.program, &sent.path) { self.parked.push(sent) } else { self.begin(sent) }
+        }
+    }
+
+    /// When the next answer comes over a connection.
+    pub(super) fn next_answer(&self, connection: u64, program: usize, path: &Path) -> Option<Instant> {
+        if self.is_silent(program, path) {
+            return None;
+        }
+        let under_way = self.under_way.values().filter(|sent| sent.connection == connection).map(|sent| sent.answer_at);
+        let answers = self.answers.get(&connection).into_iter().flatten().map(|(at, _)| *at);
+        under_way.chain(answers).min()
     }
 
     fn delay(&mut self) -> u64 {
@@ -103,7 +141,7 @@ impl Wire {
     /// Another host has preempted the one that had this drive.
     pub(super) fn preempted(&mut self, path: &Path) {
         let never_aborts = self.never_aborts;
-        let there = self.under_way.values_mut().filter(|sent| sent.path == path);
+        let there = self.under_way.values_mut().chain(&mut self.parked).filter(|sent| sent.path == path);
         there.for_each(|sent| sent.is_past_fence |= never_aborts);
     }
 
@@ -129,8 +167,11 @@ impl Wire {
     }
 
     /// Answers that have come.
-    pub(super) fn take_answers(&mut self, connection: u64) -> Vec<Completion> {
+    pub(super) fn take_answers(&mut self, connection: u64, program: usize, path: &Path) -> Vec<Completion> {
         let now = self.now;
+        if self.is_silent(program, path) {
+            return Vec::new();
+        }
         let Some(answers) = self.answers.get_mut(&connection) else { return Vec::new() };
         let (come, later) = std::mem::take(answers).into_iter().partition(|(at, _)| *at <= now);
         *answers = later;

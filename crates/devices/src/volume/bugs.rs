@@ -13,14 +13,18 @@ pub(super) enum OwnerBug {
     CountedTooEarly,
     /// A takeover does not wait until leases of others have run out.
     HastyTakeover,
-    /// A member that refuses has failed, and the volume goes on without it.
-    ConflictFailsMember,
     /// A new connection takes the member back from whoever has taken the volume over.
     ReconnectPreempts,
     /// A copy of the directory mounts with what it reaches.
     CopyIsTrusted,
     /// A directory is the last owner's, whatever epoch the members have reached since.
     EpochIgnored,
+    /// What a takeover has reserved is given back when the volume is closed.
+    NothingStaysReserved,
+    /// A mount that is refused gives back what was reserved before it, too.
+    AllGivenBack,
+    /// A mount does not remember the newest superblock that was seen before it began.
+    NewestForgotten,
 }
 
 /// Whether this thread has a mistake planted.

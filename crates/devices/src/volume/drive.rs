@@ -10,6 +10,7 @@ use zonda_zoned::{
 };
 
 use super::adopt::{Adoption, RequestId};
+use super::bugs::{OwnerBug, is_planted};
 use super::directory::{LastState, VolumeDirectory, VolumeFile};
 use super::lease::Lease;
 use super::open::cannot_save;
@@ -209,7 +210,7 @@ impl VolumeDrive {
 
     /// Nobody needs this device any more.
     pub(super) fn let_go(&mut self, mut seat: Seat, now: Instant) {
-        if self.directory.file.stays_reserved {
+        if self.directory.file.stays_reserved && !is_planted(OwnerBug::NothingStaysReserved) {
             seat.stay_reserved();
         }
         seat.close_on(now);

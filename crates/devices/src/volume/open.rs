@@ -10,6 +10,7 @@ use zonda_ring::Ring;
 use zonda_zoned::{CompletionQueue, Duration, ZonedDevice};
 
 use super::adopt::Wipe;
+use super::bugs::{OwnerBug, is_planted};
 use super::directory::{LastState, Place, VOLUME_FILE, VolumeDirectory, VolumeRates};
 use super::drive::{Notice, VolumeDrive};
 use super::found::{Device, Found};
@@ -219,7 +220,7 @@ impl VolumeDrive {
         let options = MountOptions {
             newest_epoch,
             // The member that has it may be lost from here on: the others are not the volume then.
-            seen_epoch: newest.as_deref().map(|newest| newest.epoch),
+            seen_epoch: newest.as_deref().map(|newest| newest.epoch).filter(|_| !is_planted(OwnerBug::NewestForgotten)),
             accepts_losses: accepted.accepts_losses,
             accepts_older: accepted.accepts_older,
             accepts_side: side,

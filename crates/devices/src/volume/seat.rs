@@ -117,9 +117,6 @@ impl Seat {
 
     /// Whether the end of a command is not for the volume.
     fn keeps(&mut self, now: Instant, completion: &Completion) -> bool {
-        if completion.id != CONFIRM && is_planted(OwnerBug::ConflictFailsMember) {
-            return false;
-        }
         self.is_refused |= completion.status == Status::ReservationConflict;
         if completion.id == CONFIRM {
             let asked_at = self.asked_at.take();
@@ -231,7 +228,7 @@ const GIVE_BACK_MAX: Duration = Duration(2_000_000_000);
 /// before from here stays so: it may be what keeps another owner out.
 pub(super) fn give_back(seats: impl IntoIterator<Item = Seat>, ring: &Ring) {
     let was_free = |seat: &Seat| seat.drive.claimed().is_some_and(|claimed| claimed.preempted.is_none());
-    release(seats.into_iter().filter(was_free).collect(), ring);
+    release(seats.into_iter().filter(|seat| is_planted(OwnerBug::AllGivenBack) || was_free(seat)).collect(), ring);
 }
 
 /// Closes devices, and gives back what was reserved. Waits for it.

@@ -16,6 +16,8 @@ enum Action {
     Wake,
     TakeOver,
     CutOff,
+    Silence,
+    Part,
     Mend,
     Fail,
     Heal,
@@ -25,14 +27,16 @@ enum Action {
     Flush,
 }
 
-const ACTIONS: [(Action, u64); 14] = [
+const ACTIONS: [(Action, u64); 16] = [
     (Action::Start, 10),
     (Action::Stop, 2),
     (Action::Kill, 4),
     (Action::Pause, 4),
     (Action::Wake, 6),
     (Action::TakeOver, 5),
-    (Action::CutOff, 5),
+    (Action::CutOff, 3),
+    (Action::Silence, 2),
+    (Action::Part, 4),
     (Action::Mend, 4),
     (Action::Fail, 2),
     (Action::Heal, 3),
@@ -104,7 +108,12 @@ impl World {
                 self.tell(format!("{at} is cut off from d{drive}"));
                 self.cut_off(at, drive);
             }
-            Action::Mend if !program.cut_off.is_empty() => {
+            Action::Silence => {
+                self.tell(format!("nothing arrives between {at} and d{drive}"));
+                self.silence(at, drive);
+            }
+            Action::Part => self.part(at),
+            Action::Mend if !(program.cut_off.is_empty() && program.silent.is_empty()) => {
                 self.tell(format!("{at} reaches all drives"));
                 self.mend(at);
             }
@@ -137,6 +146,20 @@ impl World {
         if !own_places.iter().any(|place| text.contains(place)) {
             fs::write(self.programs[at].directory.join(VOLUME_FILE), text).expect("there is room");
             self.tell(format!("{at} gets a copy of the directory of {from}"));
+        }
+    }
+
+    /// The network falls into two parts: a program reaches some drives, and all others reach the rest. Connections are lost, or not.
+    fn part(&mut self, at: usize) {
+        let side: Vec<bool> = self.drives.iter().map(|_| self.prng.chance(1, 2)).collect();
+        let is_silent = self.prng.chance(1, 2);
+        let how = if is_silent { "silently " } else { "" };
+        self.tell(format!("{at} is {how}on the side of {side:?}"));
+        for program in 0..self.programs.len() {
+            self.mend(program);
+            for drive in (0..side.len()).filter(|drive| side[*drive] != (program == at)) {
+                if is_silent { self.silence(program, drive) } else { self.cut_off(program, drive) }
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Scenarios of programs that have copies of one volume's directory, whose members are behind servers.
 //!
 //! Programs start, are paused, woken, stopped and killed, also while they mount; each may be cut off from any drive; commands arrive late;
-//! drives fail for a while, so that members are given up and come back; an operator takes the volume over, and copies directories
+//! drives fail or say nothing for a while, so that members are given up and come back; an operator takes the volume over, and copies directories
 //! once more. Hosts write, read and flush wherever a program answers. All of that in any order, while another program mounts or takes over, too.
 //!
 //! What hosts saw must be what one volume could have answered ([`History`](history::History)); and nobody is answered by a program for what was
@@ -80,10 +80,12 @@ fn soak_each_mistake_about_owners_is_found() {
         OwnerBug::LeaseFromAnswer,
         OwnerBug::CountedTooEarly,
         OwnerBug::HastyTakeover,
-        OwnerBug::ConflictFailsMember,
         OwnerBug::ReconnectPreempts,
         OwnerBug::CopyIsTrusted,
         OwnerBug::EpochIgnored,
+        OwnerBug::NothingStaysReserved,
+        OwnerBug::AllGivenBack,
+        OwnerBug::NewestForgotten,
     ];
     let mut missed = Vec::new();
     for bug in bugs {

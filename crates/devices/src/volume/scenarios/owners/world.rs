@@ -63,6 +63,8 @@ pub(super) struct Program {
     pub(super) is_killed: bool,
     /// Drives that it cannot reach.
     pub(super) cut_off: Vec<usize>,
+    /// The same, and its connections seem to stand.
+    pub(super) silent: Vec<usize>,
     /// How its file names this directory, once it has mounted.
     pub(super) places: Vec<String>,
     asked: BTreeMap<CommandId, Asked>,
@@ -234,6 +236,7 @@ impl Program {
             is_paused: false,
             is_killed: false,
             cut_off: Vec::new(),
+            silent: Vec::new(),
             places: Vec::new(),
             asked: BTreeMap::new(),
             waiting: Vec::new(),
@@ -440,10 +443,21 @@ impl World {
         }
     }
 
+    /// Nothing arrives between a program and a drive.
+    pub(super) fn silence(&mut self, at: usize, drive: usize) {
+        if !self.programs[at].silent.contains(&drive) {
+            self.programs[at].silent.push(drive);
+            shelf::set_silent(at, &self.drives[drive], true);
+        }
+    }
+
     /// A program reaches all drives.
     pub(super) fn mend(&mut self, at: usize) {
         for drive in std::mem::take(&mut self.programs[at].cut_off) {
             shelf::set_cut_off(at, &self.drives[drive], false);
+        }
+        for drive in std::mem::take(&mut self.programs[at].silent) {
+            shelf::set_silent(at, &self.drives[drive], false);
         }
     }
 }
