@@ -123,11 +123,18 @@ impl Target {
     /// Gives an I/O command, whose data is here, to its device.
     pub(crate) fn start_io(&mut self, id: ConnectionId, slot: u16, data: Bytes) {
         let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
-        let Some(Request { work: Work::Io { request, namespace, stage, compare, .. }, device_command, .. }) = request
-        else {
+        let Some(Request { work: Work::Io { request, namespace, .. }, .. }) = request else {
             unreachable!("an I/O command that starts is in the table");
         };
-        let place = *namespace;
+        let (place, io) = (*namespace, *request);
+        // While it waited for its data or for memory, another host may have preempted this one.
+        if let Err(status) = self.still_permits(id, place, &io) {
+            return self.end_request(id, slot, status, 0);
+        }
+        let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
+        let Some(Request { work: Work::Io { request, stage, compare, .. }, device_command, .. }) = request else {
+            unreachable!("the request was just here");
+        };
         let served = &self.namespaces[place as usize];
         if matches!(request, IoRequest::Compare { .. }) {
             *compare = data.clone();
@@ -176,7 +183,11 @@ impl Target {
             return self.end_request(id, slot, completion.status.into(), 0);
         }
         match stage {
-            Stage::FlushBefore => self.next_stage(id, slot, place, Stage::Itself, io),
+            // A preemption that waited for the flush is answered before the read begins.
+            Stage::FlushBefore => match self.still_permits(id, place, &io) {
+                Ok(()) => self.next_stage(id, slot, place, Stage::Itself, io),
+                Err(status) => self.end_request(id, slot, status, 0),
+            },
             Stage::Itself if io.force_unit_access() && self.needs_flush(place, &io) => {
                 self.next_stage(id, slot, place, Stage::FlushAfter, io);
             }

@@ -146,15 +146,7 @@ impl Target {
             return self.end_request(id, slot, StatusCode::TRANSIENT_TRANSPORT_ERROR, 0);
         }
         match &request.work {
-            Work::Io { request, namespace, .. } => {
-                let (namespace, request) = (*namespace, *request);
-                let host = self.host_of(id).expect("only a connected queue has I/O commands");
-                // While its data were in flight, another host may have preempted this one.
-                match self.permits(host, namespace, &request) {
-                    Ok(()) => self.start_io(id, slot, data),
-                    Err(status) => self.end_request(id, slot, status, 0),
-                }
-            }
+            Work::Io { .. } => self.start_io(id, slot, data),
             Work::Command(entry) => {
                 let entry = **entry;
                 self.release_request(id, slot);

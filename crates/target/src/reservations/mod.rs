@@ -71,6 +71,16 @@ impl Target {
         }
     }
 
+    /// The same for a command that was taken before and goes to the device now.
+    #[inline]
+    pub(crate) fn still_permits(&self, id: ConnectionId, place: u32, request: &IoRequest) -> Result<(), StatusCode> {
+        if self.namespaces[place as usize].reservations.kind().is_none() {
+            return Ok(());
+        }
+        let host = self.host_of(id).expect("only a connected queue has I/O commands");
+        self.permits(host, place, request)
+    }
+
     /// The host of a connected queue.
     pub(crate) fn host_of(&self, id: ConnectionId) -> Option<HostId> {
         let controller = self.connections.get(id.0)?.controller()?;

@@ -96,6 +96,7 @@ impl Reservations {
     }
 
     /// RTYPE of the reservation, if there is one.
+    #[inline]
     pub(crate) fn kind(&self) -> Option<ReservationType> {
         self.held.map(|held| held.kind)
     }

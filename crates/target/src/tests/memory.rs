@@ -11,7 +11,7 @@ use crate::{Budget, CloseReason, ConnectionId, HostAccess};
 const KIB: usize = 1 << 10;
 
 /// Transfers of at most 16 KiB, shares of 2 KiB, and a pool of 80 KiB: one connection gets 42 KiB.
-fn world() -> World {
+pub(super) fn world() -> World {
     let mut config = config(&[zoned()], HostAccess::Any);
     config.limits.transfer_bytes = 16 << 10;
     config.limits.in_capsule_bytes = 4096;
@@ -20,7 +20,7 @@ fn world() -> World {
 }
 
 /// Sends reads of 16 KiB that the devices do not answer.
-fn start_reads(world: &mut World, io: ConnectionId, count: usize) -> Vec<u16> {
+pub(super) fn start_reads(world: &mut World, io: ConnectionId, count: usize) -> Vec<u16> {
     let reads = (0..count).map(|_| {
         let (entry, _) = world.encoded(1, &read(0, 32));
         world.start(io, entry, &Bytes::new())

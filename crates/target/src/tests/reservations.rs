@@ -251,6 +251,38 @@ fn a_preemption_that_aborts_is_answered_when_nothing_of_the_others_is_under_way(
     );
 }
 
+/// A read with FUA is a flush first, and the preemption is answered when that has ended.
+#[test]
+fn a_read_that_is_not_at_the_device_when_its_host_is_preempted_never_gets_there() {
+    let (mut world, old, new) = contended();
+    let (mut entry, _) = world.encoded(1, &read(0, 1));
+    entry.cdw12 = (entry.cdw12.get() | 1 << 30).into();
+    let reads = world.start(old.io, entry, &Bytes::new());
+    assert_eq!(world.submitted, ["flush"]);
+    let taking = world.start_preempting(new, old);
+    world.release();
+    assert_eq!(world.finish(new.io, taking, Bytes::new()).status, StatusCode::SUCCESS);
+    assert_eq!(world.finish(old.io, reads, Bytes::new()).status, CONFLICT);
+    assert_eq!(world.submitted, ["flush"]);
+}
+
+#[test]
+fn a_read_that_waits_for_memory_when_its_host_is_preempted_conflicts() {
+    let mut world = super::memory::world();
+    let (old, new) = (world.host(1), world.host(2));
+    world.register(old);
+    world.register(new);
+    assert_eq!(world.acquire(old, EXCLUSIVE), StatusCode::SUCCESS);
+    world.hold = true;
+    let reads = super::memory::start_reads(&mut world, old.io, 3);
+    assert_eq!(world.held.len(), 2, "there is no memory for the third");
+    let taking = world.start_preempting(new, old);
+    world.release();
+    assert_eq!(world.finish(new.io, taking, Bytes::new()).status, StatusCode::SUCCESS);
+    let ended = reads.into_iter().map(|read| world.finish(old.io, read, Bytes::new()).status);
+    assert_eq!(ended.collect::<Vec<_>>(), [StatusCode::SUCCESS, StatusCode::SUCCESS, CONFLICT]);
+}
+
 #[test]
 fn a_preemption_outlives_the_connection_that_asked_for_it() {
     let (mut world, old, new) = contended();
