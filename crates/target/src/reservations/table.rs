@@ -138,7 +138,8 @@ impl Reservations {
             return Err(StatusCode::INVALID_FIELD);
         }
         match (action, own) {
-            (RegisterAction::Register, Some(key)) if key == keys.other => return Ok(Changes::default()),
+            // GEN counts each Register that succeeds, also one that repeats itself (NVMe Base 2.0, section 7.4).
+            (RegisterAction::Register, Some(key)) if key == keys.other => {}
             (RegisterAction::Register, Some(_)) => return Err(StatusCode::RESERVATION_CONFLICT),
             (RegisterAction::Register, None) => {
                 if self.registrants.len() >= REGISTRANTS_MAX {
