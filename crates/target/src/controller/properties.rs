@@ -100,9 +100,13 @@ impl Target {
     fn reset(&mut self, now: Instant, key: u64) {
         self.close_io_queues(now, key);
         let Some(controller) = self.controllers.get_mut(key) else { return };
+        let admin = controller.admin_queue();
         controller.status = ControllerStatus::default();
         controller.features = Features::new();
         controller.events = Events::default();
+        if let Some(admin) = admin {
+            self.abort_asks(admin);
+        }
     }
 
     /// SHN was set: what is volatile becomes durable, then the shutdown is complete.

@@ -52,6 +52,8 @@ pub(crate) struct Ask {
     left: usize,
     /// The first that went wrong.
     status: Result<(), StatusCode>,
+    /// Its controller was reset: it is not answered, and what has not begun never does.
+    is_aborted: bool,
 }
 
 /// What a command does to the reservations of a namespace.
@@ -173,7 +175,8 @@ impl Target {
         {
             let connection = self.connection_of(ask);
             ended.push(connection);
-            if self.connections.get(connection.0).is_some() {
+            let is_aborted = self.asks.get(ask).is_some_and(|ask| ask.is_aborted);
+            if self.connections.get(connection.0).is_some() && !is_aborted {
                 self.begin_change(place, ask, wanted);
             } else {
                 // What had not begun when its queue ended never does.
@@ -198,7 +201,13 @@ impl Target {
             return Err(StatusCode::COMMAND_INTERRUPTED);
         }
         // It is one more until all namespaces are on their way.
-        let ask = self.asks.insert(Ask { connection, entry: *entry, left: places.len() + 1, status: Ok(()) });
+        let ask = self.asks.insert(Ask {
+            connection,
+            entry: *entry,
+            left: places.len() + 1,
+            status: Ok(()),
+            is_aborted: false,
+        });
         for &place in places {
             let keeping = &mut self.namespaces[place as usize].keeping;
             if keeping.change.is_some() {
@@ -220,6 +229,14 @@ impl Target {
         persists: bool,
     ) -> Result<Answer, StatusCode> {
         self.change_reservations(connection, entry, places, Wanted::Persist(persists))
+    }
+
+    /// A controller is reset: its admin queue stays, and the commands on it end without an answer.
+    pub(crate) fn abort_asks(&mut self, id: ConnectionId) {
+        for key in self.asks.keys() {
+            let ask = self.asks.get_mut(key).expect("the key is of the table");
+            ask.is_aborted |= ask.connection == id;
+        }
     }
 
     /// Whether a command of a connection about reservations has not been answered.
@@ -251,7 +268,7 @@ impl Target {
         };
         let kept = next.to_kept();
         let (before, in_doubt) = (namespace.reservations.to_kept(), namespace.keeping.is_in_doubt);
-        let must_wait = kept != before || (in_doubt && !kept.is_empty());
+        let must_wait = kept != before || in_doubt;
         let change = Change { next, notices: changes.notices, ask, fences };
         if must_wait {
             let device = namespace.device;
@@ -287,7 +304,10 @@ impl Target {
         if ask.left > 0 {
             return;
         }
-        let Ask { connection, entry, status, .. } = self.asks.remove(key).expect("the ask was just here");
+        let Ask { connection, entry, status, is_aborted, .. } = self.asks.remove(key).expect("the ask was just here");
+        if is_aborted {
+            return;
+        }
         match status {
             // A host that is gone hears nothing.
             Ok(()) => self.respond(connection, entry.command_id.get(), StatusCode::SUCCESS, 0),

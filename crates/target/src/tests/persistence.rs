@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
+use zonda_nvme::fabrics::Property;
 use zonda_nvme::features::{Feature, FeatureRequest};
 use zonda_nvme::identify::{IdentifyRequest, Structure};
 use zonda_nvme::reservation::{
@@ -177,7 +178,7 @@ fn persistence_that_is_switched_off_drops_what_was_kept_and_changes_nothing_now(
         // The state is the namespace's, whoever relies on it.
         assert_eq!(switch_off(&mut world, other), SUCCESS);
         let now = world.report(owner, 4096);
-        assert_eq!(now, ReservationStatus { persists: false, ..before });
+        assert_eq!(now, ReservationStatus { persists: false, generation: now.generation, ..before });
         assert_eq!(world.kept[&DEVICE], Bytes::new());
         assert_eq!(world.operate(other.io, 1, &write(0, 2, 1)).status, CONFLICT);
         let mut world = world.restarted();
@@ -263,12 +264,51 @@ fn what_could_not_be_made_durable_has_changed_nothing() {
     assert_eq!(world.operate(other.io, 1, &write(0, 2, 1)).status, CONFLICT);
     assert_eq!(world.notification(owner).data, [0; 64]);
     // Nobody knows what of that the device would bring up: a command that changes nothing is kept as well, once.
-    let again = world.ask(owner, &register(PersistChange::Keep), 0, 1);
+    let acquires = ReservationCommand::Acquire { action: AcquireAction::Acquire, kind: EXCLUSIVE };
+    let again = world.ask(owner, &acquires, 1, 0);
     assert!(world.is_silent(owner));
     assert_eq!(world.keeping[0].1, kept);
     world.end_keeping(true);
     assert_eq!(world.ended(owner, again), SUCCESS);
-    assert_eq!(world.reserve(owner, &register(PersistChange::Keep), 0, 1), SUCCESS, "there is no doubt any more");
+    assert_eq!(world.reserve(owner, &acquires, 1, 0), SUCCESS, "there is no doubt any more");
+}
+
+/// The device may have the state that it could not keep for sure: what then ends without persistence must not come back.
+#[test]
+fn after_a_failure_to_begin_to_keep_that_nothing_is_kept_is_made_durable_too() {
+    let mut world = World::that_keeps();
+    let owner = world.host(1);
+    world.hold_keeping = true;
+    world.register(owner);
+    assert_eq!(world.acquire(owner, EXCLUSIVE), SUCCESS, "nothing persists");
+    let mut entry = SubmissionEntry::new(AdminOpcode::SetFeatures.code(), 1);
+    entry.cdw10 = FeatureRequest { feature: PERSISTENCE as u8, ..FeatureRequest::default() }.encode().into();
+    entry.cdw11 = 1.into();
+    let persists = world.start(owner.admin, entry, &Bytes::new());
+    world.end_keeping(false);
+    assert_eq!(world.finish(owner.admin, persists, Bytes::new()).status, StatusCode::WRITE_FAULT);
+    let release = ReservationCommand::Release { action: ReleaseAction::Release, kind_code: EXCLUSIVE.code() };
+    let released = world.ask(owner, &release, 1, 0);
+    assert!(world.is_silent(owner), "after a crash the device might bring the reservation up");
+    assert_eq!(world.keeping[0].1, Bytes::new());
+    world.end_keeping(true);
+    assert_eq!(world.ended(owner, released), SUCCESS);
+}
+
+#[test]
+fn a_reset_of_the_controller_ends_what_waits_on_its_admin_queue_without_an_answer() {
+    let mut world = World::that_keeps();
+    let (host, other) = (world.host(1), world.host(2));
+    world.hold_keeping = true;
+    let registers = world.ask(other, &register(PersistChange::Set), 0, 2);
+    let mut entry = SubmissionEntry::new(AdminOpcode::SetFeatures.code(), 1);
+    entry.cdw10 = FeatureRequest { feature: PERSISTENCE as u8, ..FeatureRequest::default() }.encode().into();
+    world.start(host.admin, entry, &Bytes::new());
+    world.set(host.admin, Property::Configuration, 0);
+    world.end_keeping(true);
+    assert_eq!(world.ended(other, registers), SUCCESS);
+    assert!(world.keeping.is_empty() && world.wire(host.admin).pdus.is_empty());
+    assert!(world.report(other, 4096).persists, "it had not begun");
 }
 
 #[test]
