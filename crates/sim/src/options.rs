@@ -101,6 +101,8 @@ pub enum Part {
     Digests,
     /// Authentication.
     Authentication,
+    /// Hosts that share a namespace by reservations.
+    Reservations,
     /// Moving of live data, in a store of files.
     Migration,
     /// Flushes: of a store of files that does not trust a write cache, or of a volume's host.
@@ -187,7 +189,7 @@ impl Mode {
 
 impl Part {
     /// Every part, with its name.
-    pub const ALL: [(&'static str, Part); 39] = [
+    pub const ALL: [(&'static str, Part); 40] = [
         ("faults", Part::Faults),
         ("delays", Part::Delays),
         ("trace", Part::Trace),
@@ -207,6 +209,7 @@ impl Part {
         ("strangers", Part::Strangers),
         ("digests", Part::Digests),
         ("authentication", Part::Authentication),
+        ("reservations", Part::Reservations),
         ("migration", Part::Migration),
         ("flushes", Part::Flushes),
         ("trims", Part::Trims),
@@ -252,6 +255,7 @@ impl Part {
             | Part::Crashes
             | Part::Strangers
             | Part::Digests
+            | Part::Reservations
             | Part::Authentication => &[Network],
             Part::Migration => &[Files],
             Part::Flushes => &[Files, Volumes],

@@ -17,11 +17,21 @@ pub enum NetworkBug {
     ForgottenSent,
     /// A host that has connected again goes on at once, though commands of its old connections may still come.
     ImpatientHost,
+    /// A command that conflicts with a reservation is carried out.
+    IgnoredConflict,
+    /// A report says the wrong thing of who holds a reservation.
+    MisreportedHolder,
+    /// A change of reservations is answered, and was never made durable.
+    UnkeptReservation,
+    /// A server that starts takes the reservations as they were before the last change.
+    StaleReservations,
+    /// The server tells hosts apart by a part of their identifiers.
+    HalvedHostId,
 }
 
 impl NetworkBug {
     /// Every bug, with its name.
-    pub const ALL: [(&'static str, NetworkBug); 7] = [
+    pub const ALL: [(&'static str, NetworkBug); 12] = [
         ("premature-response", NetworkBug::PrematureResponse),
         ("misdelivered-response", NetworkBug::MisdeliveredResponse),
         ("dropped-chunk", NetworkBug::DroppedChunk),
@@ -29,5 +39,10 @@ impl NetworkBug {
         ("replayed-command", NetworkBug::ReplayedCommand),
         ("forgotten-sent", NetworkBug::ForgottenSent),
         ("impatient-host", NetworkBug::ImpatientHost),
+        ("ignored-conflict", NetworkBug::IgnoredConflict),
+        ("misreported-holder", NetworkBug::MisreportedHolder),
+        ("unkept-reservation", NetworkBug::UnkeptReservation),
+        ("stale-reservations", NetworkBug::StaleReservations),
+        ("halved-host-id", NetworkBug::HalvedHostId),
     ];
 }

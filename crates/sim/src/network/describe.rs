@@ -38,6 +38,18 @@ pub(crate) fn describe(world: &Network) -> String {
         }
         line(&format!("host {place}"), tail);
     }
+    if let Some(sharing) = &world.sharing {
+        let keeps = if sharing.keeps { ", which keeps reservations" } else { "" };
+        line(
+            "sharing",
+            format!(
+                "{} hosts on drive {}{keeps}, {} commands of each",
+                sharing.hosts,
+                world.drives.len() - 1,
+                sharing.commands
+            ),
+        );
+    }
     let limits = &world.target.limits;
     line(
         "target",

@@ -22,6 +22,7 @@ impl NetworkRun<'_> {
                 self.with_host(host, super::host::Host::collect)?;
                 has_moved |= self.host_effects(host);
             }
+            has_moved |= self.sharing_effects()?;
             has_moved |= self.pump();
             if !has_moved {
                 break;
@@ -52,7 +53,10 @@ impl NetworkRun<'_> {
                     self.hash.mix(command.id.0 ^ u64::from(device.0) << 56);
                     self.server.submit(self.now, device, command);
                 }
-                Effect::KeepReservations { .. } => unreachable!("no device keeps reservations"),
+                Effect::KeepReservations { bytes, .. } => {
+                    let store = self.server.store.as_mut().expect("one device keeps reservations");
+                    store.keep(self.now, bytes);
+                }
                 Effect::Authenticate { connection } => {
                     let target = self.server.target.as_mut().expect("its effects are being carried out");
                     if let Some(step) = target.auth_step(connection) {
@@ -167,6 +171,9 @@ impl NetworkRun<'_> {
         if !is_taken {
             link.host_end = false;
         }
+        if let Owner::Sharing { host, queue } = link.owner {
+            return self.sharing_opened(host, queue, id, is_taken);
+        }
         if let Owner::Host { host, queue, .. } = link.owner
             && let Some(machine) = &mut self.hosts[host].machine
         {
@@ -221,6 +228,7 @@ impl NetworkRun<'_> {
                 let machine = self.hosts[host].machine.as_mut().expect("who has a connection has a machine");
                 machine.received(now, queue, chunk);
             }
+            Owner::Sharing { host, queue } => self.sharing_received(host, queue, id, chunk),
             Owner::Stranger => {}
         }
     }
@@ -246,6 +254,9 @@ impl NetworkRun<'_> {
         }
         link.up.forget_waiting();
         link.up.close();
+        if let Owner::Sharing { host, queue } = link.owner {
+            return self.sharing_loses(host, queue, id);
+        }
         if let Owner::Host { host, queue, .. } = link.owner
             && let Some(machine) = &mut self.hosts[host].machine
         {

@@ -15,6 +15,11 @@ pub(crate) enum Owner {
         queue: QueueId,
         epoch: u64,
     },
+    /// A queue of a host that shares a namespace.
+    Sharing {
+        host: usize,
+        queue: usize,
+    },
     Stranger,
 }
 

@@ -69,8 +69,16 @@ impl NetworkRun<'_> {
                 host.power_is_lost();
             }
         }
+        self.sharing_server_ends();
         let what = if loses_power { "the power goes" } else { "the server dies" };
         self.teller.tell(now, || format!("{what}, until {up_at}"));
+    }
+
+    fn sharing_server_ends(&mut self) {
+        if let Some(sharing) = &mut self.sharing {
+            sharing.server_ends();
+        }
+        self.calm_sharing();
     }
 
     /// The server ends what is under way, closes every connection, and starts again.
@@ -89,6 +97,7 @@ impl NetworkRun<'_> {
         assert_eq!(target.statistics().connections, 0, "a server that has drained has closed every connection");
         let up_at = self.now + Duration(1 + self.draw_below(OUTAGE_NS_MAX / 10));
         self.server.go_down(up_at);
+        self.sharing_server_ends();
         for host in &mut self.hosts {
             host.disturbed_until = up_at + AFTERMATH;
         }
@@ -116,6 +125,7 @@ impl NetworkRun<'_> {
             *at = (*at).min(now);
         }
         self.close_strangers(Instant(u64::MAX));
+        self.calm_sharing();
         self.teller.tell(now, || "everything is healed".to_owned());
     }
 }

@@ -20,6 +20,7 @@ impl NetworkRun<'_> {
             self.host_effects(host);
             self.hosts[host].machine = None;
         }
+        self.dismiss_sharing()?;
         self.settle()?;
         let last = self.events + EVENTS_MAX;
         while self.advance()? {

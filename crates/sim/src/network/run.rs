@@ -9,6 +9,7 @@ use super::bugs::NetworkBug;
 use super::host::{Desk, Host, Stage};
 use super::link::{Link, Owner};
 use super::server::Server;
+use super::sharing::Sharing;
 use super::world::Network;
 use crate::hash::Hash;
 use crate::options::{Bug, Options, WorldKind};
@@ -29,6 +30,8 @@ pub(crate) struct NetworkRun<'w> {
     options: &'w Options,
     pub(super) server: Server,
     pub(super) hosts: Vec<Host>,
+    /// Hosts that share a namespace by reservations.
+    pub(super) sharing: Option<Sharing>,
     pub(super) links: BTreeMap<u64, Link>,
     pub(super) next_link: u64,
     /// Connections of strangers, and when they end.
@@ -70,6 +73,10 @@ enum What {
     Host(usize),
     Server,
     Strangers,
+    /// A host that shares.
+    Sharing(usize),
+    /// The device that keeps reservations.
+    Keeping,
 }
 
 impl<'w> NetworkRun<'w> {
@@ -84,6 +91,7 @@ impl<'w> NetworkRun<'w> {
         let mut run = NetworkRun {
             server: Server::new(world, bug),
             hosts: hosts.collect(),
+            sharing: world.sharing.as_ref().map(|sharing| Sharing::new(sharing, world, bug)),
             links: BTreeMap::new(),
             next_link: 0,
             strangers: Vec::new(),
@@ -115,7 +123,10 @@ impl<'w> NetworkRun<'w> {
 
     /// Runs to the end, or to the first thing that is wrong.
     pub(crate) fn run(&mut self) -> Result<(), Trouble> {
-        while !self.hosts.iter().all(Host::is_done) || self.healed_at.is_none() {
+        while !self.hosts.iter().all(Host::is_done)
+            || !self.sharing.as_ref().is_none_or(Sharing::is_done)
+            || self.healed_at.is_none()
+        {
             self.step()?;
         }
         self.come_to_rest()
@@ -142,7 +153,9 @@ impl<'w> NetworkRun<'w> {
         if self.healed_at.is_none() {
             let has_little_left = |host: &Host| host.left <= host.reserve();
             let is_due = self.events >= self.next_strike;
-            if self.strikes_left == 0 && is_due || self.hosts.iter().all(has_little_left) {
+            let have_little_left =
+                self.hosts.iter().all(has_little_left) && self.sharing.as_ref().is_none_or(Sharing::has_little_left);
+            if self.strikes_left == 0 && is_due || have_little_left {
                 self.heal();
             } else if is_due {
                 self.strikes_left -= 1;
@@ -197,6 +210,7 @@ impl<'w> NetworkRun<'w> {
         if self.release_fences()? {
             self.settle()?;
         }
+        self.expire_lost();
         if self.server.is_draining {
             self.restart_drained();
         }
@@ -246,6 +260,12 @@ impl<'w> NetworkRun<'w> {
         if let Some(at) = self.server.up_at {
             tell(at, What::Server);
         }
+        if let Some(sharing) = &self.sharing {
+            sharing.wakeups().for_each(|(host, at)| tell(at, What::Sharing(host)));
+        }
+        if let Some(at) = self.server.store.as_ref().and_then(|store| store.next_at()) {
+            tell(at, What::Keeping);
+        }
         if let Some(at) = self.strangers.iter().map(|(until, _)| *until).min() {
             tell(at, What::Strangers);
         }
@@ -265,9 +285,12 @@ impl<'w> NetworkRun<'w> {
             What::Host(index) => self.with_host(index, Host::act)?,
             What::Server => {
                 self.server.come_up(self.world);
+                self.calm_sharing();
                 self.teller.tell(now, || "the server is back".to_owned());
             }
             What::Strangers => self.close_strangers(now),
+            What::Sharing(host) => self.sharing_acts(host)?,
+            What::Keeping => self.end_keeping(),
         }
         Ok(())
     }
@@ -331,6 +354,23 @@ impl<'w> NetworkRun<'w> {
         }
         if self.events.is_multiple_of(self.world.check_every) {
             self.server.drives.iter().for_each(super::drive::Drive::check_invariants);
+        }
+    }
+
+    pub(super) fn count_command(&mut self) {
+        self.commands += 1;
+    }
+
+    pub(super) fn mix(&mut self, value: u64) {
+        self.hash.mix(value);
+    }
+
+    /// After everything is healed and while there is a server, nobody disturbs the hosts that share.
+    pub(super) fn calm_sharing(&mut self) {
+        let is_calm = self.healed_at.is_some() && self.server.target.is_some() && !self.server.is_draining;
+        let until = if is_calm { self.now + super::chaos::AFTERMATH } else { EVER };
+        if let Some(sharing) = &mut self.sharing {
+            sharing.disturb_until(until);
         }
     }
 

@@ -7,6 +7,7 @@ use zonda_zoned::{
 
 use super::bugs::NetworkBug;
 use super::drive::Drive;
+use super::sharing::Store;
 use super::world::{DriveShape, Network};
 
 /// By how many device completions a write is late that was acknowledged too early.
@@ -16,6 +17,8 @@ const PREMATURE_BY: usize = 3;
 pub(crate) struct Server {
     pub(crate) target: Option<Target>,
     pub(crate) drives: Vec<Drive>,
+    /// Of the device that keeps reservations, the last one.
+    pub(crate) store: Option<Store>,
     /// When it comes back.
     pub(crate) up_at: Option<Instant>,
     pub(crate) deaths: u64,
@@ -36,6 +39,11 @@ impl Server {
         Server {
             target: Some(Target::new(world.target.clone()).expect("a drawn target is valid")),
             drives: world.drives.iter().enumerate().map(drive).collect(),
+            store: world
+                .sharing
+                .as_ref()
+                .filter(|sharing| sharing.keeps)
+                .map(|sharing| Store::new(sharing.fails, world.root.fork("store"))),
             up_at: None,
             deaths: 0,
             bug,
@@ -59,13 +67,22 @@ impl Server {
     /// There is no target until then.
     pub(crate) fn go_down(&mut self, up_at: Instant) {
         self.target = None;
+        if let Some(store) = &mut self.store {
+            store.cut();
+        }
         self.is_draining = false;
         self.up_at = Some(up_at);
     }
 
     pub(crate) fn come_up(&mut self, world: &Network) {
         self.up_at = None;
-        self.target = Some(Target::new(world.target.clone()).expect("it was valid before"));
+        let mut config = world.target.clone();
+        if let Some(store) = &self.store {
+            let is_stale = self.bug == Some(NetworkBug::StaleReservations) && self.bugs.chance(1, 2);
+            let found = if is_stale { store.found_before() } else { store.found() };
+            config.kept_reservations.insert(DeviceKey(world.drives.len() as u32 - 1), found);
+        }
+        self.target = Some(Target::new(config).expect("it was valid before"));
     }
 
     /// Gives a command of the target to its drive.

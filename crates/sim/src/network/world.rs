@@ -1,5 +1,6 @@
 //! What a seed decides of a network before the first byte.
 
+use bytes::Bytes;
 use zonda_chap::{Group, Hash, Policy, Secret};
 use zonda_initiator::InitiatorConfig;
 use zonda_layers::{DelayRule, FaultEffect, FaultRule, Matcher, OperationKind, OperationSet, When};
@@ -12,6 +13,7 @@ use zonda_zoned::{Blocks, Duration, Geometry, NamespaceId, Prng, Status, ZoneInd
 
 use super::chaos::{ChaosKind, draw_kinds};
 use super::pipe::PipeShape;
+use super::sharing::{self, SharingTraits};
 use super::window::Window;
 use crate::drive::{one_of, profile_of};
 use crate::options::{Options, Part};
@@ -29,6 +31,8 @@ pub(crate) struct Network {
     pub(crate) target: TargetConfig,
     pub(crate) drives: Vec<DriveShape>,
     pub(crate) hosts: Vec<HostShape>,
+    /// Hosts that share the namespace of the last drive.
+    pub(crate) sharing: Option<SharingTraits>,
     /// Of a connection: to the target, and from it. Each connection has one of them.
     pub(crate) pipes: Vec<(PipeShape, PipeShape)>,
     /// What the world does.
@@ -95,7 +99,12 @@ pub(crate) struct HostTraits {
 
 impl TargetTraits {
     /// The configuration of a target for these drives and hosts.
-    pub(crate) fn config(&self, drives: &[DriveShape], hosts: &[HostShape]) -> TargetConfig {
+    pub(crate) fn config(
+        &self,
+        drives: &[DriveShape],
+        hosts: &[HostShape],
+        sharing: Option<&SharingTraits>,
+    ) -> TargetConfig {
         let namespaces = drives.iter().enumerate().map(|(place, drive)| NamespaceConfig {
             id: NamespaceId(place as u32 + 1),
             device: DeviceKey(place as u32),
@@ -118,7 +127,12 @@ impl TargetTraits {
             allow: if self.authenticates { HostAccess::Hosts(entries.collect()) } else { HostAccess::Any },
         };
         let portal = Portal { address: "192.0.2.1".to_owned(), service: "4420".to_owned() };
-        TargetConfig { limits: self.limits.clone(), ..TargetConfig::new(vec![subsystem], vec![portal], self.seed) }
+        let mut config =
+            TargetConfig { limits: self.limits.clone(), ..TargetConfig::new(vec![subsystem], vec![portal], self.seed) };
+        if sharing.is_some_and(|sharing| sharing.keeps) {
+            config.kept_reservations.insert(DeviceKey(drives.len() as u32 - 1), Bytes::new());
+        }
+        config
     }
 }
 
@@ -160,7 +174,10 @@ impl Network {
             })
             .collect();
         let has_auth = prng.chance(1, 4) && options.has(Part::Authentication);
-        let limits = draw_limits(&mut root.fork("limits"), hosts);
+        let mut shared = root.fork("sharing");
+        let has_sharing = shared.chance(1, 4) && !has_auth && options.has(Part::Reservations);
+        let sharing = has_sharing.then(|| SharingTraits::draw(&mut shared, options));
+        let limits = draw_limits(&mut root.fork("limits"), hosts + sharing.as_ref().map_or(0, |sharing| sharing.hosts));
         let hosts: Vec<HostShape> = (0..hosts)
             .map(|host| {
                 let drive = if shares { 0 } else { host };
@@ -181,8 +198,9 @@ impl Network {
                 drive.faults = draw_faults(&mut faults);
             }
         }
+        drives.extend(sharing.as_ref().map(|_| sharing::drive()));
         let target_traits = draw_target(&root, limits, &mut drives, has_auth);
-        let target = target_traits.config(&drives, &hosts);
+        let target = target_traits.config(&drives, &hosts, sharing.as_ref());
         let mut chaos = root.fork("chaos");
         Network {
             pipes: draw_pipes(&mut root.fork("pipes")),
@@ -195,6 +213,7 @@ impl Network {
             target,
             drives,
             hosts,
+            sharing,
         }
     }
 }

@@ -7,7 +7,9 @@ use zonda_target::{Limits, Target};
 use zonda_zoned::{Duration, Geometry, Prng, ZoneIndex};
 
 use super::parts::{Delay, DurationDef, Fault, GeometryDef, ZoneIndexDef, hex};
-use crate::network::{ChaosKind, DriveShape, HostShape, HostTraits, Network, PipeShape, TargetTraits, Window};
+use crate::network::{
+    ChaosKind, DriveShape, HostShape, HostTraits, Network, PipeShape, SharingTraits, TargetTraits, Window,
+};
 use crate::world::Load;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +24,8 @@ pub(crate) struct NetworkScenario {
     target: TargetText,
     drives: Vec<DriveText>,
     hosts: Vec<HostText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sharing: Option<SharingTraits>,
     pipes: Vec<PipesText>,
 }
 
@@ -145,6 +149,7 @@ impl NetworkScenario {
             },
             drives: world.drives.iter().map(DriveText::of).collect(),
             hosts: world.hosts.iter().map(HostText::of).collect(),
+            sharing: world.sharing.clone(),
             pipes: world.pipes.iter().map(|(to, from)| PipesText { to_target: *to, from_target: *from }).collect(),
         }
     }
@@ -172,7 +177,13 @@ impl NetworkScenario {
             let least = pipe.bytes_per_second.min(pipe.segment_bytes_max).min(pipe.read_bytes_max);
             super::at_least_one("network.pipes", least.min(pipe.buffer_bytes as u64))?;
         }
-        let target = target_traits.config(&drives, &hosts);
+        if let Some(sharing) = &self.sharing {
+            sharing.check().map_err(|what| ConfigError::new(format!("network.sharing: must be {what}")))?;
+            if authenticates || drives.is_empty() {
+                return Err(ConfigError::new("network.sharing: needs a drive, and hosts that do not authenticate"));
+            }
+        }
+        let target = target_traits.config(&drives, &hosts, self.sharing.as_ref());
         Target::new(target.clone()).map_err(|error| ConfigError::new(format!("network.target: {error:?}")))?;
         Ok(Network {
             root,
@@ -180,6 +191,7 @@ impl NetworkScenario {
             target_traits,
             drives,
             hosts,
+            sharing: self.sharing.clone(),
             pipes: self.pipes.iter().map(|pipes| (pipes.to_target, pipes.from_target)).collect(),
             chaos: chaos.collect::<Result<_, _>>()?,
             chaos_every: self.chaos_every,

@@ -58,6 +58,16 @@ fn soak_networks_without_disturbances_are_good_and_have_none() {
     undisturbed_networks_are_good(60);
 }
 
+/// The hosts that share a namespace, and everything about it, can be left out; then no other part of a scenario changes.
+#[test]
+fn reservations_are_in_some_networks_and_can_be_left_out() {
+    let with = Options::of_world(WorldKind::Network);
+    let without = Options { without: [Part::Reservations].into(), ..with.clone() };
+    let differs = |seed: &u64| run(*seed, &with) != run(*seed, &without);
+    let differing = (0..24).filter(differs).count();
+    assert!((2..12).contains(&differing), "{differing}");
+}
+
 #[test]
 fn of_all_kinds_of_worlds_there_is_one_in_four_and_drives_are_those_of_always() {
     let all = Options::of_world(WorldKind::All);
