@@ -161,7 +161,11 @@ fn make_drive(directory: &Path) {
 }
 
 fn serve(directory: &Path, options: &[&str]) -> Server {
-    Server::start(directory, &[&["drive", "--listen", "127.0.0.1:0", "--http", "off"], options].concat())
+    serve_one(directory, "drive", options)
+}
+
+fn serve_one(directory: &Path, name: &str, options: &[&str]) -> Server {
+    Server::start(directory, &[&[name, "--listen", "127.0.0.1:0", "--http", "off"], options].concat())
 }
 
 /// Registrants by host and key, and who holds the reservation.
@@ -243,6 +247,33 @@ fn a_kill_in_the_middle_of_a_preemption_leaves_the_holder_before_or_the_one_afte
         assert_eq!((first.write(0), second.write(0)), expected, "round {round}");
         server.kill();
     }
+}
+
+#[test]
+fn a_reservation_of_a_volume_survives_kill_and_stop_and_shuts_others_out() {
+    let directory = scratch("reservations-of-a-volume");
+    for name in ["a", "b", "c"] {
+        let size = ["--zones", "24", "--zone-capacity", "1MiB"];
+        output_in(&directory, &[&["drive", "create", name, "--profile", "zn540"], &size[..]].concat());
+    }
+    output_in(&directory, &["volume", "create", "vol", "--members", "a,b,c"]);
+    let server = serve_one(&directory, "vol", &[]);
+    let (mut owner, mut other) = (Host::connect(&server, 1), Host::connect(&server, 2));
+    assert_eq!((owner.register(PersistChange::Set), other.register(PersistChange::Keep)), (SUCCESS, SUCCESS));
+    assert_eq!(owner.acquire(AcquireAction::Acquire, 0), SUCCESS);
+    assert_eq!((owner.write(0), other.write(1)), (SUCCESS, CONFLICT));
+    server.kill();
+    let server = serve_one(&directory, "vol", &[]);
+    let mut other = Host::connect(&server, 2);
+    assert_eq!((other.write(1), other.read(0)), (CONFLICT, (SUCCESS, 1)));
+    assert_eq!(hosts_of(&other.report()), [(1, 1, true), (2, 2, false)]);
+    assert_eq!(other.acquire(AcquireAction::Preempt, 1), SUCCESS);
+    server.stop();
+    let server = serve_one(&directory, "vol", &[]);
+    let (mut owner, mut other) = (Host::connect(&server, 1), Host::connect(&server, 2));
+    assert_eq!((owner.write(1), other.write(1)), (CONFLICT, SUCCESS));
+    server.stop();
+    assert!(output_in(&directory, &["volume", "check", "vol"]).contains("well"));
 }
 
 #[test]

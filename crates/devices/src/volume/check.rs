@@ -13,6 +13,7 @@ use super::directory::{LastState, Place, VolumeDirectory};
 use super::open::{Names, tuning};
 use super::outdated::must_be_newest;
 use super::report::{LostRange, Progress};
+use super::reservations::Kept;
 use crate::look::LookedAt;
 use crate::probe::in_words;
 use crate::{DriveError, Location};
@@ -76,7 +77,7 @@ impl CheckReport {
         let Some(geometry) = devices.iter().flatten().map(|device| device.geometry(NamespaceId::FIRST)).next() else {
             return Ok(report.refused(&DriveError::new("no member can be read", "bring back its members")));
         };
-        if let Some(error) = refusal {
+        if let Some(error) = refusal.or_else(|| Kept::of(&directory).err()) {
             return Ok(report.refused(&error));
         }
         let tuning = tuning(directory.file.reserve_percent, directory.file.rates, geometry.block_size_bytes);

@@ -68,6 +68,9 @@ pub(super) struct VolumeFile {
     /// An operator has said that no other server uses the volume with the members that are missing; till the next mount.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) accepts_missing: bool,
+    /// A file beside this one has what hosts have reserved of the volume.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) keeps_reservations: bool,
     /// Blocks that were lost when the volume was last used; absent if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) lost_blocks: Option<u64>,
@@ -93,6 +96,7 @@ impl VolumeFile {
             enough: None,
             stays_reserved: false,
             accepts_missing: false,
+            keeps_reservations: false,
             lost_blocks: None,
             reserve_percent: zonda_raid::Tuning::default().reserve_percent,
             rates: VolumeRates::default(),
@@ -310,6 +314,11 @@ impl VolumeDirectory {
     fn write(&self) -> io::Result<()> {
         let text = toml::to_string(&self.file).expect("texts and numbers can be written");
         self.lock.directory.replace(VOLUME_FILE, NEW_FILE, format!("{HEADER}{text}").as_bytes())
+    }
+
+    /// Writes another file of the directory in the same way; `new` is its name until it is durable.
+    pub(super) fn replace(&self, name: &str, new: &str, content: &[u8]) -> io::Result<()> {
+        self.lock.directory.replace(name, new, content)
     }
 
     /// The epoch that is in the file on the disk.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use zonda_raid::{Event, Extent, FailReason, MemberIndex, MemberState, VolumeError, VolumeOn};
+use zonda_ring::Bytes;
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{
     Blocks, Command, Completion, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Operation, Outcome,
@@ -14,7 +15,9 @@ use super::bugs::{OwnerBug, is_planted};
 use super::directory::{LastState, VolumeDirectory, VolumeFile};
 use super::lease::Lease;
 use super::open::cannot_save;
+use super::ranges::add_range;
 use super::report::{ScrubSummary, VolumeReport, scrubbed_in_words, suspended_in_words};
+use super::reservations::Kept;
 use super::returns::{Absence, Returning};
 use super::seat::Seat;
 use super::spares::Spare;
@@ -85,6 +88,7 @@ pub struct VolumeDrive {
     pub(super) lease: Lease,
     /// The newest epoch of a superblock when the volume was opened.
     pub(super) opened_epoch: u64,
+    pub(super) reservations: Kept,
     /// What has ended in an epoch that `volume.toml` does not have yet.
     held: CompletionQueue,
     /// Whether hosts wait until `volume.toml` can be written.
@@ -125,6 +129,7 @@ impl VolumeDrive {
             reports: VecDeque::new(),
             lease: Lease::default(),
             opened_epoch: 0,
+            reservations: Kept::default(),
             held: CompletionQueue::new(),
             is_held: false,
             last_scrub: None,
@@ -437,14 +442,6 @@ impl VolumeDrive {
     }
 }
 
-/// Adds a range of blocks; one that follows the last one is joined with it.
-fn add_range(ranges: &mut Vec<(u64, u64)>, start: u64, end: u64) {
-    match ranges.last_mut() {
-        Some(last) if last.1 == start => last.1 = end,
-        _ => ranges.push((start, end)),
-    }
-}
-
 impl ZonedDevice for VolumeDrive {
     fn geometry(&self, namespace: NamespaceId) -> &Geometry {
         self.on.geometry(namespace)
@@ -542,6 +539,18 @@ impl Drive for VolumeDrive {
         inside + self.on.volume().counters().unreadable_blocks
     }
 
+    fn kept_reservations(&self) -> Option<Bytes> {
+        Some(self.reservations.bytes())
+    }
+
+    fn keep_reservations(&mut self, _now: Instant, bytes: Bytes) {
+        self.keep_for_hosts(bytes);
+    }
+
+    fn take_reservations_kept(&mut self) -> Option<bool> {
+        self.reservations.take_ended()
+    }
+
     fn take_trouble(&mut self) -> Option<String> {
         for member in self.members() {
             if let Some(trouble) = self.on.member_mut(member).and_then(|seat| seat.drive.take_trouble()) {
@@ -581,19 +590,5 @@ impl Drive for VolumeDrive {
 
     fn as_volume_mut(&mut self) -> Option<&mut VolumeDrive> {
         Some(self)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::add_range;
-
-    #[test]
-    fn ranges_that_follow_each_other_are_one() {
-        let mut ranges = Vec::new();
-        for (start, end) in [(5, 6), (6, 8), (8, 9), (11, 12), (3, 4)] {
-            add_range(&mut ranges, start, end);
-        }
-        assert_eq!(ranges, [(5, 9), (11, 12), (3, 4)]);
     }
 }

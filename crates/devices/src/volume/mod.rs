@@ -9,6 +9,7 @@
 //!   returns.rs    members that have failed and come back
 //!   reconnect.rs  members whose connection is lost, and made again
 //!   manage.rs     what an operator asks for                             report.rs  what he is told
+//!   reservations.rs  what hosts have reserved of the volume, in a file of its directory
 //!   found.rs      the devices before a mount, and what their superblocks say
 //!   outdated.rs   members that are older than volume.toml knows the volume to be
 //!   check.rs      a volume that is read and compared without being written
@@ -45,8 +46,10 @@ mod owner;
 mod owner_tests;
 mod place;
 mod quorum;
+mod ranges;
 mod reconnect;
 mod report;
+mod reservations;
 mod returns;
 #[cfg(test)]
 mod scenarios;

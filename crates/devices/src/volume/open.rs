@@ -15,6 +15,7 @@ use super::directory::{LastState, Place, VOLUME_FILE, VolumeDirectory, VolumeRat
 use super::drive::{Notice, VolumeDrive};
 use super::found::{Device, Found};
 use super::manage::member_named;
+use super::reservations::Kept;
 use super::seat::{Seat, give_back};
 use super::spares::{Other, Spare};
 use crate::opening::OnRing;
@@ -178,6 +179,7 @@ impl VolumeDrive {
         watch: &mut dyn FnMut(Notice),
     ) -> Result<VolumeDrive, DriveError> {
         let directory = VolumeDirectory::open(path)?;
+        let reservations = Kept::of(&directory)?;
         let side =
             accepted.accepts_side.as_deref().map(|name| member_named(&directory.file.member, name)).transpose()?;
         let mut found = Found::open(directory, side, ring)?;
@@ -244,6 +246,7 @@ impl VolumeDrive {
             None => vec![None; directory.file.member.len()],
         };
         let mut drive = VolumeDrive::new(on, directory, spares, ids);
+        drive.reservations = reservations;
         drive.early_events = events;
         drive.opened_epoch = seen_epoch;
         drive.keeps_members = accepted.keeps_members;

@@ -4,6 +4,7 @@ mod copies;
 mod imports;
 mod losses;
 mod places;
+mod reservations;
 mod returns;
 mod sides;
 
