@@ -55,6 +55,11 @@ pub(crate) fn nbd_closed(peer: &str, had_export: bool, end: &End) {
     }
 }
 
+/// An NVMe host keeps NBD clients away from a drive.
+pub(crate) fn nbd_reserved(source: &str) {
+    tracing::warn!("{source}: a request of an NBD client is refused: an NVMe host has reserved the namespace");
+}
+
 /// Something was asked of a volume.
 pub(crate) fn asked(volume: &Path, request: &VolumeRequest) {
     if !matches!(request, VolumeRequest::Report | VolumeRequest::Lost { .. }) {

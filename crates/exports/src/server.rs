@@ -155,6 +155,8 @@ impl Server {
             }
         }
         if let Some(nbd) = &mut self.nbd {
+            let target = &self.target;
+            nbd.admit(target.reservation_changes(), |device| target.unregistered_access(device));
             moved |= nbd.turn(now, &mut self.drives, self.target.budget_mut());
         }
         moved

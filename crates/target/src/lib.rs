@@ -57,6 +57,7 @@ pub use config::{
 pub use effects::{CloseReason, ConnectionId, Effect, Event};
 pub use health::DeviceHealth;
 pub use limits::Limits;
+pub use reservations::UnregisteredAccess;
 pub use sessions::Session;
 pub use statistics::{NamespaceStatistics, Statistics};
 pub use target::Target;

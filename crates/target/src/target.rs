@@ -60,6 +60,7 @@ pub struct Target {
     pub(crate) random: Random,
     pub(crate) draining: bool,
     pub(crate) statistics: Statistics,
+    pub(crate) reservation_changes: u64,
 }
 
 /// One namespace of one subsystem.
@@ -160,6 +161,7 @@ impl Target {
             last_controller_id: 0,
             draining: false,
             statistics: Statistics::default(),
+            reservation_changes: 0,
         })
     }
 

@@ -2,13 +2,17 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use zonda_nbd::NbdError;
+use zonda_nbd::testing::{Answer, Ask, Client};
+use zonda_nbd::wire::transmission::command;
 use zonda_nvme::fabrics::{
     CONTROLLER_ID_DYNAMIC, Configuration, ConnectCommand, ConnectData, Property, PropertyCommand,
 };
 use zonda_nvme::reservation::{
-    AcquireAction, PersistChange, RegisterAction, ReservationCommand, ReservationKey, ReservationKeys,
+    AcquireAction, PersistChange, RegisterAction, ReleaseAction, ReservationCommand, ReservationKey, ReservationKeys,
     ReservationStatus, ReservationType,
 };
 use zonda_nvme::tcp::{Digests, InitializeRequest, Pdu, PduReader, PduWriter, ReaderLimits, Side};
@@ -168,6 +172,59 @@ fn serve_one(directory: &Path, name: &str, options: &[&str]) -> Server {
     Server::start(directory, &[&[name, "--listen", "127.0.0.1:0", "--http", "off"], options].concat())
 }
 
+/// A client of the export `drive`, a request at a time.
+struct NbdClient {
+    stream: UnixStream,
+    client: Client,
+}
+
+impl NbdClient {
+    fn open(directory: &Path) -> NbdClient {
+        let stream = UnixStream::connect(directory.join("nbd.sock")).expect("it listens");
+        let mut opened = NbdClient { stream, client: Client::new() };
+        let bytes = [opened.client.flags(), opened.client.go("drive")].concat();
+        opened.stream.write_all(&bytes).expect("the connection holds");
+        while !opened.client.is_in_transmission() {
+            opened.receive();
+        }
+        opened
+    }
+
+    fn receive(&mut self) {
+        let mut bytes = vec![0; 64 << 10];
+        let count = self.stream.read(&mut bytes).expect("the connection holds");
+        assert!(count > 0, "the server has closed the connection");
+        self.client.received(&bytes[..count]);
+    }
+
+    fn ask(&mut self, command: u16, length: usize, data: &[u8]) -> Result<Answer, NbdError> {
+        let ask = Ask { command, flags: 0, cookie: 1, offset: 0, length: length as u32 };
+        let bytes = self.client.ask(ask, data);
+        self.stream.write_all(&bytes).expect("the connection holds");
+        loop {
+            if let Some((_, result)) = self.client.finished() {
+                return result.map_err(|failure| failure.error);
+            }
+            self.receive();
+        }
+    }
+
+    fn write(&mut self, byte: u8) -> Result<(), NbdError> {
+        self.ask(command::WRITE, BLOCK_BYTES, &vec![byte; BLOCK_BYTES]).map(|_| ())
+    }
+
+    fn flush(&mut self) -> Result<(), NbdError> {
+        self.ask(command::FLUSH, 0, &[]).map(|_| ())
+    }
+
+    fn read(&mut self) -> Result<u8, NbdError> {
+        match self.ask(command::READ, BLOCK_BYTES, &[])? {
+            Answer::Data(data) => Ok(data[0]),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 /// Registrants by host and key, and who holds the reservation.
 fn hosts_of(status: &ReservationStatus) -> Vec<(u8, u64, bool)> {
     status.controllers.iter().map(|it| (it.host.0[0], it.key.0, it.is_holder)).collect()
@@ -274,6 +331,38 @@ fn a_reservation_of_a_volume_survives_kill_and_stop_and_shuts_others_out() {
     assert_eq!((owner.write(1), other.write(1)), (CONFLICT, SUCCESS));
     server.stop();
     assert!(output_in(&directory, &["volume", "check", "vol"]).contains("well"));
+}
+
+/// NBD clients are hosts that are not registered: they may do what the reservation leaves to these.
+#[test]
+fn nbd_clients_are_kept_out_by_a_reservation_also_after_the_server_was_killed() {
+    let directory = scratch("reservations-and-nbd");
+    make_drive(&directory);
+    let over_nbd = ["--nbd", "unix:nbd.sock"];
+    let server = serve(&directory, &over_nbd);
+    let mut host = Host::connect(&server, 1);
+    let mut client = NbdClient::open(&directory);
+    assert_eq!((client.write(7), client.read()), (Ok(()), Ok(7)));
+    assert_eq!(host.register(PersistChange::Set), SUCCESS);
+    assert_eq!(client.write(8), Ok(()), "registrations alone keep nobody out");
+    assert_eq!(host.acquire(AcquireAction::Acquire, 0), SUCCESS);
+    let refused = Err(NbdError::NotPermitted);
+    assert_eq!((client.write(9), client.flush(), client.read()), (refused, refused, Ok(8)));
+    server.kill();
+    let server = serve(&directory, &over_nbd);
+    let mut client = NbdClient::open(&directory);
+    assert_eq!((client.write(9), client.read()), (refused, Ok(8)));
+    let mut host = Host::connect(&server, 1);
+    let kind = ReservationType::ExclusiveAccess;
+    let exclusive = ReservationCommand::Acquire { action: AcquireAction::Preempt, kind };
+    assert_eq!(host.reserve(&exclusive, 1, 1), SUCCESS);
+    assert_eq!((client.write(9), client.read()), (refused, Err(NbdError::NotPermitted)));
+    let clear = ReservationCommand::Release { action: ReleaseAction::Clear, kind_code: 0 };
+    assert_eq!(host.reserve(&clear, 1, 0), SUCCESS);
+    assert_eq!((client.write(9), client.read()), (Ok(()), Ok(9)));
+    drop(client);
+    let log = server.stop();
+    assert_eq!(log.matches("request of an NBD client is refused").count(), 1, "{log}");
 }
 
 #[test]

@@ -13,6 +13,7 @@
 //!
 //! tls.rs has the keys. What is absent: zones. Only namespaces whose zones are all conventional are exported.
 
+mod admission;
 mod counters;
 mod crowd;
 mod limits;

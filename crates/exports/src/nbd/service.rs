@@ -7,9 +7,10 @@ use bytes::Bytes;
 use rustix::net::sockopt;
 use zonda_nbd::{CloseReason, Connection, Effect, ExportIndex, NbdError, ReadPiece, Reply, Stage};
 use zonda_ring::{Address, Ring, Socket};
-use zonda_target::{Budget, ConnectionId};
-use zonda_zoned::{Completion, Instant};
+use zonda_target::{Budget, ConnectionId, DeviceKey, UnregisteredAccess};
+use zonda_zoned::{Completion, Instant, Status};
 
+use super::admission::Admission;
 use super::crowd::{self, Place};
 use super::limits::{
     HANDSHAKE_MAX, PROBE_AFTER, PROBE_INTERVAL, PROBES, STALL_MAX, STALL_SHORT_OF_MEMORY_MAX, SWEEP_INTERVAL,
@@ -41,6 +42,7 @@ pub(crate) struct Nbd {
     /// send.
     pub(super) dirty: Vec<ConnectionId>,
     work: Work,
+    admission: Admission,
     pub(super) memory: MemoryQueue,
     sweep_at: Instant,
     counts: Counts,
@@ -141,6 +143,7 @@ impl Nbd {
             connections_max,
             dirty: Vec::new(),
             work,
+            admission: Admission::default(),
             memory: MemoryQueue::default(),
             sweep_at: Instant::ZERO,
             counts: Counts::default(),
@@ -164,6 +167,14 @@ impl Nbd {
             while let Some(effect) = self.work.poll_effect() {
                 goes_on = true;
                 match effect {
+                    WorkEffect::Submit { device, command } if !self.admission.permits(device, &command.operation) => {
+                        self.tell_refusal(device, drives);
+                        self.work.completed(Completion::of(command.id, Status::ReservationConflict));
+                    }
+                    WorkEffect::Ask { device, job, .. } if !self.admission.permits_reads(device) => {
+                        self.tell_refusal(device, drives);
+                        self.work.refused(job);
+                    }
                     WorkEffect::Submit { device, command } => drives.submit(now, device, Submitter::Nbd, command),
                     WorkEffect::Ask { device, job, start, most } => {
                         self.work.answered(job, drives.get(device).drive().extent(start, most));
@@ -180,6 +191,18 @@ impl Nbd {
                 return moved;
             }
             moved = true;
+        }
+    }
+
+    /// What reservations of NVMe hosts leave to the clients, as of so many changes of them.
+    pub(crate) fn admit(&mut self, changes: u64, access: impl Fn(DeviceKey) -> UnregisteredAccess) {
+        let drives = self.tables.iter().flat_map(|table| &table.exports).map(|export| export.device);
+        self.admission.update(changes, drives, access);
+    }
+
+    fn tell_refusal(&mut self, device: DeviceKey, drives: &Drives) {
+        if self.admission.is_news(device) {
+            events::nbd_reserved(&drives.get(device).source);
         }
     }
 

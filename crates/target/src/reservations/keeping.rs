@@ -283,6 +283,7 @@ impl Target {
     fn install(&mut self, place: u32, change: Change) {
         let Change { next, notices, ask, fences } = change;
         self.namespaces[place as usize].reservations = next;
+        self.reservation_changes += 1;
         self.notify_of_reservations(place, &notices);
         match fences {
             Some(host) => self.fence(ask, place, host),

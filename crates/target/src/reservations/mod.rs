@@ -22,6 +22,7 @@ pub(crate) use fences::Fence;
 pub(crate) use keeping::{Ask, Keeping, restore};
 pub(crate) use table::{Access, Reservations};
 
+use crate::DeviceKey;
 use crate::connection::receive::{Answer, Needed};
 use crate::connection::transfer::check_room;
 use crate::effects::ConnectionId;
@@ -59,6 +60,27 @@ impl Target {
         let (place, host) = self.asked_by(id, entry)?;
         let wanted = Wanted::Command { command, keys: ReservationKeys::read(data), host };
         self.change_reservations(id, entry, &[place], wanted)
+    }
+
+    /// What hosts that are not registered may do to a device, whichever of its namespaces they go by. It stays the same while
+    /// [`reservation_changes`](Target::reservation_changes) does.
+    #[must_use]
+    pub fn unregistered_access(&self, device: DeviceKey) -> UnregisteredAccess {
+        let of_device = self.namespaces.iter().filter(|namespace| namespace.device == device);
+        of_device.fold(UnregisteredAccess::ALL, |all, namespace| {
+            // A host over Fabrics never has this identifier.
+            let permits = |access| namespace.reservations.permits(HostId([0; 16]), access);
+            UnregisteredAccess {
+                reads: all.reads && permits(Access::Read),
+                writes: all.writes && permits(Access::Write),
+            }
+        })
+    }
+
+    /// How often reservations have changed since the target was made.
+    #[must_use]
+    pub fn reservation_changes(&self) -> u64 {
+        self.reservation_changes
     }
 
     /// Whether the host of a queue may do to a namespace what a command asks for.
@@ -147,6 +169,22 @@ impl Target {
             .ok_or(StatusCode::INVALID_NAMESPACE)?;
         Ok((place, controller.host_id))
     }
+}
+
+/// What a reservation leaves to hosts that are not registered; servers of other protocols hold their clients to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnregisteredAccess {
+    /// They may read.
+    pub reads: bool,
+    /// They may write.
+    pub writes: bool,
+}
+
+impl UnregisteredAccess {
+    /// There is no reservation.
+    pub const ALL: UnregisteredAccess = UnregisteredAccess { reads: true, writes: true };
+    /// They may do nothing.
+    pub const NONE: UnregisteredAccess = UnregisteredAccess { reads: false, writes: false };
 }
 
 /// What a command does, as far as reservations tell commands apart.

@@ -361,3 +361,20 @@ fn a_controller_that_has_shut_down_takes_no_io() {
     assert_eq!(world.reserve(host, &register, 0, 1), StatusCode::COMMAND_SEQUENCE_ERROR);
     assert!(!world.submitted.contains(&"write"));
 }
+
+#[test]
+fn what_a_reservation_leaves_to_hosts_that_are_not_registered_can_be_asked() {
+    let device = crate::DeviceKey(0);
+    for kind in ReservationType::ALL {
+        let mut world = World::new();
+        let host = world.host(1);
+        let before = world.target.reservation_changes();
+        assert_eq!(world.target.unregistered_access(device), crate::UnregisteredAccess::ALL);
+        world.register(host);
+        assert_eq!(world.target.unregistered_access(device), crate::UnregisteredAccess::ALL);
+        assert_eq!(world.acquire(host, kind), StatusCode::SUCCESS);
+        assert!(world.target.reservation_changes() > before);
+        let left = crate::UnregisteredAccess { reads: !kind.excludes_reads(), writes: false };
+        assert_eq!(world.target.unregistered_access(device), left, "{kind:?}");
+    }
+}

@@ -138,6 +138,11 @@ impl Job {
         }
     }
 
+    /// Ends with an error.
+    pub(super) fn refuse(&mut self, error: NbdError) {
+        self.error.get_or_insert(error);
+    }
+
     /// Begins nothing more.
     pub(super) fn stop(&mut self) {
         self.is_stopped = true;
@@ -189,7 +194,7 @@ impl Job {
     /// The blocks of which the drive is to say next what it holds; `None` at the end, and where that is not the question.
     pub(super) fn question(&self) -> Option<(Lba, Blocks)> {
         match &self.body {
-            Body::Status(map) if !self.is_stopped => map.next(),
+            Body::Status(map) if !self.is_stopped && self.error.is_none() => map.next(),
             _ => None,
         }
     }

@@ -176,6 +176,13 @@ impl Work {
         self.advance(number);
     }
 
+    /// A drive is not asked what it holds: clients may not read it.
+    pub(crate) fn refused(&mut self, number: u32) {
+        let entry = self.jobs[number as usize].as_mut().expect("a job stays until its question is answered");
+        entry.job.refuse(NbdError::NotPermitted);
+        self.advance(number);
+    }
+
     /// The next thing to do. Asked until there is nothing, after each event.
     pub(crate) fn poll_effect(&mut self) -> Option<WorkEffect> {
         self.effects.pop_front()
