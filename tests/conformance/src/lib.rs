@@ -5,7 +5,8 @@
 //! oracle at queue depths 1 and 16. A [`TestBackend`] is a device with a way to let time pass; [`Virtual`] makes one of any
 //! device that runs in virtual time. What a backend cannot do or carry is skipped, counted and told.
 //!
-//! What is absent: timing, and everything that only one kind of device has.
+//! What is absent: timing, and everything that only one kind of device has; reservations, for they are of hosts, of which a device knows none: hostile
+//! sequences of two hosts and more are in `crates/target/src/tests/hostile_reservations.rs`, random ones in the simulation.
 //!
 //! ```
 //! use zonda_conformance::{Virtual, conformance};

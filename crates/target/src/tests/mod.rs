@@ -5,6 +5,7 @@ mod authentication;
 mod connecting;
 mod data;
 mod hostile;
+mod hostile_reservations;
 mod memory;
 mod persistence;
 mod random;
