@@ -18,11 +18,12 @@ use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{NamespaceId, Prng};
 
 use crate::config::{DigestsSpec, HostPlan, NamespacePlan, ServerPlan, Source, SubsystemPlan, TimingSpec};
-use crate::drives::{Drives, Served};
+use crate::drives::Drives;
 use crate::events;
 use crate::memory::Memory;
 use crate::nbd::Candidate;
 use crate::report::{NamespaceLayout, SubsystemLayout};
+use crate::served::Served;
 use crate::start::{NamespaceInfo, ServeError, SubsystemInfo, retry_lock_in_use};
 
 /// Firmware revision that hosts are shown: at most 8 characters.

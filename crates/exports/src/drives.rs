@@ -1,127 +1,25 @@
-//! The drives of one server, and the commands that wait for room in them.
+//! The drives of one server.
 
 use std::collections::VecDeque;
 
 use zonda_devices::{Drive, RequestId};
 use zonda_ring::Bytes;
-use zonda_target::{DeviceHealth, DeviceKey, Target};
-use zonda_zoned::{Command, CommandId, Completion, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull, Status};
+use zonda_target::{DeviceHealth, DeviceKey, Flow, Target};
+use zonda_zoned::{Command, Completion, CompletionQueue, Duration, Instant, Status};
 
 use crate::control::Answerer;
 use crate::events;
-use crate::meter::Meter;
-
-/// Who gives a drive commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Submitter {
-    /// The NVMe/TCP target.
-    Target,
-    /// The NBD server.
-    Nbd,
-}
-
-/// A drive and what is known of it.
-pub(crate) struct Served {
-    drive: Box<dyn Drive>,
-    /// The namespace within the drive.
-    namespace: NamespaceId,
-    geometry: Geometry,
-    /// Commands for which the drive had no room, the oldest first. As many as queues of hosts and requests of NBD clients hold.
-    waiting: VecDeque<(Submitter, Command)>,
-    /// Commands that came when the drive was to be closed, or waited then: they fail.
-    refused: Vec<(Submitter, CommandId)>,
-    /// The drive is keeping reservations.
-    is_keeping: bool,
-    end: End,
-    pub(crate) meter: Meter,
-    /// Where its blocks are, in words.
-    pub(crate) source: String,
-    /// `none` or `profile`.
-    pub(crate) timing: &'static str,
-}
-
-/// How far a drive is on its way to the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// It takes commands.
-    NotYet,
-    /// It takes no commands any more, and ends those that it has.
-    Draining,
-    /// It was told to close.
-    Closing,
-}
+use crate::served::{End, Pace, Served, Submitter};
 
 /// All drives; a [`DeviceKey`] is a place in the list.
 #[derive(Default)]
 pub(crate) struct Drives {
     served: Vec<Served>,
+    pace: Pace,
     /// Requests to volumes that wait for a device: the volume's place, and who asked.
     pub(crate) asked: Vec<(usize, RequestId, Answerer)>,
     /// Whether drives have kept what they were asked to, where the target has not heard of it.
     kept: VecDeque<(DeviceKey, bool)>,
-}
-
-impl Served {
-    pub(crate) fn new(drive: Box<dyn Drive>, source: String, timing: &'static str) -> Served {
-        let namespace = NamespaceId::FIRST;
-        let geometry = drive.geometry(namespace).clone();
-        let (waiting, refused, meter) = (VecDeque::new(), Vec::new(), Meter::default());
-        let is_keeping = false;
-        Served { drive, namespace, geometry, waiting, refused, is_keeping, end: End::NotYet, meter, source, timing }
-    }
-
-    pub(crate) fn geometry(&self) -> &Geometry {
-        &self.geometry
-    }
-
-    pub(crate) fn drive(&self) -> &dyn Drive {
-        &*self.drive
-    }
-
-    /// Commands in the drive, and those that wait for it.
-    pub(crate) fn outstanding(&self) -> usize {
-        self.meter.outstanding() + self.waiting.len()
-    }
-
-    fn submit(&mut self, now: Instant, submitter: Submitter, mut command: Command) {
-        if self.end != End::NotYet {
-            self.refused.push((submitter, command.id));
-            return;
-        }
-        command.namespace = self.namespace;
-        // The oldest goes first: a zone's writes must not overtake one another.
-        self.waiting.push_back((submitter, command));
-        if self.waiting.len() == 1 {
-            self.submit_waiting(now);
-        }
-    }
-
-    fn submit_waiting(&mut self, now: Instant) {
-        while let Some((submitter, mut command)) = self.waiting.pop_front() {
-            let id = command.id;
-            let given = self.meter.started(now, submitter, &command, self.geometry.block_size_bytes);
-            command.id = given;
-            if let Err(QueueFull(mut command)) = self.drive.submit(now, command) {
-                self.meter.refused(given);
-                command.id = id;
-                self.waiting.push_front((submitter, command));
-                return;
-            }
-        }
-    }
-
-    /// Goes on with closing. Commands that a volume holds for members that are away end with it; any other drive ends its own first.
-    fn close_on(&mut self, now: Instant) {
-        if self.end == End::NotYet {
-            self.end = End::Draining;
-            self.refused.extend(self.waiting.drain(..).map(|(submitter, command)| (submitter, command.id)));
-        }
-        let is_at_rest = self.meter.outstanding() == 0 && !self.is_keeping;
-        if self.end == End::Draining && (is_at_rest || self.drive.as_volume().is_some()) {
-            self.end = End::Closing;
-            self.drive.close(now);
-        }
-    }
 }
 
 impl Drives {
@@ -139,9 +37,21 @@ impl Drives {
         &self.served[key.0 as usize]
     }
 
-    /// A command goes to its drive, now or when there is room.
-    pub(crate) fn submit(&mut self, now: Instant, key: DeviceKey, submitter: Submitter, command: Command) {
-        self.served[key.0 as usize].submit(now, submitter, command);
+    /// A turn of the loop begins, after one that took so long: drives may be given commands again.
+    pub(crate) fn begin_turn(&mut self, took: Duration) {
+        let busy = self.served.iter().filter(|served| served.is_waiting()).count();
+        let allowance = self.pace.next(took, busy);
+        self.served.iter_mut().for_each(|served| served.allowance = allowance);
+    }
+
+    /// A command goes to its drive, now or when it is its turn.
+    pub(crate) fn submit(&mut self, now: Instant, key: DeviceKey, submitter: Submitter, flow: Flow, command: Command) {
+        self.served[key.0 as usize].submit(now, submitter, flow, command);
+    }
+
+    /// A connection is gone: its commands that wait fail.
+    pub(crate) fn abandon(&mut self, flow: Flow) {
+        self.served.iter_mut().for_each(|served| served.abandon(flow));
     }
 
     /// A drive keeps what hosts have reserved of it; [`next_kept`](Drives::next_kept) tells the end.
@@ -169,6 +79,7 @@ impl Drives {
     ) -> bool {
         let mut moved = false;
         for (index, served) in self.served.iter_mut().enumerate() {
+            moved |= served.submit_waiting(now);
             served.drive.poll(now, completions);
             if let Some(kept) = served.drive.take_reservations_kept() {
                 moved = true;
@@ -185,7 +96,8 @@ impl Drives {
                 moved = true;
                 completed(DeviceKey(index as u32), submitter, Completion::of(id, Status::NamespaceNotReady));
             }
-            served.submit_waiting(now);
+            // In the place of those that have ended.
+            moved |= served.submit_waiting(now);
         }
         moved
     }
@@ -197,7 +109,7 @@ impl Drives {
 
     /// Whether no command is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        let is_idle = |it: &Served| it.waiting.is_empty() && it.meter.outstanding() == 0 && !it.is_keeping;
+        let is_idle = |it: &Served| !it.is_waiting() && it.meter.outstanding() == 0 && !it.is_keeping;
         self.served.iter().all(is_idle)
     }
 
@@ -243,7 +155,7 @@ mod tests {
     use std::rc::Rc;
 
     use zonda_devices::{DriveFacts, MemoryDrive};
-    use zonda_zoned::ZonedDevice;
+    use zonda_zoned::{Blocks, CommandId, Geometry, Lba, NamespaceId, Operation, QueueFull, ZonedDevice};
 
     use super::*;
 
@@ -310,6 +222,74 @@ mod tests {
         fn close_error(&self) -> Option<String> {
             self.error.map(str::to_owned)
         }
+    }
+
+    const BLOCK: u32 = 4096;
+
+    /// A drive of zeros.
+    fn large() -> Drives {
+        let zone = Blocks(1 << 16);
+        let geometry = Geometry {
+            block_size_bytes: BLOCK,
+            metadata_bytes: 0,
+            zone_size_blocks: zone,
+            zone_capacity_blocks: zone,
+            max_transfer_blocks: Blocks(256),
+            ..Geometry::tiny()
+        };
+        let mut drives = Drives::default();
+        let drive = MemoryDrive::new(geometry, u64::MAX);
+        drives.add(Served::new(Box::new(drive), "a".to_owned(), "none"));
+        drives
+    }
+
+    fn read(drives: &mut Drives, flow: Flow, id: u64, blocks: u64) {
+        let operation = Operation::Read { start: Lba(0), blocks: Blocks(blocks) };
+        let command = Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation };
+        drives.submit(Instant::ZERO, DeviceKey(0), Submitter::Target, flow, command);
+    }
+
+    /// What ends in one turn of the loop.
+    fn turn(drives: &mut Drives) -> Vec<(u64, Status)> {
+        let mut ended = Vec::new();
+        drives.poll(Instant::ZERO, &mut CompletionQueue::new(), &mut |_, _, completion| {
+            ended.push((completion.id.0, completion.status));
+        });
+        drives.begin_turn(Duration::ZERO);
+        ended
+    }
+
+    #[test]
+    fn one_host_that_wants_everything_delays_another_by_a_few_commands_and_a_turn_is_bounded() {
+        let mut drives = large();
+        for number in 0..1024 {
+            // 128 KiB, on eight queues.
+            read(&mut drives, Flow { group: 1, queue: number % 8 }, number, 32);
+        }
+        let mut ended = turn(&mut drives).len();
+        for small in 5000..5020 {
+            read(&mut drives, Flow { group: 2, queue: 0 }, small, 1);
+            let all = turn(&mut drives);
+            let delay = all.iter().position(|(id, _)| *id == small).expect("it ends in the next turn");
+            assert!(delay <= 4 && all.len() <= 6, "{small}: {delay} of {}", all.len());
+            ended += all.len() - 1;
+        }
+        while ended < 1024 {
+            ended += turn(&mut drives).len();
+        }
+        assert!(drives.is_idle() && turn(&mut drives).is_empty());
+    }
+
+    #[test]
+    fn commands_of_a_connection_that_is_gone_fail_unless_the_drive_has_them() {
+        let mut drives = large();
+        let (gone, other) = (Flow { group: 1, queue: 1 }, Flow { group: 1, queue: 2 });
+        (0..8).for_each(|number| read(&mut drives, if number < 6 { gone } else { other }, number, 32));
+        drives.abandon(gone);
+        let mut all: Vec<_> = (0..3).flat_map(|_| turn(&mut drives)).collect();
+        all.sort_unstable_by_key(|(id, _)| *id);
+        let failed: Vec<u64> = all.iter().filter(|(_, status)| !status.is_success()).map(|(id, _)| *id).collect();
+        assert_eq!((all.len(), failed), (8, vec![4, 5]));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //!       |  ^
 //!   zonda_target   sessions, controllers, commands          (pure)
 //!       v  |
-//!   drives.rs    drives, and commands that wait for room    (devices)
+//!   drives.rs    drives; served.rs: commands that wait      (devices)
 //!       ^  |
 //!   nbd/         exports of conventional ones over NBD      (nbd, on sockets of its own)
 //!
@@ -31,6 +31,7 @@ mod meter;
 mod metrics;
 mod nbd;
 mod report;
+mod served;
 mod server;
 pub mod snapshot;
 mod sockets;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use zonda_layers::OperationKind;
 use zonda_zoned::{Command, CommandId, Completion, Duration, Instant, Operation, Status};
 
-use crate::drives::Submitter;
+use crate::served::Submitter;
 
 /// Upper bounds of the latency classes: 1, 2 and 5 of each decade from 1 us to 10 s. What takes longer is in one more.
 pub const LATENCY_BOUNDS_NS: [u64; 22] = bounds();

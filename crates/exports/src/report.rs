@@ -5,9 +5,10 @@ use zonda_ring::Ring;
 use zonda_target::{DeviceKey, Target};
 use zonda_zoned::{Instant, NamespaceId};
 
-use crate::drives::{Drives, Served};
+use crate::drives::Drives;
 use crate::meter::KindMeter;
 use crate::nbd::Nbd;
+use crate::served::Served;
 use crate::snapshot::{
     CommandSnapshot, ElementsSnapshot, ErrorSnapshot, LifeSnapshot, MemorySnapshot, NamespaceSnapshot, SessionSnapshot,
     Snapshot, StateSnapshot, SubsystemSnapshot, Traffic,

@@ -11,9 +11,10 @@ use zonda_zoned::{Completion, CompletionQueue, Duration, Instant};
 
 use crate::auth_pool::AuthPool;
 use crate::control::{Handle, Request};
-use crate::drives::{Drives, Submitter};
+use crate::drives::Drives;
 use crate::nbd::Nbd;
 use crate::report::Facts;
+use crate::served::Submitter;
 use crate::sockets::{SocketEvent, Sockets};
 use crate::start::{Parts, ServeError};
 use crate::{events, report};
@@ -79,6 +80,7 @@ impl Server {
             let now = self.ring.now();
             self.on_requests(now);
             let moved = self.turn(now);
+            self.drives.begin_turn(self.ring.now().since(now));
             if self.step(now)? {
                 return Ok(());
             }
@@ -144,7 +146,10 @@ impl Server {
                     events::closed(&reason);
                     self.sockets.close(now, connection, reason == CloseReason::Draining);
                 }
-                Effect::Submit { device, command } => self.drives.submit(now, device, Submitter::Target, command),
+                Effect::Submit { device, flow, command } => {
+                    self.drives.submit(now, device, Submitter::Target, flow, command);
+                }
+                Effect::Abandon { flow } => self.drives.abandon(flow),
                 Effect::KeepReservations { device, bytes } => self.drives.keep_reservations(now, device, bytes),
                 Effect::Authenticate { connection } => {
                     if let Some(step) = self.target.auth_step(connection) {

@@ -7,7 +7,7 @@ use zonda_nvme::tcp::PduError;
 use zonda_nvme::{Nqn, StatusCode};
 use zonda_zoned::Command;
 
-use crate::DeviceKey;
+use crate::{DeviceKey, Flow};
 
 /// A connection, from [`crate::Target::connected`] to its end. Never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,12 +42,20 @@ pub enum Effect {
         /// Why.
         reason: CloseReason,
     },
-    /// Give this command to a device. A device that is full gets it later, before the device's next ones.
+    /// Give this command to a device, now or later, and behind those of the same flow.
     Submit {
         /// Which device.
         device: DeviceKey,
+        /// For whom. Between flows there is no order: NVMe has none between queues (NVMe Base 2.0, section 3.4.1).
+        flow: Flow,
         /// The command; its id is the target's, unique among all that are outstanding.
         command: Command,
+    },
+    /// A connection is gone: complete commands of its flow that no device has been given, with any error. They must not be given to
+    /// one from now on, since they could follow commands that the host sends again on another connection.
+    Abandon {
+        /// Of that connection.
+        flow: Flow,
     },
     /// Keep these bytes of the reservations of a device's namespace in place of those kept before, so that they survive a loss of
     /// power; none: keep nothing. Then tell with [`crate::Target::reservations_kept`]. For a device there is one at a time.

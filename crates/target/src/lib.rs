@@ -34,6 +34,7 @@ mod connection;
 mod controller;
 mod discovery;
 mod effects;
+mod fair;
 mod health;
 mod invariants;
 mod io;
@@ -55,6 +56,7 @@ pub use config::{
     DeviceKey, HostAccess, HostEntry, NamespaceConfig, Portal, SubsystemConfig, TargetConfig, TargetConfigError,
 };
 pub use effects::{CloseReason, ConnectionId, Effect, Event};
+pub use fair::{FairQueue, Flow};
 pub use health::DeviceHealth;
 pub use limits::Limits;
 pub use reservations::UnregisteredAccess;

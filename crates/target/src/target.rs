@@ -11,6 +11,7 @@ use crate::budget::Budget;
 use crate::connection::Connection;
 use crate::controller::Controller;
 use crate::effects::{CloseReason, ConnectionId, Effect};
+use crate::fair::Flow;
 use crate::health::DeviceHealth;
 use crate::reservations::{Ask, Fence, Keeping, Reservations, restore};
 use crate::slots::Slots;
@@ -346,10 +347,19 @@ impl Target {
     pub(crate) fn submit(&mut self, owner: Owner, namespace: u32, operation: Operation) -> u64 {
         let served = &self.namespaces[namespace as usize];
         let device = served.device;
+        let flow = match owner {
+            Owner::Request(connection, _) => self.flow_of(connection),
+            Owner::Shutdown(_) | Owner::Survey(_) | Owner::Gone => Flow::SERVER,
+        };
         let key = self.commands.insert(DeviceCommand { owner, device, namespace, orphaned_bytes: 0 });
         let command = Command { id: CommandId(key), namespace: served.device_namespace, operation };
-        self.effects.push_back(Effect::Submit { device, command });
+        self.effects.push_back(Effect::Submit { device, flow, command });
         key
+    }
+
+    fn flow_of(&self, connection: ConnectionId) -> Flow {
+        let state = self.connections.get(connection.0);
+        state.map_or(Flow::SERVER, |state| Flow { group: state.group, queue: connection.0 })
     }
 
     /// Goes on with the commands of connections that may take them again.

@@ -11,6 +11,8 @@ pub(crate) const REQUESTS_PER_CONNECTION: usize = 128;
 pub(crate) const DATA_BYTES_PER_CONNECTION: usize = zonda_nbd::limits::DATA_BYTES_MIN;
 /// Commands to the drive that one request has under way.
 pub(crate) const COMMANDS_PER_REQUEST_MAX: u32 = 8;
+/// Bytes that one command reads or writes: a drive in memory copies them while all others wait.
+pub(crate) const DATA_STEP_BYTES: u64 = 256 << 10;
 /// Zeros that one command writes: a drive may have to write them as data.
 pub(crate) const ZEROES_STEP_BYTES: u64 = 16 << 20;
 /// Bytes that one command deallocates.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use rustix::net::sockopt;
 use zonda_nbd::{CloseReason, Connection, Effect, ExportIndex, NbdError, ReadPiece, Reply, Stage};
 use zonda_ring::{Address, Ring, Socket};
-use zonda_target::{Budget, ConnectionId, DeviceKey, UnregisteredAccess};
+use zonda_target::{Budget, ConnectionId, DeviceKey, Flow, UnregisteredAccess};
 use zonda_zoned::{Completion, Instant, Status};
 
 use super::admission::Admission;
@@ -21,8 +21,9 @@ use super::snapshot::{NbdExportSnapshot, NbdSnapshot};
 use super::table::Table;
 use super::tls::Channel;
 use super::work::{Asker, RequestKind, Work, WorkEffect};
-use crate::drives::{Drives, Submitter};
+use crate::drives::Drives;
 use crate::events;
+use crate::served::Submitter;
 use crate::sockets::{SocketEvent, Sockets};
 
 /// The NBD server.
@@ -54,6 +55,8 @@ pub(super) struct Client {
     /// Once its bytes come in TLS.
     channel: Option<Channel>,
     peer: String,
+    /// Of its address.
+    group: u64,
     table: usize,
     since: Instant,
     /// When its last request came.
@@ -167,7 +170,9 @@ impl Nbd {
             while let Some(effect) = self.work.poll_effect() {
                 goes_on = true;
                 match effect {
-                    WorkEffect::Submit { device, command } if !self.admission.permits(device, &command.operation) => {
+                    WorkEffect::Submit { device, command, .. }
+                        if !self.admission.permits(device, &command.operation) =>
+                    {
                         self.tell_refusal(device, drives);
                         self.work.completed(Completion::of(command.id, Status::ReservationConflict));
                     }
@@ -175,7 +180,10 @@ impl Nbd {
                         self.tell_refusal(device, drives);
                         self.work.refused(job);
                     }
-                    WorkEffect::Submit { device, command } => drives.submit(now, device, Submitter::Nbd, command),
+                    WorkEffect::Submit { device, flow, command } => {
+                        drives.submit(now, device, Submitter::Nbd, flow, command);
+                    }
+                    WorkEffect::Abandon { flow } => drives.abandon(flow),
                     WorkEffect::Ask { device, job, start, most } => {
                         self.work.answered(job, drives.get(device).drive().extent(start, most));
                     }
@@ -361,6 +369,7 @@ impl Nbd {
         let client = Client {
             machine,
             channel: None,
+            group: Flow::group_of(&peer),
             peer,
             table,
             since: now,
@@ -451,7 +460,7 @@ impl Nbd {
                     let index = client.machine.export().expect("requests come after an export was chosen");
                     let (_, behind) = table.export(index);
                     client.asked_at = Some(now);
-                    let asker = Asker { connection: id, request: request.id };
+                    let asker = Asker { connection: id, group: client.group, request: request.id };
                     self.work.begin(behind.device, asker, request.operation);
                 }
                 Effect::Close(reason) => return self.end(now, id, &End::Closed(reason)),

@@ -49,7 +49,7 @@ impl NetworkRun<'_> {
                     });
                     self.server.connection_lost(self.now);
                 }
-                Effect::Submit { device, command } => {
+                Effect::Submit { device, command, .. } => {
                     self.hash.mix(command.id.0 ^ u64::from(device.0) << 56);
                     self.server.submit(self.now, device, command);
                 }
@@ -63,7 +63,8 @@ impl NetworkRun<'_> {
                         target.authenticated(self.now, step.run());
                     }
                 }
-                Effect::Event(_) => {}
+                // Devices of a simulation are given commands at once.
+                Effect::Abandon { .. } | Effect::Event(_) => {}
             }
         }
         has_moved

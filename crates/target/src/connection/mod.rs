@@ -12,6 +12,7 @@ use zonda_zoned::Instant;
 use crate::auth::AuthStep;
 use crate::budget::Account;
 use crate::effects::CloseReason;
+use crate::fair::Flow;
 use crate::limits::Limits;
 
 pub(crate) mod handshake;
@@ -42,6 +43,8 @@ pub(crate) struct Connection {
     /// Address of this side, where the caller has told it.
     pub(crate) local: Option<Box<str>>,
     pub(crate) peer: Box<str>,
+    /// See [`Flow::group_of`].
+    pub(crate) group: u64,
     pub(crate) phase: Phase,
     pub(crate) reader: PduReader,
     pub(crate) writer: PduWriter,
@@ -171,6 +174,7 @@ impl Connection {
             portal,
             local: None,
             peer: peer.into(),
+            group: Flow::group_of(peer),
             phase: Phase::Initialize,
             reader: PduReader::new(Side::Controller, reader_limits),
             writer: PduWriter::new(),

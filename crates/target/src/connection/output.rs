@@ -8,6 +8,7 @@ use zonda_zoned::Instant;
 use super::{Connection, Phase, Work};
 use crate::controller::ErrorPlace;
 use crate::effects::{CloseReason, ConnectionId, Effect, Event};
+use crate::fair::Flow;
 use crate::target::{Owner, Target};
 
 impl Target {
@@ -173,14 +174,18 @@ impl Target {
         if let Some(deadline) = connection.handshake {
             self.half_open.remove(&(deadline, id));
         }
-        let mut orphaned_bytes = 0;
+        let (mut orphaned_bytes, mut has_commands) = (0, false);
         for (_, request) in connection.requests.iter() {
             if let Some(command) = request.device_command {
                 let command = self.commands.get_mut(command).expect("a request's device command is in the table");
                 command.owner = Owner::Gone;
                 command.orphaned_bytes = request.held_bytes();
                 orphaned_bytes += command.orphaned_bytes;
+                has_commands = true;
             }
+        }
+        if has_commands {
+            self.effects.push_back(Effect::Abandon { flow: Flow { group: connection.group, queue: id.0 } });
         }
         self.budget.close(connection.account, orphaned_bytes);
         if let Phase::Connected { controller, queue } = connection.phase {

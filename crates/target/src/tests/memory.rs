@@ -6,7 +6,7 @@ use zonda_nvme::{AdminOpcode, IoOpcode, SglDescriptor, StatusCode, SubmissionEnt
 
 use super::world::{World, config, pattern, read, write, zoned};
 use crate::limits::{STALL_INTERVAL, STALL_MAX};
-use crate::{Budget, CloseReason, ConnectionId, HostAccess};
+use crate::{Budget, CloseReason, ConnectionId, Flow, HostAccess};
 
 const KIB: usize = 1 << 10;
 
@@ -146,6 +146,8 @@ fn what_a_device_does_for_a_connection_that_is_gone_counts_until_it_ends() {
     entry.data_pointer = SglDescriptor::in_capsule(0, 4096);
     world.start(io, entry, &data);
     world.vanish(io);
+    // Those that a device has not been given are not to be given to it any more.
+    assert_eq!(world.abandoned, [Flow { group: 0xc000_0209, queue: io.0 }]);
     assert_eq!(held_bytes(&mut world), 36 * KIB);
     world.release();
     assert_eq!(held_bytes(&mut world), 0);

@@ -17,7 +17,7 @@ use zonda_zoned::{
 };
 
 use crate::{
-    AuthStep, CloseReason, ConnectionId, DeviceKey, Effect, Event, HostAccess, Limits, NamespaceConfig, Portal,
+    AuthStep, CloseReason, ConnectionId, DeviceKey, Effect, Event, Flow, HostAccess, Limits, NamespaceConfig, Portal,
     SubsystemConfig, Target, TargetConfig,
 };
 
@@ -101,6 +101,8 @@ pub(super) struct World {
     pub(super) hold: bool,
     /// Steps of authentications that are not computed, while `hold_steps`.
     pub(super) held_steps: Vec<AuthStep>,
+    /// Flows of connections that are gone while devices had their commands.
+    pub(super) abandoned: Vec<Flow>,
     pub(super) hold_steps: bool,
     /// What devices have kept of reservations.
     pub(super) kept: BTreeMap<DeviceKey, Bytes>,
@@ -125,6 +127,7 @@ impl World {
             held: VecDeque::new(),
             hold: false,
             held_steps: Vec::new(),
+            abandoned: Vec::new(),
             hold_steps: false,
             kept: BTreeMap::new(),
             keeping: VecDeque::new(),
@@ -398,7 +401,7 @@ impl World {
                 Effect::Close { connection, reason } => {
                     assert!(self.closed.insert(connection, reason).is_none(), "closed once");
                 }
-                Effect::Submit { device, command } => {
+                Effect::Submit { device, command, .. } => {
                     self.submitted.push(command.operation.name());
                     if self.hold {
                         self.held.push_back((device, command));
@@ -406,6 +409,7 @@ impl World {
                         self.complete(device, &command);
                     }
                 }
+                Effect::Abandon { flow } => self.abandoned.push(flow),
                 Effect::KeepReservations { device, bytes } => {
                     self.keeping.push_back((device, bytes));
                     if !self.hold_keeping {

@@ -357,14 +357,17 @@ impl Net {
                     self.target.authenticated(self.now, step.run());
                 }
             }
-            TargetEffect::Submit { device, command } => {
+            TargetEffect::Submit { device, command, .. } => {
                 if self.hold {
                     self.held.push_back((device, command));
                 } else {
                     self.complete(device, &command);
                 }
             }
-            TargetEffect::Pause { .. } | TargetEffect::Resume { .. } | TargetEffect::Event(_) => {}
+            TargetEffect::Pause { .. }
+            | TargetEffect::Resume { .. }
+            | TargetEffect::Abandon { .. }
+            | TargetEffect::Event(_) => {}
         }
     }
 

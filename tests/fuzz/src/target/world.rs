@@ -233,13 +233,14 @@ impl World {
                     self.target.authenticated(self.now, step.run());
                 }
             }
-            Effect::Submit { device, command } => {
+            Effect::Submit { device, command, .. } => {
                 if self.hold {
                     self.held.push_back((device, command));
                 } else {
                     self.complete(device, &command);
                 }
             }
+            Effect::Abandon { .. } => {}
             Effect::Event(event) => assert!(!event.to_string().is_empty()),
         }
     }

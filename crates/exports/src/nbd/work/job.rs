@@ -12,14 +12,15 @@ use zonda_zoned::{BlockBuffer, Blocks, Geometry, Lba, LbaRange, Operation, Outco
 
 use super::gate::Claim;
 use super::map::Map;
-use crate::nbd::limits::{COMMANDS_PER_REQUEST_MAX, TRIM_STEP_BYTES, ZEROES_STEP_BYTES};
+use crate::nbd::limits::{COMMANDS_PER_REQUEST_MAX, DATA_STEP_BYTES, TRIM_STEP_BYTES, ZEROES_STEP_BYTES};
 
 /// What of a drive decides how a request is done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     block_bytes: u64,
     metadata_bytes: u64,
-    max_transfer_blocks: u64,
+    /// Of one command that reads or writes.
+    data_step_blocks: u64,
     /// Whether what was written lasts only after a flush.
     volatile_write_cache: bool,
 }
@@ -93,10 +94,11 @@ enum Content {
 
 impl Shape {
     pub(crate) fn new(geometry: &Geometry, volatile_write_cache: bool) -> Shape {
+        let block_bytes = u64::from(geometry.block_size_bytes);
         Shape {
-            block_bytes: u64::from(geometry.block_size_bytes),
+            block_bytes,
             metadata_bytes: u64::from(geometry.metadata_bytes),
-            max_transfer_blocks: geometry.max_transfer_blocks.0,
+            data_step_blocks: geometry.max_transfer_blocks.0.min((DATA_STEP_BYTES / block_bytes).max(1)),
             volatile_write_cache,
         }
     }
@@ -232,7 +234,7 @@ impl Read {
     }
 
     fn next(&mut self, shape: &Shape) -> Option<Operation> {
-        let blocks = front(&mut self.left, shape.max_transfer_blocks)?;
+        let blocks = front(&mut self.left, shape.data_step_blocks)?;
         self.parts.push(None);
         Some(read(&blocks))
     }
@@ -251,8 +253,8 @@ impl Read {
     fn part_bytes(&self, shape: &Shape, number: u32) -> u64 {
         let first = self.offset / shape.block_bytes;
         let end = (self.offset + u64::from(self.length)).div_ceil(shape.block_bytes);
-        let start = first + u64::from(number) * shape.max_transfer_blocks;
-        (end - start).min(shape.max_transfer_blocks) * shape.block_bytes
+        let start = first + u64::from(number) * shape.data_step_blocks;
+        (end - start).min(shape.data_step_blocks) * shape.block_bytes
     }
 
     /// What the client asked for, without what the blocks have before and behind it.
@@ -325,7 +327,7 @@ impl Write {
         }
         let piece = self.pieces.last_mut()?;
         let step = match piece.content {
-            Content::Data(_) => shape.max_transfer_blocks,
+            Content::Data(_) => shape.data_step_blocks,
             Content::Zeros => ZEROES_STEP_BYTES / shape.block_bytes,
             Content::Nothing => TRIM_STEP_BYTES / shape.block_bytes,
         };

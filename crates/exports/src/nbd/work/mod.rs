@@ -13,17 +13,22 @@ use std::collections::{BTreeMap, VecDeque};
 
 use zonda_devices::Extent;
 use zonda_nbd::{NbdError, Operation as Request, Reply, RequestId};
-use zonda_target::{ConnectionId, DeviceKey};
+use zonda_target::{ConnectionId, DeviceKey, Flow};
 use zonda_zoned::{Blocks, Command, CommandId, Completion, Lba, NamespaceId};
 
 use gate::Gate;
 use job::Job;
 pub(crate) use job::Shape;
 
+/// Tells flows of NBD clients from those of NVMe/TCP, whose connections are numbered by themselves.
+const FLOWS: u64 = 1 << 63;
+
 /// Who waits for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asker {
     pub(crate) connection: ConnectionId,
+    /// Of its address: see [`Flow::group_of`].
+    pub(crate) group: u64,
     pub(crate) request: RequestId,
 }
 
@@ -31,7 +36,9 @@ pub(crate) struct Asker {
 #[derive(Debug)]
 pub(crate) enum WorkEffect {
     /// Give a drive a command.
-    Submit { device: DeviceKey, command: Command },
+    Submit { device: DeviceKey, flow: Flow, command: Command },
+    /// A connection is gone: end its commands that no drive has been given.
+    Abandon { flow: Flow },
     /// Ask a drive what it holds there, and tell [`Work::answered`] at once.
     Ask { device: DeviceKey, job: u32, start: Lba, most: Blocks },
     /// A request has ended.
@@ -69,6 +76,7 @@ struct Device {
 struct Entry {
     /// `None`: nobody waits any more.
     asker: Option<Asker>,
+    flow: Flow,
     device: DeviceKey,
     kind: RequestKind,
     bytes: u64,
@@ -132,7 +140,9 @@ impl Work {
         let device = self.devices.get_mut(&key.0).expect("requests go to drives that were added");
         let job = Job::new(&device.shape, request);
         let claim = job.claim();
-        let entry = Entry { asker: Some(asker), device: key, kind, bytes, passes_gate: claim.is_some(), job };
+        let flow = Flow { group: asker.group, queue: FLOWS | asker.connection.0 };
+        let passes_gate = claim.is_some();
+        let entry = Entry { asker: Some(asker), flow, device: key, kind, bytes, passes_gate, job };
         let number = self.free.pop().unwrap_or(self.jobs.len() as u32);
         let is_admitted = claim.is_none_or(|claim| device.gate.enter(number, claim));
         match self.jobs.get_mut(number as usize) {
@@ -146,18 +156,23 @@ impl Work {
 
     /// A connection is gone: nothing more is done for it than what is under way.
     pub(crate) fn abandon(&mut self, connection: ConnectionId) {
+        let mut abandoned = None;
         for number in 0..self.jobs.len() as u32 {
             let Some(entry) = &mut self.jobs[number as usize] else { continue };
             if entry.asker.is_some_and(|asker| asker.connection == connection) {
                 entry.asker = None;
+                abandoned = Some(entry.flow);
                 self.orphaned_bytes += entry.data_bytes();
                 entry.job.stop();
             }
         }
         self.effects.retain(|effect| match effect {
             WorkEffect::Reply { asker, .. } => asker.connection != connection,
-            WorkEffect::Submit { .. } | WorkEffect::Ask { .. } => true,
+            WorkEffect::Submit { .. } | WorkEffect::Abandon { .. } | WorkEffect::Ask { .. } => true,
         });
+        if let Some(flow) = abandoned {
+            self.effects.push_back(WorkEffect::Abandon { flow });
+        }
     }
 
     /// A command has ended.
@@ -208,7 +223,7 @@ impl Work {
             while let Some((part, operation)) = entry.job.next(&device.shape) {
                 let id = CommandId(u64::from(number) << 32 | u64::from(part));
                 let command = Command { id, namespace: NamespaceId::FIRST, operation };
-                self.effects.push_back(WorkEffect::Submit { device: entry.device, command });
+                self.effects.push_back(WorkEffect::Submit { device: entry.device, flow: entry.flow, command });
             }
             if let Some((start, most)) = entry.job.question() {
                 let device = entry.device;

@@ -13,6 +13,7 @@ const BLOCKS: usize = 64;
 const SIZE: u64 = (BLOCK * BLOCKS) as u64;
 const DISK: DeviceKey = DeviceKey(3);
 const CONNECTION: ConnectionId = ConnectionId(1);
+const GROUP: u64 = 7;
 
 /// A drive of 64 blocks, and requests to it.
 struct World {
@@ -22,6 +23,7 @@ struct World {
     bad: Vec<u64>,
     commands: Vec<Command>,
     replies: Vec<(u64, Result<Reply, NbdError>)>,
+    abandoned: Vec<Flow>,
     /// Names of the commands in the order in which they were done.
     done: Vec<&'static str>,
     prng: Prng,
@@ -51,6 +53,7 @@ impl World {
             bad: Vec::new(),
             commands: Vec::new(),
             replies: Vec::new(),
+            abandoned: Vec::new(),
             done: Vec::new(),
             prng: Prng::new(seed),
             asked: 0,
@@ -60,7 +63,7 @@ impl World {
     /// Begins a request; its number.
     fn ask(&mut self, request: Request) -> u64 {
         self.asked += 1;
-        let asker = Asker { connection: CONNECTION, request: RequestId(self.asked) };
+        let asker = Asker { connection: CONNECTION, group: GROUP, request: RequestId(self.asked) };
         self.work.begin(DISK, asker, request);
         self.take();
         self.asked
@@ -69,7 +72,7 @@ impl World {
     fn take(&mut self) {
         while let Some(effect) = self.work.poll_effect() {
             match effect {
-                WorkEffect::Submit { device, command } => {
+                WorkEffect::Submit { device, command, .. } => {
                     assert_eq!(device, DISK);
                     assert!(self.commands.iter().all(|other| other.id != command.id), "ids are unique");
                     self.commands.push(command);
@@ -79,6 +82,7 @@ impl World {
                     let extent = self.extent(start, most);
                     self.work.answered(job, extent);
                 }
+                WorkEffect::Abandon { flow } => self.abandoned.push(flow),
                 WorkEffect::Reply { asker, result, .. } => self.replies.push((asker.request.0, result)),
             }
         }
@@ -256,7 +260,7 @@ fn four_gigabytes_of_trim_are_never_one_command() {
     let mut work = Work::default();
     let large = Geometry { block_size_bytes: 4096, zone_size_blocks: Blocks(1 << 30), ..geometry() };
     work.add_device(DISK, Shape::new(&large, false));
-    let asker = Asker { connection: CONNECTION, request: RequestId(1) };
+    let asker = Asker { connection: CONNECTION, group: GROUP, request: RequestId(1) };
     work.begin(DISK, asker, Request::Trim { offset: 0, length: u32::MAX, fua: true });
     let (mut commands, mut most) = (0, 0);
     let mut under_way = VecDeque::new();
@@ -318,12 +322,15 @@ fn who_is_gone_gets_no_reply_and_holds_nobody_up() {
     world.ask(write(10, vec![1; 20]));
     world.ask(write(40, vec![2; 20]));
     world.work.abandon(CONNECTION);
-    let late = Asker { connection: ConnectionId(2), request: RequestId(1) };
+    world.work.abandon(ConnectionId(9));
+    let late = Asker { connection: ConnectionId(2), group: GROUP, request: RequestId(1) };
     world.work.begin(DISK, late, write(100, vec![3; 20]));
     world.take();
     world.run();
     assert_eq!(world.replies, [(1, Ok(Reply::Done))]);
     assert_eq!((world.disk[100], world.disk[40]), (3, 0));
+    // The other one had nothing to abandon. Connections of NVMe/TCP have flows of the same numbers.
+    assert_eq!(world.abandoned, [Flow { group: GROUP, queue: 1 << 63 | 1 }]);
 }
 
 /// The extents that the reply to a BLOCK_STATUS has.
@@ -376,7 +383,7 @@ fn a_status_of_everything_looks_at_so_many_blocks_and_tells_of_so_many_extents_a
     for (run, covered, extents) in [(u64::MAX, STATUS_BLOCKS_MAX, 1), (3, 3 * EXTENTS_MAX as u64, EXTENTS_MAX)] {
         let mut work = Work::default();
         work.add_device(DISK, Shape::new(&large, false));
-        let asker = Asker { connection: CONNECTION, request: RequestId(1) };
+        let asker = Asker { connection: CONNECTION, group: GROUP, request: RequestId(1) };
         work.begin(DISK, asker, Request::BlockStatus { offset: 0, length: u32::MAX, one: false });
         let reply = loop {
             match work.poll_effect().expect("it goes on to its reply") {
@@ -385,7 +392,7 @@ fn a_status_of_everything_looks_at_so_many_blocks_and_tells_of_so_many_extents_a
                     work.answered(job, Extent { blocks, is_hole: start.0 / run % 2 == 0 });
                 }
                 WorkEffect::Reply { result, .. } => break result,
-                WorkEffect::Submit { .. } => panic!("a status needs no commands"),
+                WorkEffect::Submit { .. } | WorkEffect::Abandon { .. } => panic!("a status needs no commands"),
             }
         };
         let Ok(Reply::Status(found)) = reply else { panic!("{reply:?}") };
@@ -398,7 +405,7 @@ fn a_status_of_everything_looks_at_so_many_blocks_and_tells_of_so_many_extents_a
 #[test]
 fn who_is_gone_is_told_of_no_holes() {
     let mut world = World::new(1);
-    let asker = Asker { connection: CONNECTION, request: RequestId(1) };
+    let asker = Asker { connection: CONNECTION, group: GROUP, request: RequestId(1) };
     world.work.begin(DISK, asker, Request::BlockStatus { offset: 0, length: 512, one: false });
     world.work.abandon(CONNECTION);
     world.take();
