@@ -12,6 +12,9 @@ use crate::effects::{ConnectionId, Effect, Event};
 use crate::limits::AUTHENTICATION_BYTES_MAX;
 use crate::target::Target;
 
+/// What a step costs among those that wait: its group is not known before it is computed.
+const STEP_COST: u64 = 1;
+
 /// The machine that authenticates one queue of a host.
 pub(crate) fn machine(
     host: &Nqn,
@@ -76,21 +79,22 @@ impl Target {
         let machine = auth.machine.take().ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
         let command_id = entry.command_id.get();
         auth.step = Some(AuthStep { connection: id, command_id, machine, message: data.clone() });
-        self.auth_queue.push_back(id);
+        let flow = self.flow_of(id);
+        self.auth_queue.push(flow, STEP_COST, id);
         self.start_auth_steps();
         Ok(Answer::Later)
     }
 
-    /// Hands out steps in the order in which they came, no more than the limit at the same time.
+    /// Hands out steps, those of each address in turn, no more than the limit at the same time. One address leaves a place to others.
     fn start_auth_steps(&mut self) {
-        while self.auth_steps_out < self.config.limits.auth_steps
-            && let Some(connection) = self.auth_queue.pop_front()
-        {
-            // Of a connection that is gone there is nothing to compute.
-            if self.connections.get(connection.0).is_some() {
-                self.auth_steps_out += 1;
-                self.effects.push_back(Effect::Authenticate { connection });
-            }
+        let limit = self.config.limits.auth_steps;
+        while self.auth_steps_out.len() < limit {
+            let out = &self.auth_steps_out;
+            let may_have_more = |group| out.values().filter(|&&other| other == group).count() < (limit - 1).max(1);
+            let Some((_, connection)) = self.auth_queue.pop_of(may_have_more) else { return };
+            let group = self.flow_of(connection).group;
+            self.auth_steps_out.insert(connection, group);
+            self.effects.push_back(Effect::Authenticate { connection });
         }
     }
 
@@ -100,7 +104,7 @@ impl Target {
         let auth = self.connections.get_mut(connection.0).and_then(|connection| connection.auth.as_mut());
         let step = auth.and_then(|auth| auth.step.take());
         if step.is_none() {
-            self.auth_steps_out -= 1;
+            self.auth_steps_out.remove(&connection);
             self.start_auth_steps();
         }
         step
@@ -108,7 +112,7 @@ impl Target {
 
     /// A step was computed.
     pub fn authenticated(&mut self, now: Instant, ended: AuthStepEnded) {
-        self.auth_steps_out -= 1;
+        self.auth_steps_out.remove(&ended.connection);
         self.start_auth_steps();
         let AuthStepEnded { connection: id, command_id, machine, failure } = ended;
         let Some(connection) = self.connections.get_mut(id.0) else { return };

@@ -81,9 +81,14 @@ impl<T> FairQueue<T> {
 
     /// The next command, with what it costs.
     pub fn pop(&mut self) -> Option<(u64, T)> {
-        let group = self.groups.first()?;
+        self.pop_of(|_| true)
+    }
+
+    /// The next command of those whose group may be served now.
+    pub fn pop_of(&mut self, may_serve: impl Fn(u64) -> bool) -> Option<(u64, T)> {
+        let group = self.groups.first(may_serve)?;
         let queues = self.groups.inner(group);
-        let queue = queues.first().expect("a group that is ready has a queue that is");
+        let queue = queues.first(|_| true).expect("a group that is ready has a queue that is");
         let items = queues.inner(queue);
         let (cost, item) = items.pop_front().expect("a queue that is ready has something");
         let has_more = !items.is_empty();
@@ -144,21 +149,22 @@ impl<N: Default> Level<N> {
         &mut node.inner
     }
 
-    /// The node that is next.
-    fn first(&self) -> Option<u64> {
-        self.ready.first().map(|&(_, _, key)| key)
+    /// The node that is next, of those that may be.
+    fn first(&self, may: impl Fn(u64) -> bool) -> Option<u64> {
+        self.ready.iter().map(|&(_, _, key)| key).find(|&key| may(key))
     }
 
     fn inner(&mut self, key: u64) -> &mut N {
         &mut self.nodes.get_mut(&key).expect("a node that is ready is here").inner
     }
 
-    /// The first node was served.
+    /// A node was served that was ready.
     fn serve(&mut self, key: u64, cost: u64, has_more: bool) {
         let node = self.nodes.get_mut(&key).expect("what is served is here");
         let (start, arrival) = node.place.expect("what is served was ready");
         self.ready.remove(&(start, arrival, key));
-        self.now = start;
+        // Where others were passed over, they are behind already.
+        self.now = self.now.max(start);
         node.finish = start + cost;
         if has_more {
             self.arrivals += 1;
@@ -250,6 +256,17 @@ mod tests {
             let delay = delay_of(&mut queue, 2);
             assert!(delay <= 1, "round {round}: {delay} commands");
         }
+    }
+
+    #[test]
+    fn a_group_that_may_not_be_served_keeps_its_place() {
+        let mut queue = FairQueue::default();
+        push(&mut queue, flow(1, 0), KIB, 3);
+        push(&mut queue, flow(2, 0), KIB, 3);
+        assert_eq!(queue.pop_of(|group| group != 1), Some((KIB, (2, 0))));
+        assert_eq!(queue.pop_of(|group| group != 1), Some((KIB, (2, 1))));
+        assert_eq!(queue.pop_of(|_| false), None);
+        assert_eq!(queue.drain(), [(1, 0), (1, 1), (2, 2), (1, 2)]);
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub struct Limits {
     pub controllers: usize,
     /// At most [`DISCOVERY_CONTROLLERS_MAX`].
     pub discovery_controllers: usize,
-    /// At most [`AUTH_STEPS_MAX`].
+    /// At most [`AUTH_STEPS_MAX`]; of one address one less, if that leaves any.
     pub auth_steps: usize,
     /// At most [`IO_QUEUES_MAX`].
     pub io_queues: u16,
@@ -120,7 +120,7 @@ impl Default for Limits {
             half_open_per_address: 128,
             controllers: 256,
             discovery_controllers: 64,
-            auth_steps: 4,
+            auth_steps: 2,
             io_queues: 64,
             queue_entries: 128,
             transfer_bytes: 1 << 20,

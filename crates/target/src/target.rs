@@ -1,6 +1,6 @@
 //! The machine: its parts, and the events it takes.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use zonda_chap::Random;
@@ -11,7 +11,7 @@ use crate::budget::Budget;
 use crate::connection::Connection;
 use crate::controller::Controller;
 use crate::effects::{CloseReason, ConnectionId, Effect};
-use crate::fair::Flow;
+use crate::fair::{FairQueue, Flow};
 use crate::health::DeviceHealth;
 use crate::reservations::{Ask, Fence, Keeping, Reservations, restore};
 use crate::slots::Slots;
@@ -53,9 +53,9 @@ pub struct Target {
     /// When to look at a controller's keep alive timer, which may have been restarted since.
     pub(crate) keep_alive: BTreeSet<(Instant, u64)>,
     /// Connections whose authentication waits for its next step to be computed.
-    pub(crate) auth_queue: VecDeque<ConnectionId>,
-    /// Steps that are being computed, or are about to be.
-    pub(crate) auth_steps_out: usize,
+    pub(crate) auth_queue: FairQueue<ConnectionId>,
+    /// Connections whose step is being computed, or is about to be, and the groups of their addresses. Some may be gone.
+    pub(crate) auth_steps_out: BTreeMap<ConnectionId, u64>,
     /// The controller identifier given last.
     pub(crate) last_controller_id: u16,
     pub(crate) random: Random,
@@ -157,8 +157,8 @@ impl Target {
             stalled: VecDeque::new(),
             half_open: BTreeSet::new(),
             keep_alive: BTreeSet::new(),
-            auth_queue: VecDeque::new(),
-            auth_steps_out: 0,
+            auth_queue: FairQueue::default(),
+            auth_steps_out: BTreeMap::new(),
             last_controller_id: 0,
             draining: false,
             statistics: Statistics::default(),
@@ -357,7 +357,7 @@ impl Target {
         key
     }
 
-    fn flow_of(&self, connection: ConnectionId) -> Flow {
+    pub(crate) fn flow_of(&self, connection: ConnectionId) -> Flow {
         let state = self.connections.get(connection.0);
         state.map_or(Flow::SERVER, |state| Flow { group: state.group, queue: connection.0 })
     }

@@ -184,9 +184,11 @@ impl Target {
                 has_commands = true;
             }
         }
+        let flow = Flow { group: connection.group, queue: id.0 };
         if has_commands {
-            self.effects.push_back(Effect::Abandon { flow: Flow { group: connection.group, queue: id.0 } });
+            self.effects.push_back(Effect::Abandon { flow });
         }
+        self.auth_queue.remove(flow);
         self.budget.close(connection.account, orphaned_bytes);
         if let Phase::Connected { controller, queue } = connection.phase {
             self.queue_gone(now, controller, queue, reason);

@@ -20,7 +20,11 @@ fn world() -> World {
 }
 
 fn connect(world: &mut World, queue: u16, controller: Option<u16>) -> (ConnectionId, u16) {
-    let id = world.open();
+    connect_from(world, "192.0.2.9:5000", queue, controller)
+}
+
+fn connect_from(world: &mut World, peer: &str, queue: u16, controller: Option<u16>) -> (ConnectionId, u16) {
+    let id = world.open_from(peer);
     world.initialize(id, Digests::NONE, 0);
     let answer = world.connect_as(id, HOST, SUBSYSTEM, queue, controller, 0);
     assert_eq!(answer.status, StatusCode::SUCCESS);
@@ -219,22 +223,54 @@ fn a_discovery_controller_lives_two_minutes_without_a_command_whatever_it_has_as
     assert_eq!(world.closed[&id], CloseReason::KeepAliveExpired);
 }
 
+/// Begins an authentication: the connection, its command, and what was sent with it.
+fn begin(world: &mut World, peer: &str) -> (ConnectionId, u16, zonda_nvme::SubmissionEntry, Bytes) {
+    let (id, _) = connect_from(world, peer, 0, None);
+    let mut host = HostAuth::new(HostAuthConfig::new(HOST, SUBSYSTEM, secret(1)), Random::new([9; 32]));
+    let message = host.message().expect("the host begins");
+    let mut send: zonda_nvme::SubmissionEntry =
+        AuthenticationCommand::new(FabricsType::AuthenticationSend, message.len() as u32).into();
+    send.data_pointer = zonda_nvme::SglDescriptor::in_capsule(0, message.len() as u32);
+    let message = Bytes::from(message);
+    (id, world.start(id, send, &message), send, message)
+}
+
+/// Computes the step that is with the caller for the longest time.
+fn end_step(world: &mut World) {
+    let step = world.held_steps.remove(0);
+    world.target.authenticated(world.now, step.run());
+    world.target.check_invariants();
+    world.settle();
+}
+
+#[test]
+fn an_address_with_many_authentications_leaves_a_place_to_others_and_goes_in_turn_with_them() {
+    let mut world = world();
+    world.hold_steps = true;
+    let crowd: Vec<_> = (0..6).map(|port| begin(&mut world, &format!("192.0.2.1:{port}"))).collect();
+    assert_eq!(world.held_steps.len(), 1, "of two places, one address has one");
+    let first = begin(&mut world, "192.0.2.2:1");
+    assert_eq!(world.held_steps.len(), 2, "the first of another address waits for none");
+    let second = begin(&mut world, "192.0.2.3:1");
+    // The third address waits for one more of the crowd, though five came before it.
+    (0..4).for_each(|_| end_step(&mut world));
+    assert_eq!(world.finish(first.0, first.1, Bytes::new()).status, StatusCode::SUCCESS);
+    assert_eq!(world.finish(second.0, second.1, Bytes::new()).status, StatusCode::SUCCESS);
+    // Of connections that are gone nothing is computed.
+    crowd[2..].iter().for_each(|(id, ..)| world.vanish(*id));
+    while !world.held_steps.is_empty() {
+        end_step(&mut world);
+    }
+    assert_eq!(world.finish(crowd[1].0, crowd[1].1, Bytes::new()).status, StatusCode::SUCCESS);
+    assert_eq!((world.target.auth_queue.len(), world.target.auth_steps_out.len()), (0, 0));
+}
+
 #[test]
 fn a_step_is_computed_elsewhere_and_its_queue_takes_no_other_meanwhile() {
     let mut world = world();
-    world.target.config.limits.auth_steps = 2;
+    world.target.config.limits.auth_steps = 3;
     world.hold_steps = true;
-    let begin = |world: &mut World| {
-        let (id, _) = connect(world, 0, None);
-        let mut host = HostAuth::new(HostAuthConfig::new(HOST, SUBSYSTEM, secret(1)), Random::new([9; 32]));
-        let message = host.message().expect("the host begins");
-        let mut send: zonda_nvme::SubmissionEntry =
-            AuthenticationCommand::new(FabricsType::AuthenticationSend, message.len() as u32).into();
-        send.data_pointer = zonda_nvme::SglDescriptor::in_capsule(0, message.len() as u32);
-        let message = Bytes::from(message);
-        (id, world.start(id, send, &message), send, message)
-    };
-    let [first, second, third] = [0; 3].map(|_| begin(&mut world));
+    let [first, second, third] = [0; 3].map(|_| begin(&mut world, "192.0.2.9:5000"));
     assert_eq!(world.held_steps.len(), 2, "the third waits");
     assert!(world.wire(first.0).pdus.is_empty(), "the answer waits");
     // Neither a second message nor a question for the next one, while the first is looked at.

@@ -149,7 +149,12 @@ impl World {
 
     /// A TCP connection, nothing said yet.
     pub(super) fn open(&mut self) -> ConnectionId {
-        let id = self.target.connected(self.now, 0, "192.0.2.9:5000").expect("there is room");
+        self.open_from("192.0.2.9:5000")
+    }
+
+    /// The same from any address.
+    pub(super) fn open_from(&mut self, peer: &str) -> ConnectionId {
+        let id = self.target.connected(self.now, 0, peer).expect("there is room");
         let limits = ReaderLimits { data_bytes: 4 << 20, ..ReaderLimits::default() };
         let wire = Wire {
             writer: PduWriter::new(),
