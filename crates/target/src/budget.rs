@@ -8,6 +8,8 @@
 //!
 //! Bytes are admitted before a request is begun, for all that it takes to end it. So whoever holds bytes never waits for more.
 
+use crate::limits::{STALL_INTERVAL, STALL_MAX, STALL_PARTS};
+
 /// Bytes of each connection that no other can take.
 pub const SHARE_BYTES: usize = 128 << 10;
 
@@ -50,6 +52,35 @@ enum Waits {
     Newcomer,
     /// It holds a part of the pool.
     Holder,
+}
+
+/// Whether a connection makes progress that is worth what it holds of the pool, while others wait for that.
+///
+/// A byte now and then is none: whoever holds 32 MiB could keep them for years with it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    moved_bytes: u64,
+    /// Looks since the last one that found enough.
+    looks: u64,
+}
+
+impl Progress {
+    /// Its client has taken or sent so many bytes of what is held.
+    #[inline]
+    pub fn moved(&mut self, bytes: usize) {
+        self.moved_bytes += bytes as u64;
+    }
+
+    /// A look every [`STALL_INTERVAL`], at a connection that holds so many bytes of the pool, and whether it is its client
+    /// that others wait for. Returns whether it is to be closed: in [`STALL_MAX`] it has not moved one in [`STALL_PARTS`] of what it holds.
+    pub fn is_stalled(&mut self, pool_bytes: usize, is_owed: bool) -> bool {
+        if !is_owed || self.moved_bytes.saturating_mul(STALL_PARTS) >= pool_bytes as u64 {
+            *self = Progress::default();
+            return false;
+        }
+        self.looks += 1;
+        self.looks * STALL_INTERVAL.as_nanos() >= STALL_MAX.as_nanos()
+    }
 }
 
 impl Budget {
@@ -197,10 +228,10 @@ impl Budget {
         self.releases
     }
 
-    /// Whether an account holds more than its share.
+    /// What an account holds of the pool, in bytes.
     #[must_use]
-    pub fn is_beyond_share(&self, account: &Account) -> bool {
-        self.beyond_share(account.held_bytes) > 0
+    pub fn pool_bytes_of(&self, account: &Account) -> usize {
+        self.beyond_share(account.held_bytes)
     }
 
     #[inline]
@@ -363,6 +394,23 @@ mod tests {
         budget.set_outside(0);
         assert!(budget.releases() > before);
         assert_eq!(budget.held_bytes(), 18 * MIB);
+    }
+
+    #[test]
+    fn who_holds_memory_and_moves_a_byte_now_and_then_is_stalled() {
+        let looks = STALL_MAX.as_nanos() / STALL_INTERVAL.as_nanos();
+        let stalls = |pool_bytes: usize, moved: usize, is_owed: bool| {
+            let mut progress = Progress::default();
+            (1..100).find(|_| {
+                progress.moved(moved);
+                progress.is_stalled(pool_bytes, is_owed)
+            })
+        };
+        assert_eq!(stalls(32 * MIB, 1, true), Some(looks));
+        // A sixteenth in ten looks.
+        assert_eq!(stalls(32 * MIB, 2 * MIB / 10 - 1, true), Some(looks));
+        assert_eq!(stalls(32 * MIB, 2 * MIB / 10 + 1, true), None);
+        assert_eq!((stalls(32 * MIB, 0, false), stalls(0, 0, true)), (None, None));
     }
 
     #[test]

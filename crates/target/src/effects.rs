@@ -95,7 +95,7 @@ pub enum CloseReason {
     KeepAliveExpired,
     /// The controller's admin queue is gone, or the controller was reset.
     ControllerGone,
-    /// Its host neither read nor sent, while others waited for the memory that it held.
+    /// Its host read or sent too little, while others waited for the memory that it held.
     Stalled,
     /// The target is shutting down.
     Draining,
@@ -183,7 +183,7 @@ impl fmt::Display for CloseReason {
             CloseReason::KeepAliveExpired => f.write_str("the keep alive timer expired"),
             CloseReason::ControllerGone => f.write_str("the controller is gone"),
             CloseReason::Stalled => {
-                f.write_str("the host neither read nor sent anything, while others waited for the memory it held")
+                f.write_str("the host read and sent too little, while others waited for the memory it held")
             }
             CloseReason::Draining => f.write_str("the server is shutting down"),
         }

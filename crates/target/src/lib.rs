@@ -51,7 +51,7 @@ mod target;
 mod tests;
 
 pub use auth::{AuthStep, AuthStepEnded};
-pub use budget::{Account, Budget, SHARE_BYTES};
+pub use budget::{Account, Budget, Progress, SHARE_BYTES};
 pub use config::{
     DeviceKey, HostAccess, HostEntry, NamespaceConfig, Portal, SubsystemConfig, TargetConfig, TargetConfigError,
 };

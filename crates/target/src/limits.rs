@@ -32,8 +32,10 @@ pub const RECEIVE_BYTES_MAX: usize = 256 << 20;
 /// Data of a command from so many bytes on stay in the memory in which they came. Less is copied, so that a few bytes never hold a
 /// large buffer of the caller.
 pub const SHARED_DATA_BYTES_MIN: usize = 64 << 10;
-/// While connections wait for memory, one that holds some of the pool and has neither read nor sent anything for so long is closed.
+/// While connections wait for memory, one that holds some of the pool and does not read or send its part in this time is closed.
 pub const STALL_MAX: Duration = Duration::from_secs(10);
+/// That part: one in so many of the bytes that it holds of the pool.
+pub const STALL_PARTS: u64 = 16;
 /// How often that is looked at.
 pub const STALL_INTERVAL: Duration = Duration::from_secs(1);
 /// Asynchronous Event Requests of one controller (AERL + 1).

@@ -46,7 +46,7 @@ pub struct Target {
     pub(crate) short_of_memory: VecDeque<ConnectionId>,
     /// [`Budget::releases`] when those were last looked at.
     pub(crate) releases_seen: u64,
-    /// While connections wait for memory: when to look for those that hold it and make no progress.
+    /// While connections wait for memory: when to look for those that hold it and make too little progress.
     pub(crate) stalls_at: Option<Instant>,
     /// Connections that have not finished their handshake, by deadline.
     pub(crate) half_open: BTreeSet<(Instant, ConnectionId)>,
@@ -226,7 +226,7 @@ impl Target {
         let Some(state) = self.connections.get_mut(connection.0) else { return };
         assert!(bytes <= state.unsent_bytes, "{bytes} bytes sent of {}", state.unsent_bytes);
         state.unsent_bytes -= bytes;
-        state.progress += u64::from(bytes > 0);
+        state.progress.moved(bytes);
         self.count_memory(connection);
         self.resume_if_drained(connection);
         self.continue_stalled(now);

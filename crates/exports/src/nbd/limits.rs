@@ -27,8 +27,6 @@ pub(crate) const HANDSHAKE_USUAL: Duration = Duration::from_secs(1);
 pub(crate) const UNUSED_MIN: Duration = Duration::from_secs(30);
 /// A client that takes nothing of what it was sent for so long is cut.
 pub(crate) const STALL_MAX: Duration = Duration::from_secs(60);
-/// While others wait for memory, a client that holds some of the pool and neither takes nor sends anything for so long is cut.
-pub(crate) const STALL_SHORT_OF_MEMORY_MAX: Duration = zonda_target::limits::STALL_MAX;
 /// Bytes that a connection gets beside those of a request, for short replies.
 pub(crate) const REPLY_ROOM_BYTES: usize = 4096;
 /// How often the limits above are looked at.
@@ -49,6 +47,7 @@ pub(crate) const DEAD_SOCKET_INTERVAL: std::time::Duration = std::time::Duration
 
 const _: () = assert!(ZEROES_STEP_BYTES / 512 <= COMMAND_BLOCKS_MAX, "a step is one command with the smallest blocks");
 const _: () = assert!(SWEEP_INTERVAL.0 < HANDSHAKE_MAX.0 && HANDSHAKE_MAX.0 <= STALL_MAX.0);
-const _: () = assert!(STALL_SHORT_OF_MEMORY_MAX.0 <= STALL_MAX.0);
+const _: () = assert!(zonda_target::limits::STALL_MAX.0 <= STALL_MAX.0);
+const _: () = assert!(SWEEP_INTERVAL.0 == zonda_target::limits::STALL_INTERVAL.0, "a sweep looks for stalled clients");
 const _: () = assert!(REQUESTS_PER_CONNECTION <= zonda_nbd::limits::REQUESTS_MAX);
 const _: () = assert!(CONNECTIONS_MAX * REQUESTS_PER_CONNECTION <= u32::MAX as usize, "a job has a number of 32 bits");

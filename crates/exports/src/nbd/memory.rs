@@ -33,9 +33,9 @@ impl ClientMemory {
         ClientMemory { allowed_bytes: SHARE_BYTES, ..ClientMemory::default() }
     }
 
-    /// Whether others wait, and this client holds some of what they wait for.
-    pub(super) fn is_in_the_way(&self, budget: &Budget) -> bool {
-        budget.has_waiting() && budget.is_beyond_share(&self.account)
+    /// What this client holds of what others may wait for.
+    pub(super) fn pool_bytes(&self, budget: &Budget) -> usize {
+        budget.pool_bytes_of(&self.account)
     }
 }
 

@@ -7,14 +7,12 @@ use bytes::Bytes;
 use rustix::net::sockopt;
 use zonda_nbd::{CloseReason, Connection, Effect, ExportIndex, NbdError, ReadPiece, Reply, Stage};
 use zonda_ring::{Address, Ring, Socket};
-use zonda_target::{Budget, ConnectionId, DeviceKey, Flow, UnregisteredAccess};
+use zonda_target::{Budget, ConnectionId, DeviceKey, Flow, Progress, UnregisteredAccess};
 use zonda_zoned::{Completion, Instant, Status};
 
 use super::admission::Admission;
 use super::crowd::{self, Place};
-use super::limits::{
-    HANDSHAKE_MAX, PROBE_AFTER, PROBE_INTERVAL, PROBES, STALL_MAX, STALL_SHORT_OF_MEMORY_MAX, SWEEP_INTERVAL,
-};
+use super::limits::{HANDSHAKE_MAX, PROBE_AFTER, PROBE_INTERVAL, PROBES, STALL_MAX, SWEEP_INTERVAL};
 use super::listen::{Listener, SocketFile};
 use super::memory::{ClientMemory, MemoryQueue};
 use super::snapshot::{NbdExportSnapshot, NbdSnapshot};
@@ -65,8 +63,8 @@ pub(super) struct Client {
     unsent: VecDeque<usize>,
     /// When the client last took something, or was first sent something.
     progress_at: Instant,
-    /// When its last bytes came.
-    heard_at: Instant,
+    /// What it takes of what it is sent, and sends of what it has announced.
+    progress: Progress,
     is_paused: bool,
     pub(super) memory: ClientMemory,
 }
@@ -86,7 +84,7 @@ pub(crate) enum End {
     Crowded,
     /// It takes nothing of what it is sent.
     Stalled,
-    /// It neither takes nor sends anything, while others wait for the memory that it holds.
+    /// It takes and sends too little, while others wait for the memory that it holds.
     ShortOfMemory,
     /// Its TLS cannot be followed, or it is not believed.
     Tls(String),
@@ -111,7 +109,7 @@ impl fmt::Display for End {
             End::Tls(reason) => write!(f, "TLS failed: {reason}"),
             End::Crowded => f.write_str("it was idle, and closed to free its slot for a new connection"),
             End::ShortOfMemory => {
-                f.write_str("it neither took nor sent anything, while others waited for the memory that it held")
+                f.write_str("it took and sent too little, while others waited for the memory that it held")
             }
             End::Stalled => f.write_str("it took nothing of what it was sent; look at the client and the network"),
         }
@@ -226,7 +224,7 @@ impl Nbd {
             return;
         }
         self.sweep_at = now + SWEEP_INTERVAL;
-        let overdue = |client: &Client| {
+        let overdue = |client: &mut Client| {
             if client.machine.stage() == Stage::Handshake && now.since(client.since) > HANDSHAKE_MAX {
                 return Some(End::Handshake);
             }
@@ -234,12 +232,12 @@ impl Nbd {
                 return Some(End::Stalled);
             }
             let owes_progress = !client.unsent.is_empty() || client.machine.requests_in_flight() == 0;
-            let is_in_the_way = owes_progress && client.memory.is_in_the_way(budget);
-            let silence = now.since(client.progress_at.max(client.heard_at));
-            (is_in_the_way && silence > STALL_SHORT_OF_MEMORY_MAX).then_some(End::ShortOfMemory)
+            let pool_bytes = client.memory.pool_bytes(budget);
+            let is_stalled = budget.has_waiting() && client.progress.is_stalled(pool_bytes, owes_progress);
+            is_stalled.then_some(End::ShortOfMemory)
         };
         let ends: Vec<_> =
-            self.clients.iter().filter_map(|(id, client)| overdue(client).map(|end| (*id, end))).collect();
+            self.clients.iter_mut().filter_map(|(id, client)| overdue(client).map(|end| (*id, end))).collect();
         ends.into_iter().for_each(|(id, end)| self.end(now, id, &end));
     }
 
@@ -327,6 +325,7 @@ impl Nbd {
                 if let Some(client) = self.clients.get_mut(&connection) {
                     let bytes = client.unsent.pop_front().expect("what has left was sent");
                     client.progress_at = now;
+                    client.progress.moved(bytes);
                     client.machine.sent(bytes);
                     self.dirty.push(connection);
                 }
@@ -337,7 +336,10 @@ impl Nbd {
 
     fn on_received(&mut self, now: Instant, id: ConnectionId, chunk: Bytes) {
         let Some(client) = self.clients.get_mut(&id) else { return };
-        client.heard_at = now;
+        // Who is to take replies makes no progress by asking for more.
+        if client.unsent.is_empty() {
+            client.progress.moved(chunk.len());
+        }
         self.dirty.push(id);
         let Some(channel) = &mut client.channel else { return client.machine.received(chunk) };
         let plain = channel.received(&chunk);
@@ -376,7 +378,7 @@ impl Nbd {
             asked_at: None,
             unsent: VecDeque::new(),
             progress_at: now,
-            heard_at: now,
+            progress: Progress::default(),
             is_paused: false,
             memory,
         };

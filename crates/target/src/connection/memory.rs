@@ -16,7 +16,7 @@ use zonda_zoned::Instant;
 use super::Connection;
 use crate::budget::Budget;
 use crate::effects::{CloseReason, ConnectionId, Effect};
-use crate::limits::{LOG_PAGE_BYTES_MAX, STALL_INTERVAL, STALL_MAX};
+use crate::limits::{LOG_PAGE_BYTES_MAX, STALL_INTERVAL};
 use crate::target::Target;
 
 /// Bits of an opcode, or of the type of a Fabrics command, that say which way data go (NVMe Base 2.0, section 3.3.3.1).
@@ -168,10 +168,8 @@ impl Target {
         for key in self.connections.keys() {
             let connection = self.connections.get_mut(key).expect("the key was just there");
             let is_owed = connection.unsent_bytes > 0 || connection.asked_bytes > 0;
-            let (seen, times) = connection.progress_seen;
-            let is_stalled = is_owed && self.budget.is_beyond_share(&connection.account) && seen == connection.progress;
-            connection.progress_seen = (connection.progress, if is_stalled { times + 1 } else { 0 });
-            if u64::from(connection.progress_seen.1) * STALL_INTERVAL.as_nanos() >= STALL_MAX.as_nanos() {
+            let pool_bytes = self.budget.pool_bytes_of(&connection.account);
+            if connection.progress.is_stalled(pool_bytes, is_owed) {
                 self.close(now, ConnectionId(key), &CloseReason::Stalled);
             }
         }

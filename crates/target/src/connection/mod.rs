@@ -10,7 +10,7 @@ use zonda_nvme::{StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
 use crate::auth::AuthStep;
-use crate::budget::Account;
+use crate::budget::{Account, Progress};
 use crate::effects::CloseReason;
 use crate::fair::Flow;
 use crate::limits::Limits;
@@ -73,10 +73,8 @@ pub(crate) struct Connection {
     pub(crate) is_short_of_memory: bool,
     /// A command that waits for memory, and with it all that comes behind.
     pub(crate) parked: Option<Box<Pdu>>,
-    /// Goes up as the host reads, and sends data that it was asked for.
-    pub(crate) progress: u64,
-    /// `progress` when it was last looked at, and how often it was the same since.
-    pub(crate) progress_seen: (u64, u32),
+    /// How much the host reads, and sends of data that it was asked for.
+    pub(crate) progress: Progress,
     /// The handshake is over.
     pub(crate) is_trusted: bool,
     /// Commands wait in the reader until the host has read.
@@ -191,8 +189,7 @@ impl Connection {
             account: Account::default(),
             is_short_of_memory: false,
             parked: None,
-            progress: 0,
-            progress_seen: (0, 0),
+            progress: Progress::default(),
             is_trusted: false,
             paused: false,
             stopped: false,

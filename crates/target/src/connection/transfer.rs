@@ -130,7 +130,7 @@ impl Target {
         self.statistics.bytes_received += data.len() as u64;
         incoming.digest_failed |= digest == DigestCheck::Bad;
         connection.asked_bytes -= data.len();
-        connection.progress += u64::from(!data.is_empty());
+        connection.progress.moved(data.len());
         incoming.add(own(data));
         let is_complete = incoming.received == incoming.expected;
         connection.limit_reader(&self.config.limits);

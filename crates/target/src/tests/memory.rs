@@ -167,11 +167,11 @@ fn a_host_may_send_no_more_data_than_it_was_asked_for() {
 #[test]
 fn while_others_wait_a_connection_that_holds_memory_and_makes_no_progress_is_closed() {
     let mut world = world();
-    let hosts = [0; 3].map(|_| {
+    let hosts = [0; 4].map(|_| {
         let (admin, controller) = world.admin();
         (admin, world.io_with(controller, 1, Digests::NONE, 0))
     });
-    let [silent, mute, busy] = hosts.map(|(_, io)| io);
+    let [silent, mute, slow, busy] = hosts.map(|(_, io)| io);
     let pass = |world: &mut World| {
         for _ in 0..=STALL_MAX.as_nanos() / STALL_INTERVAL.as_nanos() {
             world.pass(STALL_INTERVAL);
@@ -179,16 +179,20 @@ fn while_others_wait_a_connection_that_holds_memory_and_makes_no_progress_is_clo
                 let keep_alive = SubmissionEntry::new(AdminOpcode::KeepAlive.code(), 0);
                 world.execute(admin, keep_alive, Bytes::new());
             }
-            // A host that reads, though little.
-            let wire = world.wire(busy);
-            let read = wire.unread_bytes.min(100);
-            wire.unread_bytes -= read;
-            world.target.sent(world.now, busy, read);
-            world.settle();
+            // A host that reads, though little, and one that reads next to nothing.
+            for (host, bytes) in [(busy, 500), (slow, 1)] {
+                let Some(wire) = world.wires.get_mut(&host) else { continue };
+                let read = wire.unread_bytes.min(bytes);
+                wire.unread_bytes -= read;
+                world.target.sent(world.now, host, read);
+                world.settle();
+            }
         }
     };
-    world.wire(silent).frozen = true;
-    start_reads(&mut world, silent, 1);
+    for host in [silent, slow] {
+        world.wire(host).frozen = true;
+        start_reads(&mut world, host, 1);
+    }
     let (entry, _) = world.encoded(1, &write(0, 32, 1));
     world.start(mute, entry, &Bytes::new());
     pass(&mut world);
@@ -197,10 +201,9 @@ fn while_others_wait_a_connection_that_holds_memory_and_makes_no_progress_is_clo
     world.wire(busy).frozen = true;
     start_reads(&mut world, busy, 3);
     pass(&mut world);
-    assert_eq!(
-        (world.closed.get(&silent), world.closed.get(&mute)),
-        (Some(&CloseReason::Stalled), Some(&CloseReason::Stalled))
-    );
+    for host in [silent, mute, slow] {
+        assert_eq!(world.closed.get(&host), Some(&CloseReason::Stalled));
+    }
     assert!(!world.closed.contains_key(&busy));
 }
 
