@@ -93,3 +93,10 @@ fn writes_whose_data_come_byte_by_byte_stay_within_the_budget() {
 fn writes_without_an_end_and_options_of_gigabytes_stay_within_the_budget() {
     fills_the_pool(Attack::UnfinishedNbd);
 }
+
+#[test]
+fn a_host_that_keeps_nine_queues_full_keeps_no_other_waiting() {
+    let outcome = withstands(Attack::Flood);
+    let commands = count(&outcome.last_status["traffic"]["commands"]);
+    assert!(commands > 1000, "{commands} commands are no flood");
+}

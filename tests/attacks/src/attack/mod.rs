@@ -1,5 +1,6 @@
 //! What attackers do. Each attack runs until its process is killed, and begins anew whatever the server ends.
 
+mod flood;
 mod handshakes;
 mod hold;
 mod trickle;
@@ -54,11 +55,13 @@ pub enum Attack {
     Churn,
     /// 60 admin queues ask for log pages of 1 MiB, and never read.
     UnreadLogs,
+    /// Nine NVMe queues have 127 reads or writes of 128 KiB each outstanding, all the time.
+    Flood,
 }
 
 impl Attack {
     /// All of them.
-    pub const ALL: [Attack; 11] = [
+    pub const ALL: [Attack; 12] = [
         Attack::Discovery,
         Attack::DiffieHellman,
         Attack::IdleNbd,
@@ -70,6 +73,7 @@ impl Attack {
         Attack::UnfinishedNbd,
         Attack::Churn,
         Attack::UnreadLogs,
+        Attack::Flood,
     ];
 
     /// Its name.
@@ -87,6 +91,7 @@ impl Attack {
             Attack::UnfinishedNbd => "unfinished-nbd",
             Attack::Churn => "churn",
             Attack::UnreadLogs => "unread-logs",
+            Attack::Flood => "flood",
         }
     }
 
@@ -103,6 +108,7 @@ impl Attack {
             Attack::SlowData => crowd(80, move || trickle::slow_data(&victim), trickle::next_byte),
             Attack::UnfinishedNbd => crowd(60, move || trickle::unfinished_nbd(&victim), hold::nothing),
             Attack::Churn => handshakes::churn(victim),
+            Attack::Flood => flood::flood(victim),
             Attack::UnreadLogs => crowd(60, move || hold::unread_logs(&victim), hold::nothing),
         }
     }
