@@ -5,17 +5,16 @@ use std::collections::VecDeque;
 use zonda_devices::{Drive, RequestId};
 use zonda_ring::Bytes;
 use zonda_target::{DeviceHealth, DeviceKey, Flow, Target};
-use zonda_zoned::{Command, Completion, CompletionQueue, Duration, Instant, Status};
+use zonda_zoned::{Command, Completion, CompletionQueue, Instant, Status};
 
 use crate::control::Answerer;
 use crate::events;
-use crate::served::{End, Pace, Served, Submitter};
+use crate::served::{End, Served, Submitter};
 
 /// All drives; a [`DeviceKey`] is a place in the list.
 #[derive(Default)]
 pub(crate) struct Drives {
     served: Vec<Served>,
-    pace: Pace,
     /// Requests to volumes that wait for a device: the volume's place, and who asked.
     pub(crate) asked: Vec<(usize, RequestId, Answerer)>,
     /// Whether drives have kept what they were asked to, where the target has not heard of it.
@@ -37,10 +36,10 @@ impl Drives {
         &self.served[key.0 as usize]
     }
 
-    /// A turn of the loop begins, after one that took so long: drives may be given commands again.
-    pub(crate) fn begin_turn(&mut self, took: Duration) {
+    /// A turn of the loop begins: all drives together may be given so much.
+    pub(crate) fn begin_turn(&mut self, allowance: u64) {
         let busy = self.served.iter().filter(|served| served.is_waiting()).count();
-        let allowance = self.pace.next(took, busy);
+        let allowance = allowance / busy.max(1) as u64;
         self.served.iter_mut().for_each(|served| served.allowance = allowance);
     }
 
@@ -158,6 +157,7 @@ mod tests {
     use zonda_zoned::{Blocks, CommandId, Geometry, Lba, NamespaceId, Operation, QueueFull, ZonedDevice};
 
     use super::*;
+    use crate::served::TURN_COST_MAX;
 
     /// A drive that closes, and could not make everything durable if it has an error; it keeps reservations when it is told to.
     struct Closed {
@@ -255,7 +255,7 @@ mod tests {
         drives.poll(Instant::ZERO, &mut CompletionQueue::new(), &mut |_, _, completion| {
             ended.push((completion.id.0, completion.status));
         });
-        drives.begin_turn(Duration::ZERO);
+        drives.begin_turn(TURN_COST_MAX);
         ended
     }
 

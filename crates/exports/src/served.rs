@@ -1,6 +1,6 @@
 //! One drive that is served, and the commands that wait for their turn.
 //!
-//! The loop gives a drive only so much in one turn ([`Pace`]), and what is beyond that waits in a [`FairQueue`]. So the next turn
+//! The loop gives drives only so much in one turn ([`Pace`]), and what is beyond that waits in a [`FairQueue`]. So the next turn
 //! comes soon, and a command of another host that has come meanwhile has its place among those that wait.
 
 use zonda_devices::Drive;
@@ -9,12 +9,12 @@ use zonda_zoned::{Command, CommandId, Duration, Geometry, Instant, NamespaceId, 
 
 use crate::meter::Meter;
 
-/// What drives are given in one turn of the loop at most, in bytes as [`cost_of`] counts them: a drive in memory copies as much in some
-/// 0.1 ms.
-const TURN_COST_MAX: u64 = 512 << 10;
+/// What is taken from sockets, and given to drives, in one turn of the loop at most, in bytes as [`cost_of`] counts them: a drive in
+/// memory copies as much in some 0.1 ms.
+pub(crate) const TURN_COST_MAX: u64 = 512 << 10;
 /// The least, where that takes longer.
 const TURN_COST_MIN: u64 = 64 << 10;
-/// A turn that takes longer has the next ones give less. Memory that is touched for the first time, for instance, takes ten times as long
+/// A turn that takes longer has the next ones do less. Memory that is touched for the first time, for instance, takes ten times as long
 /// as memory that was used before.
 const TURN_MAX: Duration = Duration::from_micros(300);
 /// What a command costs beside its data.
@@ -72,7 +72,7 @@ pub(crate) enum End {
     Closing,
 }
 
-/// How much drives are given in one turn of the loop.
+/// How much is taken from sockets, and given to drives, in one turn of the loop.
 #[derive(Debug)]
 pub(crate) struct Pace {
     cost: u64,
@@ -85,11 +85,11 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// A turn has taken so long. What the next one may give each of so many drives that have commands waiting.
-    pub(crate) fn next(&mut self, took: Duration, drives: usize) -> u64 {
+    /// A turn has taken so long: how much the next one does.
+    pub(crate) fn next(&mut self, took: Duration) -> u64 {
         let cost = if took > TURN_MAX { self.cost / 2 } else { self.cost * 2 };
         self.cost = cost.clamp(TURN_COST_MIN, TURN_COST_MAX);
-        self.cost / drives.max(1) as u64
+        self.cost
     }
 }
 
@@ -212,14 +212,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_that_take_long_have_the_next_ones_give_less_and_short_ones_more() {
+    fn turns_that_take_long_have_the_next_ones_do_less_and_short_ones_more() {
         let mut pace = Pace::default();
-        assert_eq!(pace.next(TURN_MAX, 0), TURN_COST_MAX);
-        assert_eq!(pace.next(TURN_MAX, 2), TURN_COST_MAX / 2, "two drives share a turn");
+        assert_eq!(pace.next(TURN_MAX), TURN_COST_MAX);
         let long = TURN_MAX + Duration(1);
-        let costs = [0; 5].map(|_| pace.next(long, 1) >> 10);
+        let costs = [0; 5].map(|_| pace.next(long) >> 10);
         assert_eq!(costs, [256, 128, 64, 64, 64]);
-        let costs = [0; 4].map(|_| pace.next(Duration::ZERO, 1) >> 10);
+        let costs = [0; 4].map(|_| pace.next(Duration::ZERO) >> 10);
         assert_eq!(costs, [128, 256, 512, 512]);
     }
 }

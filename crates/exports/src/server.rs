@@ -14,7 +14,7 @@ use crate::control::{Handle, Request};
 use crate::drives::Drives;
 use crate::nbd::Nbd;
 use crate::report::Facts;
-use crate::served::Submitter;
+use crate::served::{Pace, Submitter};
 use crate::sockets::{SocketEvent, Sockets};
 use crate::start::{Parts, ServeError};
 use crate::{events, report};
@@ -48,6 +48,7 @@ pub(crate) struct Server {
     facts: Facts,
     phase: Phase,
     health_at: Instant,
+    pace: Pace,
     /// Reused from turn to turn.
     completions: CompletionQueue,
 }
@@ -66,6 +67,7 @@ impl Server {
             facts,
             phase: Phase::Serving,
             health_at: Instant::ZERO,
+            pace: Pace::default(),
             completions: CompletionQueue::new(),
         }
     }
@@ -80,7 +82,7 @@ impl Server {
             let now = self.ring.now();
             self.on_requests(now);
             let moved = self.turn(now);
-            self.drives.begin_turn(self.ring.now().since(now));
+            self.begin_turn(self.ring.now().since(now));
             if self.step(now)? {
                 return Ok(());
             }
@@ -89,9 +91,19 @@ impl Server {
         }
     }
 
-    /// Everything that can be done now. Returns whether anything was.
+    /// The last turn took so long: the next one does as much as takes a moment.
+    fn begin_turn(&mut self, took: Duration) {
+        let allowance = self.pace.next(took);
+        self.sockets.begin_turn(allowance);
+        if let Some(nbd) = &mut self.nbd {
+            nbd.begin_turn(allowance);
+        }
+        self.drives.begin_turn(allowance);
+    }
+
+    /// What can be done in one turn. Returns whether anything was, or is left to do.
     fn turn(&mut self, now: Instant) -> bool {
-        let mut moved = false;
+        let mut moved = self.sockets.has_backlog();
         while let Some(event) = self.sockets.next_event() {
             moved = true;
             match event {
@@ -99,7 +111,7 @@ impl Server {
                     match self.target.connected(now, portal, &peer) {
                         Some(connection) => {
                             self.target.reached_at(connection, &local);
-                            self.sockets.insert(connection, socket);
+                            self.sockets.insert(connection, &peer, socket);
                         }
                         None => events::no_room(&peer),
                     }

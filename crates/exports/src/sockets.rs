@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::rc::Rc;
 
 use zonda_ring::{Address, Bytes, BytesMut, Client, Done, Operation, Outcome, Ring, Socket};
-use zonda_target::ConnectionId;
+use zonda_target::{ConnectionId, FairQueue, Flow};
 use zonda_zoned::{Duration, Instant};
 
 /// Connections that one turn takes from each listener.
@@ -18,6 +18,8 @@ pub(crate) const RECEIVE_BYTES: usize = 256 << 10;
 const RECEIVE_BYTES_MIN: usize = 32 << 10;
 /// The first buffer of a connection: a handshake is small, and there may be ten thousand.
 const RECEIVE_BYTES_FIRST: usize = 4 << 10;
+/// What a chunk costs beside its bytes, in bytes.
+const CHUNK_COST: u64 = 4 << 10;
 /// Connections that take their leave, at most; more are cut.
 const LEAVING_MAX: usize = 256;
 /// A connection that is closed gets this long to take what it was sent last.
@@ -54,6 +56,10 @@ pub(crate) struct Sockets {
     connections: HashMap<ConnectionId, Connection>,
     /// Events for which no operation ended.
     events: VecDeque<SocketEvent>,
+    /// What has come and was not handed over. Of each connection one chunk: the next is received when that is.
+    arrived: FairQueue<(ConnectionId, Bytes)>,
+    /// What may be handed over in this turn of the loop: bytes, and [`CHUNK_COST`] for each chunk.
+    allowance: u64,
     /// Those that take their leave.
     leaving: BTreeSet<(Instant, ConnectionId)>,
     /// Accepts that failed for want of resources, to be tried again.
@@ -70,6 +76,9 @@ pub(crate) struct Sockets {
 
 struct Connection {
     socket: Rc<Socket>,
+    flow: Flow,
+    /// A chunk of it was not handed over.
+    has_arrived: bool,
     /// Here unless a receive has it.
     buffer: Option<BytesMut>,
     is_paused: bool,
@@ -101,6 +110,8 @@ impl Sockets {
             listeners: listeners.into_iter().map(Rc::new).collect(),
             connections: HashMap::new(),
             events: VecDeque::new(),
+            arrived: FairQueue::default(),
+            allowance: u64::MAX,
             leaving: BTreeSet::new(),
             accept_again: Vec::new(),
             is_accepting: false,
@@ -129,25 +140,52 @@ impl Sockets {
         }
     }
 
-    /// The next thing that has happened.
+    /// A turn of the loop begins: so much of what hosts have sent may be handed over.
+    pub(crate) fn begin_turn(&mut self, allowance: u64) {
+        self.allowance = allowance;
+    }
+
+    /// Whether something has come that waits for the next turn.
+    pub(crate) fn has_backlog(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+
+    /// The next thing that has happened. Bytes of hosts come last, those of each address in turn, as many as this turn allows.
     pub(crate) fn next_event(&mut self) -> Option<SocketEvent> {
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            let done = self.client.next()?;
+            let Some(done) = self.client.next() else { return self.next_arrived() };
             if let Some(event) = self.on_done(done) {
                 return Some(event);
             }
         }
     }
 
+    fn next_arrived(&mut self) -> Option<SocketEvent> {
+        if self.allowance == 0 {
+            return None;
+        }
+        let (cost, (connection, chunk)) = self.arrived.pop()?;
+        self.allowance = self.allowance.saturating_sub(cost);
+        if let Some(entry) = self.connections.get_mut(&connection) {
+            entry.has_arrived = false;
+            if !entry.is_paused {
+                self.receive(connection);
+            }
+        }
+        Some(SocketEvent::Received { connection, chunk })
+    }
+
     /// A connection has its name, and may speak.
-    pub(crate) fn insert(&mut self, connection: ConnectionId, socket: Socket) {
+    pub(crate) fn insert(&mut self, connection: ConnectionId, peer: &str, socket: Socket) {
         // Without it small answers wait; they still arrive.
         let _ = socket.set_no_delay(true);
         let new = Connection {
             socket: Rc::new(socket),
+            flow: Flow { group: Flow::group_of(peer), queue: connection.0 },
+            has_arrived: false,
             buffer: Some(BytesMut::with_capacity(RECEIVE_BYTES_FIRST)),
             is_paused: false,
             is_leaving: false,
@@ -194,6 +232,8 @@ impl Sockets {
     pub(crate) fn close(&mut self, now: Instant, connection: ConnectionId, lingering: bool) {
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         entry.is_leaving = true;
+        entry.has_arrived = false;
+        self.arrived.remove(entry.flow);
         self.leaving_bytes += entry.unsent_bytes;
         entry.is_lingering = lingering;
         if self.leaving.len() >= LEAVING_MAX {
@@ -333,10 +373,9 @@ impl Sockets {
             Ok(Outcome::Received(mut buffer)) if bytes > 0 => {
                 let chunk = buffer.split().freeze();
                 entry.buffer = Some(buffer);
-                if !entry.is_paused {
-                    self.receive(connection);
-                }
-                Some(SocketEvent::Received { connection, chunk })
+                entry.has_arrived = true;
+                self.arrived.push(entry.flow, CHUNK_COST + bytes, (connection, chunk));
+                None
             }
             // Who says no more may still listen to the last answers.
             Ok(_) if entry.is_leaving && entry.sends_under_way > 0 => {
@@ -358,6 +397,9 @@ impl Sockets {
     /// Lets the next bytes come, unless they are waited for already.
     fn receive(&mut self, connection: ConnectionId) {
         let Some(entry) = self.connections.get_mut(&connection) else { return };
+        if entry.has_arrived {
+            return;
+        }
         let Some(mut buffer) = entry.buffer.take() else { return };
         let room = buffer.capacity() - buffer.len();
         if room < RECEIVE_BYTES_MIN && (room == 0 || room != RECEIVE_BYTES_FIRST) {
@@ -375,6 +417,7 @@ impl Sockets {
             // It may be gone already.
             let _ = entry.socket.shutdown(Shutdown::Both);
             self.buffers -= usize::from(entry.has_buffer);
+            self.arrived.remove(entry.flow);
             if entry.is_leaving {
                 self.leaving_bytes -= entry.unsent_bytes;
             }

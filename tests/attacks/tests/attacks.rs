@@ -97,6 +97,13 @@ fn writes_without_an_end_and_options_of_gigabytes_stay_within_the_budget() {
 #[test]
 fn a_host_that_keeps_nine_queues_full_keeps_no_other_waiting() {
     let outcome = withstands(Attack::Flood);
-    let commands = count(&outcome.last_status["traffic"]["commands"]);
-    assert!(commands > 1000, "{commands} commands are no flood");
+    let bytes = count(&outcome.last_status["traffic"]["received_bytes"]);
+    assert!(bytes > 16 << 20, "{bytes} bytes are no flood");
+}
+
+#[test]
+fn commands_by_the_thousand_keep_no_other_waiting() {
+    let outcome = withstands(Attack::Commands);
+    let bytes = count(&outcome.last_status["traffic"]["received_bytes"]);
+    assert!(bytes > 1 << 20, "{bytes} bytes are no flood");
 }

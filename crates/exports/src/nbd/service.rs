@@ -151,6 +151,11 @@ impl Nbd {
         }
     }
 
+    /// See [`Sockets::begin_turn`].
+    pub(crate) fn begin_turn(&mut self, allowance: u64) {
+        self.sockets.begin_turn(allowance);
+    }
+
     /// Begins to take connections.
     pub(crate) fn accept(&mut self) {
         self.sockets.accept();
@@ -194,7 +199,7 @@ impl Nbd {
             self.release_closed(budget);
             goes_on |= self.wake_waiting(budget);
             if !goes_on {
-                return moved;
+                return moved || self.sockets.has_backlog();
             }
             moved = true;
         }
@@ -382,8 +387,8 @@ impl Nbd {
             is_paused: false,
             memory,
         };
+        self.sockets.insert(id, &client.peer, socket);
         self.clients.insert(id, client);
-        self.sockets.insert(id, socket);
         self.dirty.push(id);
     }
 

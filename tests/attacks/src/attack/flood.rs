@@ -1,13 +1,13 @@
 //! A host that wants everything: nothing it does is wrong.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::thread;
 
 use bytes::Bytes;
-use zonda_nvme::IoOpcode;
+use zonda_nvme::{AdminOpcode, IoOpcode, SubmissionEntry};
 
 use super::{ADDRESS, PAUSE, Victim};
-use crate::nvme::{QUEUE_ENTRIES, attach, transfer};
+use crate::nvme::{QUEUE_ENTRIES, Queue, attach, transfer};
 use crate::{BLOCK_BYTES, DRIVE_BLOCKS, OPEN};
 
 const HOST: &str = "nqn.2026-01.io.zonda:flood";
@@ -45,5 +45,42 @@ fn keep_full(victim: &Victim, number: u64) -> io::Result<()> {
         }
         queue.finish()?;
         outstanding -= 1;
+    }
+}
+
+/// Admin queues that send short commands, and commands that each sends at once.
+const COMMANDERS: usize = 32;
+const COMMANDS: usize = 2000;
+
+/// Sends commands that are answered at once, and reads the answers.
+pub(super) fn commands(victim: Victim) -> ! {
+    for _ in 0..COMMANDERS {
+        thread::spawn(move || {
+            loop {
+                if send_commands(&victim).is_err() {
+                    thread::sleep(PAUSE);
+                }
+            }
+        });
+    }
+    loop {
+        thread::park();
+    }
+}
+
+fn send_commands(victim: &Victim) -> io::Result<()> {
+    let mut queue = Queue::open(ADDRESS, victim.nvme)?;
+    queue.connect(HOST, OPEN, 0, None, 0)?;
+    queue.enable()?;
+    for number in 0..COMMANDS {
+        let mut entry = SubmissionEntry::new(AdminOpcode::KeepAlive.code(), 0);
+        entry.command_id = (number as u16).into();
+        queue.writer.command(&entry, &Bytes::new());
+    }
+    let bytes = queue.writer.take().concat();
+    let mut answers = queue.stream.try_clone()?;
+    thread::spawn(move || while matches!(answers.read(&mut [0; 64 << 10]), Ok(1..)) {});
+    loop {
+        queue.stream.write_all(&bytes)?;
     }
 }

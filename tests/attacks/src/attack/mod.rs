@@ -57,11 +57,13 @@ pub enum Attack {
     UnreadLogs,
     /// Nine NVMe queues have 127 reads or writes of 128 KiB each outstanding, all the time.
     Flood,
+    /// 32 admin queues send Keep Alives by the thousand.
+    Commands,
 }
 
 impl Attack {
     /// All of them.
-    pub const ALL: [Attack; 12] = [
+    pub const ALL: [Attack; 13] = [
         Attack::Discovery,
         Attack::DiffieHellman,
         Attack::IdleNbd,
@@ -74,6 +76,7 @@ impl Attack {
         Attack::Churn,
         Attack::UnreadLogs,
         Attack::Flood,
+        Attack::Commands,
     ];
 
     /// Its name.
@@ -92,6 +95,7 @@ impl Attack {
             Attack::Churn => "churn",
             Attack::UnreadLogs => "unread-logs",
             Attack::Flood => "flood",
+            Attack::Commands => "commands",
         }
     }
 
@@ -109,6 +113,7 @@ impl Attack {
             Attack::UnfinishedNbd => crowd(60, move || trickle::unfinished_nbd(&victim), hold::nothing),
             Attack::Churn => handshakes::churn(victim),
             Attack::Flood => flood::flood(victim),
+            Attack::Commands => flood::commands(victim),
             Attack::UnreadLogs => crowd(60, move || hold::unread_logs(&victim), hold::nothing),
         }
     }
