@@ -9,7 +9,7 @@
 //! On a machine with few processors an attacker takes processor time away from everybody, which says nothing about the server. So a
 //! third measurement has busy processes in place of the attack, which take as much processor time as it did.
 //!
-//! What is absent: attacks on the network itself, and hosts that are authenticated.
+//! What is absent: attacks on the network itself, and attackers that are authenticated.
 #![forbid(unsafe_code)]
 
 mod attack;

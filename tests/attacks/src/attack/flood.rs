@@ -34,7 +34,7 @@ pub(super) fn flood(victim: Victim) -> ! {
 
 fn keep_full(victim: &Victim, number: u64) -> io::Result<()> {
     let (_admin, mut queue) = attach(ADDRESS, victim.nvme, HOST, OPEN, None)?;
-    let opcode = if number % 3 == 0 { IoOpcode::Read } else { IoOpcode::Write };
+    let opcode = if number.is_multiple_of(3) { IoOpcode::Read } else { IoOpcode::Write };
     let mut block = number * BLOCKS;
     let mut outstanding = 0;
     loop {

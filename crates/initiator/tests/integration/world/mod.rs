@@ -400,12 +400,12 @@ impl World {
                         target.authenticated(self.now, step.run());
                     }
                 }
-                Of::Submit { device, command } => {
+                Of::Submit { device, command, .. } => {
                     let completion = self.devices[device.0 as usize].execute(&command);
                     self.pending.push((device, completion));
                 }
                 Of::KeepReservations { .. } => unreachable!("no device keeps reservations"),
-                Of::Event(_) => {}
+                Of::Abandon { .. } | Of::Event(_) => {}
             }
         }
     }
