@@ -12,7 +12,7 @@
 //!       ^  |
 //!   nbd/         exports of conventional ones over NBD      (nbd, on sockets of its own)
 //!
-//!   server.rs    the loop that turns them all               control.rs, snapshot.rs, metrics.rs   what it tells
+//!   server.rs    the loop that turns them all, bit by bit   control.rs, snapshot.rs, metrics.rs   what it tells
 //!   memory.rs    how much of it there is for connections
 //! ```
 //!
