@@ -51,15 +51,17 @@ fn play(input: &[u8]) -> World {
 
 /// A controller that is enabled, with one I/O queue.
 fn ready_controller(world: &mut World, digests: Digests) {
+    // The second one is another host's.
+    let name = HOSTS[world.controllers().len() / 2 % HOSTS.len()];
     let Some(admin) = world.open() else { return };
     world.host(admin, |host| host.initialize(digests, 0, 1));
-    world.host(admin, |host| host.connect(0, CONTROLLER_ID_DYNAMIC, SUBSYSTEMS[0], HOSTS[0], 0, 5000));
+    world.host(admin, |host| host.connect(0, CONTROLLER_ID_DYNAMIC, SUBSYSTEMS[0], name, 0, 5000));
     let on = Configuration::enabled(Configuration::CSS_ALL).0;
     world.host(admin, |host| host.send(PropertyCommand::set(Property::Configuration, on.into()).into()));
     let controller = world.wires[admin].host.controller_id;
     let Some(io) = world.open() else { return };
     world.host(io, |host| host.initialize(digests, 0, 1));
-    world.host(io, |host| host.connect(1, controller, SUBSYSTEMS[0], HOSTS[0], 0, 0));
+    world.host(io, |host| host.connect(1, controller, SUBSYSTEMS[0], name, 0, 0));
 }
 
 /// One thing that happens.
@@ -220,6 +222,15 @@ pub(crate) fn seeds() -> Vec<Seed> {
         add(&format!("admin-{command}"), 1, &[&[4, 0, command, 1, 0, 0, 0], &[4, 0, command, 2, 2, 0, 0]]);
     }
     add("held-and-released", 0x11, &[io[0], io[2], &[16, 255, 1], &[16, 255, 0]]);
+    // The last namespace keeps reservations: a persistent registration, the reservation, a report, a preemption by another host, a release.
+    let registers: [u8; 8] = [7, 1, 13, 3, 0, 0xc0, 1, 1];
+    let acquires: [u8; 8] = [7, 1, 10, 3, 2, 0, 0x11, 1];
+    let reports: [u8; 8] = [7, 1, 12, 3, 0, 7, 0, 0];
+    let preempts: [&[u8]; 2] = [&[7, 3, 13, 3, 0, 0, 2, 1], &[7, 3, 10, 3, 4, 1, 0x21, 1]];
+    let releases: [u8; 8] = [7, 3, 11, 3, 4, 0, 2, 1];
+    let reserve: [&[u8]; 6] = [&registers, &acquires, &reports, preempts[0], preempts[1], &releases];
+    add("reservations", 2, &reserve);
+    add("reservations-held", 0x12, &[&registers, &acquires, &[16, 8, 0], preempts[0], &[16, 8, 1], &[16, 8, 0]]);
     add("frozen", 2, &[&[13, 1, 2], io[0], io[2], io[2], &[13, 1, 1, 0, 1], &[13, 1, 0]]);
     add("two-hosts-and-one-vanishes", 0x12, &[io[0], &[7, 3, 1, 0, 2, 3, 0, 0], &[14, 0, 0], &[16, 255, 0]]);
     add("slow-data", 1, &[&[13, 1, 3], io[0], &[10, 1, 0, 0, 0], &[10, 1, 1, 4, 0], &[10, 1, 2, 9, 0]]);
@@ -284,5 +295,16 @@ mod tests {
         assert_eq!(world.target.statistics().protocol_errors, 0);
         let world = world_after("two-hosts-and-one-vanishes");
         assert_eq!(world.target.statistics().controllers_created, 2);
+    }
+
+    #[test]
+    fn reservations_are_kept_for_two_hosts_and_what_fails_changes_nothing() {
+        let world = world_after("reservations");
+        let found = world.target.statistics();
+        assert_eq!((found.errors, found.protocol_errors), (0, 0), "{found:?}");
+        assert_eq!(world.target.reservation_changes(), 5, "two registrations, acquired, preempted, released");
+        // The acquisition fails at the device; the registrations before and after it do not.
+        let world = world_after("reservations-held");
+        assert_eq!((world.target.reservation_changes(), world.target.statistics().errors), (2, 1));
     }
 }

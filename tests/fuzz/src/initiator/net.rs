@@ -351,7 +351,7 @@ impl Net {
                     self.cut(queue);
                 }
             }
-            TargetEffect::KeepReservations { .. } => unreachable!("no device keeps reservations"),
+            TargetEffect::KeepReservations { device, .. } => self.target.reservations_kept(self.now, device, true),
             TargetEffect::Authenticate { connection } => {
                 if let Some(step) = self.target.auth_step(connection) {
                     self.target.authenticated(self.now, step.run());

@@ -9,7 +9,7 @@ use zonda_nvme::tcp::{Digests, InitializeRequest, Pdu, PduReader, PduWriter, R2t
 use zonda_nvme::{FabricsType, HostId, SglDescriptor, SubmissionEntry};
 
 use super::name;
-use super::place::secret;
+use super::place::{HOSTS, secret};
 
 /// Room for a message of the controller.
 const MESSAGE_ROOM_BYTES: u32 = 4096;
@@ -84,7 +84,8 @@ impl Host {
     ) {
         (self.subsystem, self.host_name) = (subsystem, host);
         let command = ConnectCommand::new(queue, 32, attributes, timeout_ms);
-        let data = ConnectData::new(HostId([7; 16]), controller, &name(subsystem), &name(host));
+        let number = 7 + HOSTS.iter().position(|known| *known == host).unwrap_or_default() as u8;
+        let data = ConnectData::new(HostId([number; 16]), controller, &name(subsystem), &name(host));
         self.start(command.into(), &Bytes::copy_from_slice(data.bytes()), Purpose::Connect);
     }
 

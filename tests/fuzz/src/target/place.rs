@@ -1,5 +1,6 @@
 //! What is served in tests of the target and of the initiator.
 
+use bytes::Bytes;
 use zonda_chap::Secret;
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_target::{DeviceKey, HostAccess, HostEntry, Limits, NamespaceConfig, Portal, SubsystemConfig, TargetConfig};
@@ -28,14 +29,17 @@ pub(crate) fn secret(byte: u8) -> Secret {
 }
 
 /// The geometries behind the device keys.
-pub(crate) fn geometries() -> [Geometry; 3] {
-    [shapes::zoned(), shapes::conventional(), shapes::with_areas()]
+pub(crate) fn geometries() -> [Geometry; 4] {
+    [shapes::zoned(), shapes::conventional(), shapes::with_areas(), shapes::conventional()]
 }
+
+/// The device that keeps reservations: its only namespace is the fourth of the first subsystem.
+pub(crate) const KEEPER: DeviceKey = DeviceKey(3);
 
 pub(crate) fn config(auth_seed: [u8; 32]) -> TargetConfig {
     let entry = HostEntry { nqn: name(HOSTS[0]), secret: Some(secret(1)), controller_secret: Some(secret(2)) };
     let subsystems = vec![
-        subsystem(SUBSYSTEMS[0], &[0, 1, 2], HostAccess::Any),
+        subsystem(SUBSYSTEMS[0], &[0, 1, 2, KEEPER.0], HostAccess::Any),
         subsystem(SUBSYSTEMS[1], &[0, 1, 2], HostAccess::Hosts(vec![entry])),
     ];
     let portal = Portal { address: "192.0.2.1".to_owned(), service: "4420".to_owned() };
@@ -54,7 +58,9 @@ pub(crate) fn config(auth_seed: [u8; 32]) -> TargetConfig {
         receive_bytes: 64 << 10,
         handshake: Duration::from_secs(20),
     };
-    TargetConfig { limits, ..TargetConfig::new(subsystems, vec![portal], auth_seed) }
+    let mut config = TargetConfig { limits, ..TargetConfig::new(subsystems, vec![portal], auth_seed) };
+    config.kept_reservations.insert(KEEPER, Bytes::new());
+    config
 }
 
 fn subsystem(nqn: &str, devices: &[u32], allow: HostAccess) -> SubsystemConfig {

@@ -21,11 +21,11 @@ const IO: [u8; 16] = [
     IoOpcode::ZoneManagementSend.code(),
     IoOpcode::ZoneManagementSend.code(),
     IoOpcode::ZoneManagementReceive.code(),
-    IoOpcode::Read.code(),
-    IoOpcode::Write.code(),
-    IoOpcode::ZoneAppend.code(),
+    IoOpcode::ReservationAcquire.code(),
+    IoOpcode::ReservationRelease.code(),
+    IoOpcode::ReservationReport.code(),
+    IoOpcode::ReservationRegister.code(),
     IoOpcode::Fabrics.code(),
-    0x0d,
     0xff,
 ];
 
@@ -88,7 +88,7 @@ pub(super) fn admin(feed: &mut Feed<'_>) -> SubmissionEntry {
             4096
         }
         AdminOpcode::GetLogPage => {
-            const PAGES: [u8; 9] = [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x70, 0xbf, 0x06];
+            const PAGES: [u8; 10] = [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x70, 0x80, 0xbf, 0x06];
             let dwords = if word & 0x8000 == 0 { 1023 } else { u32::from(word & 0x0fff) };
             entry.cdw10 = (u32::from(PAGES[usize::from(number) % PAGES.len()]) | dwords << 16).into();
             entry.cdw11 = (u32::from(more >> 7) * 3).into();
@@ -97,7 +97,8 @@ pub(super) fn admin(feed: &mut Feed<'_>) -> SubmissionEntry {
             (dwords + 1) * 4
         }
         AdminOpcode::GetFeatures | AdminOpcode::SetFeatures => {
-            const FEATURES: [u8; 12] = [0x01, 0x02, 0x04, 0x05, 0x06, 0x07, 0x0a, 0x0b, 0x0f, 0x16, 0x19, 0x81];
+            const FEATURES: [u8; 14] =
+                [0x01, 0x02, 0x04, 0x05, 0x06, 0x07, 0x0a, 0x0b, 0x0f, 0x16, 0x19, 0x81, 0x82, 0x83];
             let feature = FEATURES[usize::from(number) % FEATURES.len()];
             entry.cdw10 = (u32::from(feature) | u32::from(more & 0x70) << 4 | u32::from(more >> 7) << 31).into();
             entry.cdw11 = (u32::from(word) | u32::from(word) << 16).into();
@@ -120,7 +121,7 @@ pub(super) fn io(feed: &mut Feed<'_>, wild: bool) -> (SubmissionEntry, Bytes) {
     let opcode = feed.pick(&IO);
     let namespace = feed.below(5) as u32;
     let (zone, count, place) = (feed.u8(), feed.u8(), feed.u8());
-    let geometry = &geometries()[namespace as usize % 3];
+    let geometry = &geometries()[namespace as usize % 4];
     let format = NamespaceFormat::of(geometry, TRANSFER_BYTES);
     let mut entry = SubmissionEntry::new(opcode, namespace + 1);
     let zone_start = u64::from(zone & 15) * geometry.zone_size_blocks.0;
@@ -141,11 +142,15 @@ pub(super) fn io(feed: &mut Feed<'_>, wild: bool) -> (SubmissionEntry, Bytes) {
         }
         _ => {}
     }
+    let keys = reservation(&mut entry, [zone, count, place]);
     if wild {
         entry.cdw10 = (entry.cdw10.get() ^ u32::from(feed.u16())).into();
         entry.cdw11 = (entry.cdw11.get() ^ u32::from(feed.u8())).into();
         entry.cdw12 = (entry.cdw12.get() ^ u32::from(feed.u8()) << 16).into();
         entry.flags ^= feed.u8() & 0xc3;
+    }
+    if let Some(keys) = keys {
+        return (entry, keys);
     }
     let data = match decode(&entry, &format).map(|request| request.transfer(&format)) {
         Ok(Transfer::FromHost(bytes)) => {
@@ -159,6 +164,36 @@ pub(super) fn io(feed: &mut Feed<'_>, wild: bool) -> (SubmissionEntry, Bytes) {
         _ => Bytes::new(),
     };
     (entry, data)
+}
+
+/// Makes a command about reservations of an entry that has its opcode, and says which keys come with it: type, action with flags, and
+/// the current key and the other one in four bits each.
+fn reservation(entry: &mut SubmissionEntry, [kind, action, keys]: [u8; 3]) -> Option<Bytes> {
+    let number = |key: u8| u64::from(key & 15).to_le_bytes();
+    let (flags, action) = (u32::from(action >> 6) << 30, u32::from(action & 15));
+    let both = [number(keys >> 4), number(keys)].concat();
+    let data = match IoOpcode::try_from(entry.opcode) {
+        Ok(IoOpcode::ReservationRegister) => {
+            entry.cdw10 = (action | flags).into();
+            both
+        }
+        Ok(IoOpcode::ReservationAcquire) => {
+            entry.cdw10 = (action | u32::from(kind & 7) << 8).into();
+            both
+        }
+        Ok(IoOpcode::ReservationRelease) => {
+            entry.cdw10 = (action | u32::from(kind & 7) << 8).into();
+            number(keys).to_vec()
+        }
+        Ok(IoOpcode::ReservationReport) => {
+            (entry.cdw10, entry.cdw11) = (127.into(), u32::from(kind & 3 == 0).into());
+            entry.data_pointer = SglDescriptor::transport(512);
+            return Some(Bytes::new());
+        }
+        _ => return None,
+    };
+    entry.data_pointer = SglDescriptor::transport(data.len() as u32);
+    Some(data.into())
 }
 
 /// Data of a write that tells its blocks apart, or ranges.

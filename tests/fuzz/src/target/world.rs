@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use zonda_nvme::reservation::SavedReservations;
 use zonda_target::{ConnectionId, DeviceHealth, DeviceKey, Effect, Target};
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{Command, Duration, Instant, PayloadKind, ZoneIndex, ZoneState, ZoneType};
 
 use super::host::Host;
 pub(super) use super::place::{HOSTS, SUBSYSTEMS};
-use super::place::{OUTGOING_BYTES, TRANSFER_BYTES, config, geometries};
+use super::place::{KEEPER, OUTGOING_BYTES, TRANSFER_BYTES, config, geometries};
 
 /// Effects of one event: many times what the small world can want.
 const EFFECTS_MAX: usize = 100_000;
@@ -37,6 +38,8 @@ pub(super) struct World {
     pub(super) devices: Vec<ReferenceDevice>,
     pub(super) wires: Vec<Wire>,
     held: VecDeque<(DeviceKey, Command)>,
+    /// A device is keeping reservations, while `hold`.
+    keeping: Option<DeviceKey>,
     pub(super) hold: bool,
 }
 
@@ -48,6 +51,7 @@ impl World {
             devices: geometries().map(|geometry| ReferenceDevice::new(geometry, PayloadKind::Bytes)).into(),
             wires: Vec::new(),
             held: VecDeque::new(),
+            keeping: None,
             hold: false,
         }
     }
@@ -109,6 +113,12 @@ impl World {
 
     /// Devices complete commands that they have held back, the oldest first or the newest first.
     pub(super) fn release(&mut self, most: usize, newest_first: bool) {
+        // What is kept while something else was waiting comes at once.
+        for _ in 0..=most {
+            let Some(device) = self.keeping.take() else { break };
+            self.target.reservations_kept(self.now, device, !newest_first);
+            self.settle();
+        }
         for _ in 0..most.min(self.held.len()) {
             let next = if newest_first { self.held.pop_back() } else { self.held.pop_front() };
             let Some((device, command)) = next else { break };
@@ -227,7 +237,15 @@ impl World {
                     assert!(!std::mem::replace(&mut wire.closed, true), "closed once");
                 }
             }
-            Effect::KeepReservations { .. } => unreachable!("no device keeps reservations"),
+            Effect::KeepReservations { device, bytes } => {
+                assert!(device == KEEPER && self.keeping.is_none(), "one device is asked, once at a time");
+                assert!(bytes.is_empty() || SavedReservations::read(&bytes).is_ok(), "what is kept can be read");
+                if self.hold {
+                    self.keeping = Some(device);
+                } else {
+                    self.target.reservations_kept(self.now, device, true);
+                }
+            }
             Effect::Authenticate { connection } => {
                 if let Some(step) = self.target.auth_step(connection) {
                     self.target.authenticated(self.now, step.run());
