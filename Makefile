@@ -9,6 +9,8 @@ KILL_ROUNDS ?= 100
 # Rounds of attacks on a volume of each of these levels.
 KILL_VOLUME_ROUNDS ?= 25
 KILL_LEVELS ?= single raid1 raid5 raid6
+# Rounds of servers that take a volume over from each other.
+KILL_OWNER_ROUNDS ?= 50
 # What `make soak` takes.
 HOURS ?= 1
 
@@ -22,7 +24,7 @@ help:
 	@echo "make lab     every published measurement repeated and compared, pages in out/lab/index.html (a few minutes)"
 	@echo "make sim     2,000 simulated scenarios (SIM_SEEDS=N for another number)"
 	@echo "make guest   the long tests in a Linux guest"
-	@echo "make kill    100 rounds of kill -9 under verified load, and 25 of attacks on volumes of four levels (KILL_ROUNDS=N, KILL_VOLUME_ROUNDS=N)"
+	@echo "make kill    100 rounds of kill -9 under verified load, 25 of attacks on volumes of four levels, 50 of takeovers (KILL_ROUNDS=N, KILL_VOLUME_ROUNDS=N, KILL_OWNER_ROUNDS=N)"
 	@echo "make attacks what unauthenticated clients can do to a server: latencies of honest clients, memory (10 minutes)"
 	@echo "make fuzz    ten minutes of each fuzzer (FUZZ_SECONDS=N)"
 	@echo "make mutants 200 random mutants of the pure crates: which do the tests not notice?"
@@ -65,6 +67,7 @@ kill: setup
 	set -e; for level in $(KILL_LEVELS); do \
 	  cargo run --release --quiet --package zonda-kill -- --volumes --level $$level --rounds $(KILL_VOLUME_ROUNDS); \
 	done
+	cargo run --release --quiet --package zonda-kill -- --owners --rounds $(KILL_OWNER_ROUNDS)
 
 attacks: setup
 	cargo build --release --quiet --package zonda-cli

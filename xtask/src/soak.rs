@@ -18,9 +18,16 @@ const HOURS_MAX: f64 = 24.0 * 14.0;
 const SEEDS_A_CALL: u64 = 2_000;
 /// Rounds of one call of the kills.
 const ROUNDS_A_CALL: u64 = 50;
-/// Calls of the kills in turn: images, and volumes of these levels.
-const KILL_CALLS: [Option<&str>; 6] =
-    [None, Some("raid5"), Some("raid1"), Some("raid6"), Some("single"), Some("raid01")];
+/// Calls of the kills in turn: images, volumes of these levels, and owners of a volume.
+const KILL_CALLS: [&[&str]; 7] = [
+    &[],
+    &["--volumes", "--level", "raid5"],
+    &["--owners"],
+    &["--volumes", "--level", "raid1"],
+    &["--volumes", "--level", "raid6"],
+    &["--volumes", "--level", "single"],
+    &["--volumes", "--level", "raid01"],
+];
 /// Seconds that a fuzzer needs to get anywhere.
 const FUZZ_SECONDS_MIN: u64 = 10;
 /// Kinds of simulated scenarios.
@@ -249,7 +256,7 @@ impl Soak<'_> {
         let start = self.begin("kills");
         let program = self.root.join("target/release/kill-rounds").display().to_string();
         let (mut rounds, mut failures) = (0, Vec::new());
-        for level in KILL_CALLS.iter().cycle() {
+        for options in KILL_CALLS.iter().cycle() {
             if Instant::now() >= until {
                 break;
             }
@@ -259,7 +266,7 @@ impl Soak<'_> {
             let kept_text = kept.display().to_string();
             let count = ROUNDS_A_CALL.to_string();
             let mut arguments = vec!["--seed", &seed, "--rounds", &count, "--directory", &kept_text];
-            arguments.extend(level.iter().flat_map(|level| ["--volumes", "--level", level]));
+            arguments.extend(*options);
             let (is_good, _, _) = self.call("kills", &program, &arguments);
             rounds += ROUNDS_A_CALL;
             if is_good {

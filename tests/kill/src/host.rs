@@ -158,14 +158,19 @@ pub(crate) enum Channel {
 }
 
 impl Channel {
-    fn now(&self) -> Instant {
+    /// The time since it was made.
+    pub(crate) fn now(&self) -> Instant {
         match self {
             Channel::Nvme(connection) => connection.now(),
             Channel::Nbd(host) => host.now(),
         }
     }
 
-    fn submit(&mut self, command: Command) -> Result<(), QueueFull> {
+    /// Takes a command.
+    ///
+    /// # Errors
+    /// [`QueueFull`] hands the command back.
+    pub(crate) fn submit(&mut self, command: Command) -> Result<(), QueueFull> {
         match self {
             Channel::Nvme(connection) => return connection.submit(command),
             Channel::Nbd(host) => host.submit(command),
@@ -173,7 +178,11 @@ impl Channel {
         Ok(())
     }
 
-    fn turn(&mut self, until: Option<Instant>) -> Result<(), DriveError> {
+    /// Sleeps until something has come, or so long.
+    ///
+    /// # Errors
+    /// When the event loop fails.
+    pub(crate) fn turn(&mut self, until: Option<Instant>) -> Result<(), DriveError> {
         match self {
             Channel::Nvme(connection) => return connection.turn(until),
             Channel::Nbd(host) => host.turn(until),
@@ -181,7 +190,8 @@ impl Channel {
         Ok(())
     }
 
-    fn poll(&mut self, completions: &mut CompletionQueue) {
+    /// Adds what has ended.
+    pub(crate) fn poll(&mut self, completions: &mut CompletionQueue) {
         match self {
             Channel::Nvme(connection) => connection.poll(completions),
             Channel::Nbd(host) => host.poll(completions),
@@ -316,7 +326,8 @@ impl Session<'_, '_> {
     }
 }
 
-fn is_connection_loss(status: Status) -> bool {
+/// Whether a command ended with its connection, and not for a reason of its own.
+pub(crate) fn is_connection_loss(status: Status) -> bool {
     matches!(status, Status::AbortedPowerLoss | Status::NamespaceNotReady)
 }
 

@@ -13,6 +13,9 @@
 //! replaced, flips bytes in their files and fills a file system. It counts what members lack: within what the level tolerates
 //! everything must be readable, beyond it a read may return an error, but nothing older.
 //!
+//! [`OwnersRun`] has two servers with copies of one volume's directory take it over from each other: an old owner may acknowledge
+//! nothing, and the new one must have everything.
+//!
 //! What is absent: losses of power. The system keeps what a killed process has written; what it forgets itself is tested with
 //! the image's own simulated disk (`crates/image`).
 //!
@@ -36,6 +39,7 @@ pub mod load;
 mod loss;
 mod nbd;
 pub mod oracle;
+mod owners;
 mod rounds;
 mod server;
 pub mod stamp;
@@ -44,6 +48,7 @@ mod volumes;
 
 pub use host::Tally;
 pub use loss::{Loss, Trouble};
+pub use owners::{OwnersRun, OwnersSummary};
 pub use rounds::{Run, Summary};
 pub use server::{Launcher, program};
 pub use volumes::{Level, VolumesRun, VolumesSummary};

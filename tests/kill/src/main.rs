@@ -1,13 +1,16 @@
 //! `kill-rounds`: kill -9 under verified load, again and again.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use serde::Serialize;
-use zonda_kill::{Launcher, Level, Loss, Run, Summary, Trouble, VolumesRun, VolumesSummary, program};
+use zonda_kill::{
+    Launcher, Level, Loss, OwnersRun, OwnersSummary, Run, Summary, Trouble, VolumesRun, VolumesSummary, program,
+};
 
 const LONG_ABOUT: &str = "Kills `zonda serve` under a verified load, starts it again, and looks whether anything that it \
 acknowledged is gone.
@@ -21,6 +24,7 @@ const EXAMPLES: &str = "Examples:
   kill-rounds --rounds 3 --seed 7          fewer, with another seed
   kill-rounds --epoll                      a server without io_uring
   kill-rounds --volumes --level raid6      attacks a volume in many ways
+  kill-rounds --owners                     two servers that take a volume over from each other
   kill-rounds --directory work             keeps the images in work/
 
 Exit code 1 says that something was lost: the images are kept then, and zonda drive show looks at them. Exit code 2 says \
@@ -52,6 +56,10 @@ struct Arguments {
     /// The volume's level: single, raid0, raid1, raid1-3 (three copies), raid01, raid4, raid5 or raid6
     #[arg(long, value_name = "LEVEL", default_value = "raid5", requires = "volumes")]
     level: String,
+    /// Two servers with copies of one volume's directory, whose members other servers have, are paused, killed, and take the volume
+    /// over from each other; two volumes name the same spare
+    #[arg(long, conflicts_with = "volumes")]
+    owners: bool,
     /// Prints one JSON object, and no progress
     #[arg(long)]
     json: bool,
@@ -76,12 +84,14 @@ struct Report<'a> {
 enum Done {
     Images(Summary),
     Volumes(VolumesSummary),
+    Owners(OwnersSummary),
 }
 
 /// A run of either kind.
 enum AnyRun {
     Images(Box<Run>),
     Volumes(Box<VolumesRun>),
+    Owners(Box<OwnersRun>),
 }
 
 impl AnyRun {
@@ -89,6 +99,7 @@ impl AnyRun {
         match self {
             AnyRun::Images(run) => run.round(round, tell),
             AnyRun::Volumes(run) => run.round(round, tell),
+            AnyRun::Owners(run) => run.round(round, tell),
         }
     }
 
@@ -96,6 +107,7 @@ impl AnyRun {
         match self {
             AnyRun::Images(run) => Done::Images(run.summary().clone()),
             AnyRun::Volumes(run) => Done::Volumes(run.summary().clone()),
+            AnyRun::Owners(run) => Done::Owners(run.summary().clone()),
         }
     }
 }
@@ -134,6 +146,8 @@ fn run(arguments: &Arguments, seed: u64) -> Result<ExitCode, Trouble> {
     let mut run = if arguments.volumes {
         let level: Level = arguments.level.parse().map_err(Trouble::Stuck)?;
         AnyRun::Volumes(Box::new(VolumesRun::new(launcher, level, seed)?))
+    } else if arguments.owners {
+        AnyRun::Owners(Box::new(OwnersRun::new(launcher, seed)?))
     } else {
         AnyRun::Images(Box::new(Run::new(launcher, seed)?))
     };
@@ -166,6 +180,7 @@ fn run(arguments: &Arguments, seed: u64) -> Result<ExitCode, Trouble> {
         match summary {
             Done::Images(summary) => print!("{}", words(summary, losses.len())),
             Done::Volumes(summary) => print!("{}", volume_words(summary, losses.len())),
+            Done::Owners(summary) => print!("{}", owner_words(summary, losses.len())),
         }
     }
     let Some((round, found)) = &trouble else { return Ok(ExitCode::SUCCESS) };
@@ -176,6 +191,9 @@ fn run(arguments: &Arguments, seed: u64) -> Result<ExitCode, Trouble> {
     let mut options = format!("--rounds {} --seed {seed}", round + 1);
     if arguments.volumes {
         options += &format!(" --volumes --level {}", arguments.level);
+    }
+    if arguments.owners {
+        options += " --owners";
     }
     if arguments.epoll {
         options += " --epoll";
@@ -200,10 +218,6 @@ fn words(summary: &Summary, lost: usize) -> String {
 }
 
 fn volume_words(summary: &VolumesSummary, lost: usize) -> String {
-    let list = |counts: &std::collections::BTreeMap<&str, u32>| {
-        let counts: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-        if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
-    };
     let mut text = format!(
         "attacks: {}\nrefused starts: {}; {} starts once members were back, {} repairs, {} volumes\n",
         list(&summary.attacks),
@@ -223,4 +237,20 @@ fn volume_words(summary: &VolumesSummary, lost: usize) -> String {
         summary.rounds, summary.tally.writes, summary.blocks_verified, summary.errors_allowed,
     );
     text
+}
+
+fn owner_words(summary: &OwnersSummary, lost: usize) -> String {
+    let OwnersSummary { rounds, events, takeovers, fenced, late, refusals, blocks_verified, tally } = summary;
+    format!(
+        "events: {}\n{takeovers} takeovers, {fenced} commands refused by old owners, {late} acknowledged late, {refusals} servers refused\n\
+         {rounds} rounds, {} acknowledged writes, {} verified reads, {blocks_verified} blocks verified, {lost} lost\n",
+        list(events),
+        tally.writes,
+        tally.reads,
+    )
+}
+
+fn list(counts: &BTreeMap<&str, u32>) -> String {
+    let counts: Vec<String> = counts.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
 }

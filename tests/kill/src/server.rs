@@ -238,13 +238,18 @@ impl Server {
     /// # Errors
     /// When that is not possible.
     pub(crate) fn pause(&self, time: Duration) -> Result<(), Trouble> {
-        let send = |signal| {
-            let sent = kill_process(Pid::from_child(&self.child), signal);
-            sent.map_err(|error| Trouble::Stuck(format!("the server cannot be paused: {error}")))
-        };
-        send(Signal::STOP)?;
+        self.signal(Signal::STOP)?;
         thread::sleep(time);
-        send(Signal::CONT)
+        self.signal(Signal::CONT)
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When that is not possible.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Trouble> {
+        let sent = kill_process(Pid::from_child(&self.child), signal);
+        sent.map_err(|error| Trouble::Stuck(format!("the server cannot be sent {signal:?}: {error}")))
     }
 
     /// Sends SIGKILL; dropping the server waits for its end.

@@ -109,6 +109,13 @@ impl PlainHistory {
         last.map_or(self.kept[block as usize], |&(_, contents)| contents)
     }
 
+    /// What a block may hold if any of the writes that were submitted and have not been acknowledged has failed.
+    #[must_use]
+    pub fn possible(&self, block: u64) -> Vec<Contents> {
+        let under_way = self.under_way.get(&block).into_iter().flatten().map(|&(_, contents)| contents);
+        std::iter::once(self.kept[block as usize]).chain(under_way).collect()
+    }
+
     /// Whether a block may hold this after a crash.
     ///
     /// # Errors
@@ -195,6 +202,17 @@ mod tests {
         for found in [Contents::Zeros, Contents::Torn(Sequence(2)), Contents::Foreign] {
             history.check(2, found).unwrap_err();
         }
+    }
+
+    #[test]
+    fn after_a_write_that_may_have_failed_a_read_may_return_any_of_those_since_the_last_acknowledged_one() {
+        let mut history = acknowledged();
+        assert_eq!(history.possible(1), [OLD]);
+        history.write(1, 1, NEW);
+        let last = history.write(1, 1, NEWER);
+        assert_eq!(history.possible(1), [OLD, NEW, NEWER]);
+        history.acknowledge(last, 1, 1);
+        assert_eq!(history.possible(1), [NEWER]);
     }
 
     #[test]

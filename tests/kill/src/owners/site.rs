@@ -1,0 +1,249 @@
+//! Servers with members, and two directories of one volume with a server each.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::loss::{Loss, Trouble};
+use crate::server::{Launcher, Server, free_port};
+
+/// The directory of the volume, in the folder of each side.
+pub(super) const VOLUME: &str = "vol";
+/// The folders of the two sides.
+const SIDES: [&str; 2] = ["first", "second"];
+const ZONES: &str = "24";
+/// How long a server that was woken may take to see that another one has its volume.
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(50);
+
+/// A server with images that volumes elsewhere have as members.
+pub(super) struct Drives {
+    launcher: Launcher,
+    names: Vec<&'static str>,
+    port: u16,
+    server: Option<Server>,
+}
+
+impl Drives {
+    /// Makes images in a folder of their own, and serves them.
+    ///
+    /// # Errors
+    /// When that does not succeed.
+    pub(super) fn create(launcher: &Launcher, folder: &str, names: &[&'static str]) -> Result<Drives, Trouble> {
+        let launcher = within(launcher, folder)?;
+        for name in names {
+            create_image(&launcher, name)?;
+        }
+        let mut drives = Drives { launcher, names: names.to_vec(), port: free_port()?, server: None };
+        drives.start()?;
+        Ok(drives)
+    }
+
+    /// Where volumes find this image.
+    pub(super) fn url(&self, name: &str) -> String {
+        format!("nvme-tcp://127.0.0.1:{}/nqn.2026-01.io.zonda:{name}", self.port)
+    }
+
+    /// Kills the server, and starts it again after a while.
+    ///
+    /// # Errors
+    /// When it had ended by itself, or does not start.
+    pub(super) fn restart(&mut self, after: Duration) -> Result<(), Trouble> {
+        self.server.take().map_or(Ok(()), Server::kill)?;
+        sleep(after);
+        self.start()
+    }
+
+    fn start(&mut self) -> Result<(), Trouble> {
+        let mut arguments: Vec<String> = self.names.iter().map(|&name| name.to_owned()).collect();
+        // Its images are members of a volume that it does not know.
+        arguments.extend(["--force".to_owned(), "--listen".to_owned(), format!("127.0.0.1:{}", self.port)]);
+        self.server = Some(self.launcher.start(&arguments)?);
+        Ok(())
+    }
+}
+
+/// One directory of the volume.
+pub(super) struct Side {
+    pub(super) launcher: Launcher,
+    port: u16,
+    nbd_port: u16,
+}
+
+impl Side {
+    /// Serves the volume, or says why that is refused.
+    ///
+    /// # Errors
+    /// When the server neither starts nor says why.
+    pub(super) fn serve(&self) -> Result<Result<Server, String>, Trouble> {
+        let [nvme, nbd] = [self.port, self.nbd_port].map(|port| format!("127.0.0.1:{port}"));
+        self.launcher.start_or_refuse(&[VOLUME.to_owned(), "--listen".to_owned(), nvme, "--nbd".to_owned(), nbd])
+    }
+
+    /// Where hosts find it.
+    pub(super) fn url(&self, is_nbd: bool) -> String {
+        if is_nbd {
+            format!("nbd://127.0.0.1:{}/{VOLUME}", self.nbd_port)
+        } else {
+            format!("nvme-tcp://127.0.0.1:{}/nqn.2026-01.io.zonda:{VOLUME}", self.port)
+        }
+    }
+
+    /// Takes the volume over from whoever has it. Returns who that was, a line for each member.
+    ///
+    /// # Errors
+    /// When it does not have all members afterwards.
+    pub(super) fn take_over(&self) -> Result<Vec<Option<String>>, Trouble> {
+        let text = self.launcher.run(&["volume", "takeover", VOLUME, "--json"])?;
+        let report: Value = serde_json::from_str(text.lines().find(|line| line.starts_with('{')).unwrap_or_default())
+            .map_err(|error| Trouble::Stuck(format!("a report that is not JSON ({error}): {text}")))?;
+        let drives = report["drives"].as_array().map_or(&[][..], |drives| &drives[..]);
+        if drives.is_empty() || drives.iter().any(|drive| !drive["error"].is_null()) {
+            return Err(Trouble::lost(Loss::new("takeover", "all members reserved", report)));
+        }
+        Ok(drives.iter().map(|drive| drive["taken_from"].as_str().map(str::to_owned)).collect())
+    }
+
+    /// Begins a takeover, and kills the program a little later.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(super) fn take_over_and_kill(&self, after: Duration) -> Result<(), Trouble> {
+        let stuck = |error: std::io::Error| Trouble::Stuck(format!("a takeover cannot be started: {error}"));
+        let mut command = Command::new(&self.launcher.program);
+        command.args(["volume", "takeover", VOLUME, "--json"]).current_dir(&self.launcher.directory);
+        let mut child: Child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(stuck)?;
+        sleep(after);
+        // It may have ended by itself.
+        let _ = child.kill();
+        child.wait().map_err(stuck)?;
+        Ok(())
+    }
+
+    /// What `zonda volume status` says.
+    ///
+    /// # Errors
+    /// When it says nothing.
+    pub(super) fn status(&self) -> Result<Value, Trouble> {
+        status_of(&self.launcher)
+    }
+
+    /// Waits until its server has seen that another one has the volume.
+    ///
+    /// # Errors
+    /// When that does not come about.
+    pub(super) fn wait_until_taken_over(&self) -> Result<(), Trouble> {
+        let deadline = Instant::now() + NOTICE_TIMEOUT;
+        loop {
+            let status = self.status()?;
+            if status["state"] == "taken over" {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let expected = "state taken over within 30 s";
+                return Err(Trouble::lost(Loss::new("status of the old owner", expected, status)));
+            }
+            sleep(POLL);
+        }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.launcher.directory.join(VOLUME).join("volume.toml")
+    }
+}
+
+/// Everything that a run starts.
+pub(super) struct Site {
+    pub(super) drives: Vec<Drives>,
+    pub(super) sides: [Side; 2],
+}
+
+impl Site {
+    /// A volume of three members behind two servers, and a copy of its directory.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(super) fn create(launcher: &Launcher) -> Result<Site, Trouble> {
+        let drives =
+            vec![Drives::create(launcher, "drives1", &["a", "b"])?, Drives::create(launcher, "drives2", &["c"])?];
+        let sides = [side(launcher, SIDES[0])?, side(launcher, SIDES[1])?];
+        let members = [drives[0].url("a"), drives[0].url("b"), drives[1].url("c")].join(",");
+        sides[0].launcher.run(&["volume", "create", VOLUME, "--members", &members, "--level", "5"])?;
+        let directory = sides[1].launcher.directory.join(VOLUME);
+        fs::create_dir(&directory).map_err(|error| Trouble::Stuck(format!("{}: {error}", directory.display())))?;
+        let site = Site { drives, sides };
+        site.copy(0)?;
+        Ok(site)
+    }
+
+    /// Brings the other side's `volume.toml` up to that of this one.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn copy(&self, from: usize) -> Result<(), Trouble> {
+        let (from, to) = (self.sides[from].file(), self.sides[1 - from].file());
+        fs::copy(&from, &to).map(|_| ()).map_err(|error| Trouble::Stuck(format!("{}: {error}", to.display())))
+    }
+}
+
+/// Stops or wakes a server.
+///
+/// # Errors
+/// When it had ended by itself.
+pub(super) fn pause(server: &Server) -> Result<(), Trouble> {
+    server.signal(Signal::STOP)
+}
+
+/// The same the other way.
+///
+/// # Errors
+/// When it had ended by itself.
+pub(super) fn wake(server: &Server) -> Result<(), Trouble> {
+    server.signal(Signal::CONT)
+}
+
+/// What `zonda volume status` says of the volume in this launcher's directory.
+///
+/// # Errors
+/// When it says nothing.
+pub(super) fn status_of(launcher: &Launcher) -> Result<Value, Trouble> {
+    let text = match launcher.run(&["volume", "status", VOLUME, "--json"]) {
+        // Exit code 1 says that not all is well, which the JSON says too.
+        Err(Trouble::Stuck(text)) if text.contains("\"state\"") => text,
+        other => other?,
+    };
+    let json = text.lines().find(|line| line.starts_with('{')).unwrap_or_default();
+    serde_json::from_str(json).map_err(|error| Trouble::Stuck(format!("a status that is not JSON ({error}): {text}")))
+}
+
+/// Makes an image in the directory of this launcher.
+///
+/// # Errors
+/// When the program refuses.
+pub(super) fn create_image(launcher: &Launcher, name: &str) -> Result<(), Trouble> {
+    let create = ["drive", "create", name, "--profile", "zn540-zapraid", "--zones", ZONES, "--zone-capacity", "1MiB"];
+    launcher.run(&create).map(|_| ())
+}
+
+/// A launcher for a folder in the directory of this one.
+///
+/// # Errors
+/// When the folder cannot be made.
+pub(super) fn within(launcher: &Launcher, folder: &str) -> Result<Launcher, Trouble> {
+    let directory = launcher.directory.join(folder);
+    fs::create_dir_all(&directory).map_err(|error| Trouble::Stuck(format!("{}: {error}", directory.display())))?;
+    Ok(Launcher { directory, ..launcher.clone() })
+}
+
+/// A folder with a volume of its own and ports for its server.
+///
+/// # Errors
+/// When the folder cannot be made, or no port is free.
+pub(super) fn side(launcher: &Launcher, folder: &str) -> Result<Side, Trouble> {
+    Ok(Side { launcher: within(launcher, folder)?, port: free_port()?, nbd_port: free_port()? })
+}
