@@ -15,6 +15,7 @@ mod ownership;
 mod readme;
 mod reservations;
 mod restarts;
+mod secrets;
 mod serve;
 mod server;
 mod sim;

@@ -230,7 +230,7 @@ fn a_server_that_was_killed_recovers_and_keeps_what_it_acknowledged() {
 }
 
 /// A file that nobody else may read.
-fn key_file(directory: &Path, name: &str, text: &str) {
+pub(crate) fn key_file(directory: &Path, name: &str, text: &str) {
     file(directory, name, text);
     fs::set_permissions(directory.join(name), Permissions::from_mode(0o600)).expect("it is ours");
 }

@@ -81,6 +81,7 @@ impl Found {
     ) -> Result<Found, DriveError> {
         let array = directory.array()?;
         let (mut devices, mut told) = (Vec::new(), Vec::new());
+        let mut first: Option<DriveError> = None;
         for (at, place) in directory.file.member.iter().enumerate() {
             if place.at != MISSING && directory.file.is_taken(at) {
                 told.push(format!("member {at} ({}) is not there: another member is", place.at));
@@ -108,12 +109,16 @@ impl Found {
                 Err(error) => {
                     let error = error.of_member();
                     told.push(format!("member {at} ({}) is not there: {error}", place.at));
+                    let message = format!("member {at} ({}) is not there: {}", place.at, error.message);
+                    first.get_or_insert_with(|| DriveError { message, ..error });
                     devices.push(None);
                 }
             }
         }
-        if let Some(first) = told.first().filter(|_| devices.iter().all(Option::is_none)) {
-            return Err(DriveError::new(format!("none of the members is there; {first}"), "see where they have gone"));
+        if devices.iter().all(Option::is_none) {
+            let first = first.or_else(|| Some(DriveError::new(told.first()?.clone(), "see where they have gone")));
+            let first = first.unwrap_or_else(|| DriveError::new("there are none", "zonda volume import finds them"));
+            return Err(DriveError::new(format!("none of the members is there; {}", first.message), first.help));
         }
         let mut spares = Vec::new();
         for place in &directory.file.spare {
