@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use zonda_initiator::{Claimed, Conflict, Holder};
 use zonda_nvme::HostId;
+use zonda_nvme::reservation::ReservationKey;
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{
     Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation, PayloadKind,
@@ -245,6 +246,12 @@ pub(crate) fn on_save(directory: &Path) -> Option<io::Result<()>> {
         }
         shelf.full.contains(directory).then(|| Err(io::ErrorKind::StorageFull.into()))
     })
+}
+
+/// Another host takes the reservation of a drive over.
+pub(crate) fn seize(path: &Path) {
+    let holder = Holder { host: HostId([0xee; 16]), key: ReservationKey(1) };
+    change(path, |kept| kept.holder = Some(holder));
 }
 
 /// Who has reserved a drive.

@@ -31,11 +31,14 @@ fn copy(directory: &Path) {
     fs::copy(directory.join("vol/volume.toml"), directory.join("copy/volume.toml")).expect("there is room");
 }
 
-fn state(directory: &Path, volume: &str) -> String {
+fn status(directory: &Path, volume: &str) -> Value {
     // Its exit code says whether all is well.
     let ran = zonda_in(directory, &["volume", "status", volume, "--json"]);
-    let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
-    report["state"].as_str().expect("there is a state").to_owned()
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr))
+}
+
+fn state(directory: &Path, volume: &str) -> String {
+    status(directory, volume)["state"].as_str().expect("there is a state").to_owned()
 }
 
 /// Writes to a served volume, and reads what was written.
@@ -85,5 +88,36 @@ fn a_server_that_was_killed_has_its_volume_again_at_once_and_a_member_is_nobody_
     let second = Server::start(&directory, &["vol"]);
     assert_eq!(state(&directory, "vol"), "well");
     second.stop();
+    drives.stop();
+}
+
+#[test]
+fn a_spare_whose_server_restarts_while_it_waits_is_shown_as_unreachable_and_steps_in_afterwards() {
+    let (directory, drives) = make("spare-restarts");
+    output_in(
+        &directory,
+        &["drive", "create", "s", "--profile", "zn540-zapraid", "--zones", "24", "--zone-capacity", "4MiB"],
+    );
+    let spares = Server::start(&directory, &["s"]);
+    let (url, address) = (spares.url(0).to_owned(), spares.address());
+    let first = Server::start(&directory, &["vol"]);
+    output_in(&directory, &["volume", "spare", "add", "vol", &url]);
+    let unreachable = || status(&directory, "vol")["unreachable_spares"].as_array().map_or(0, Vec::len);
+    assert_eq!(unreachable(), 0);
+    spares.kill();
+    wait_until("the spare is unreachable", || unreachable() == 1);
+    let text = output_in(&directory, &["volume", "status", "vol"]);
+    assert!(text.contains("spare, cannot be reached"), "{text}");
+    let spares = Server::start(&directory, &["s", "--listen", &address]);
+    wait_until("the spare is back", || unreachable() == 0);
+    let refused = refused_in(&directory, &["zone", "reset", &url, "0"]);
+    assert!(refused.contains("reservation conflict"), "{refused}");
+    output_in(&directory, &["member", "fail", "vol", "0"]);
+    wait_until("the spare is rebuilt", || state(&directory, "vol") == "well");
+    write(&directory, &first);
+    let log = first.stop();
+    assert_eq!(log.matches(&format!("the spare {url} cannot be reached")).count(), 1, "{log}");
+    assert!(log.contains("can be reached again"), "{log}");
+    spares.stop();
     drives.stop();
 }

@@ -47,6 +47,12 @@ impl Server {
         namespaces.collect::<Vec<_>>()[index]
     }
 
+    /// Where it listens for hosts: `HOST:PORT`.
+    pub(crate) fn address(&self) -> String {
+        let (_, rest) = self.url(0).split_once("://").expect("it is a URL");
+        rest.split('/').next().expect("it has a host").to_owned()
+    }
+
     /// The address of its metrics.
     pub(crate) fn http(&self) -> &str {
         self.greeting["http"].as_str().expect("it has HTTP")

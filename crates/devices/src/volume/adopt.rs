@@ -38,6 +38,8 @@ pub(super) enum Role {
     /// The member that it still is: its connection is lost.
     Reconnect(MemberIndex),
     Spare,
+    /// The spare that it was: it could not be reached.
+    SpareAgain,
 }
 
 /// A device on its way into a volume.
@@ -48,7 +50,7 @@ pub(super) struct Adoption {
     pub(super) location: Location,
     /// As the operator has written it.
     text: String,
-    place: Place,
+    pub(super) place: Place,
     may_wipe: bool,
     until: Instant,
     step: Step,
@@ -162,6 +164,7 @@ impl VolumeDrive {
                 Some(answer) if matches!(role, Role::Return(_)) => answer.map_err(DriveError::of_member),
                 Some(answer) => answer,
             };
+            let at = adoption.place.at.clone();
             let is_handed_over = matches!(adoption.step, Step::Ended);
             let seat = adoption.into_seat();
             let is_open = seat.is_some() || is_handed_over;
@@ -174,6 +177,7 @@ impl VolumeDrive {
                     self.on.member_mut(member).into_iter().for_each(|seat| seat.set_refused(holder));
                 }
                 (Role::Reconnect(member), _, Err(error)) => self.look_for_needed_ended(member, is_open, &error),
+                (Role::SpareAgain, _, Err(error)) => self.look_for_spare_ended(&at, is_open, &error),
                 (_, Some(request), answer) => {
                     let answer = answer.map(|()| self.report());
                     self.answers.push_back((request, answer));
@@ -239,13 +243,17 @@ impl VolumeDrive {
                 Step::Probing(seat, _) => self.must_be_as_left(member, seat, probed),
                 _ => Ok(()),
             },
-            Role::Member(_) | Role::Spare => {
+            Role::Member(_) | Role::Spare | Role::SpareAgain => {
                 let checked = match &adoption.step {
                     Step::Probing(seat, _) => self.must_be_another_drive(&adoption.text, seat),
                     _ => Ok(()),
                 };
-                let checked = checked.and_then(|()| self.must_not_be_member(&adoption.text, probed));
-                checked.and_then(|()| if adoption.may_wipe { Ok(()) } else { must_be_free(&adoption.text, probed) })
+                if adoption.role == Role::SpareAgain {
+                    checked.and_then(|()| self.must_be_spare_still(&adoption.text, probed))
+                } else {
+                    let checked = checked.and_then(|()| self.must_not_be_member(&adoption.text, probed));
+                    checked.and_then(|()| if adoption.may_wipe { Ok(()) } else { must_be_free(&adoption.text, probed) })
+                }
             }
         };
         if let Err(error) = checked {
@@ -262,7 +270,7 @@ impl VolumeDrive {
 
     /// A member of this volume that takes part is not taken for another place, whatever the operator agrees to: the volume needs what
     /// is on it. It may be reached in a way that `volume.toml` does not show.
-    fn must_not_be_member(&self, text: &str, probed: &Probed) -> Result<(), DriveError> {
+    pub(super) fn must_not_be_member(&self, text: &str, probed: &Probed) -> Result<(), DriveError> {
         let Some(own) = probed.membership().filter(|own| own.array == self.array()) else { return Ok(()) };
         let member = MemberIndex(own.member);
         let is_known = self.ids.get(usize::from(own.member)).is_some_and(|known| *known == Some(own.id()));
@@ -342,6 +350,10 @@ impl VolumeDrive {
                 self.reconnect(now, member, seat);
                 Ok(())
             }
+            Role::SpareAgain => {
+                self.take_spare_again(now, place, seat);
+                Ok(())
+            }
             Role::Spare => {
                 let before = self.directory.file.clone();
                 self.directory.file.spare.retain(|spare| spare.at != place.at);
@@ -352,6 +364,7 @@ impl VolumeDrive {
                     self.let_go(seat, now);
                     return Err(cannot_save(&self.directory, &error));
                 }
+                self.spare_watch.forget(&place.at);
                 self.spares.push(Spare { place, seat });
                 self.use_spares(now);
                 Ok(())

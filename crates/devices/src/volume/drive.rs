@@ -20,6 +20,7 @@ use super::report::{ScrubSummary, VolumeReport, scrubbed_in_words, suspended_in_
 use super::reservations::Kept;
 use super::returns::{Absence, Returning};
 use super::seat::Seat;
+use super::spare_watch::SpareWatch;
 use super::spares::Spare;
 use crate::opening::OnRing;
 use crate::{Drive, DriveError, DriveFacts};
@@ -61,6 +62,7 @@ pub struct VolumeDrive {
     pub(super) on: VolumeOn<Seat>,
     pub(super) directory: VolumeDirectory,
     pub(super) spares: Vec<Spare>,
+    pub(super) spare_watch: SpareWatch,
     /// Devices that are to become a member or a spare.
     pub(super) adoptions: Vec<Adoption>,
     /// Requests that were answered later than they were asked.
@@ -114,6 +116,7 @@ impl VolumeDrive {
             on,
             directory,
             spares,
+            spare_watch: SpareWatch::default(),
             adoptions: Vec::new(),
             answers: VecDeque::new(),
             failing: Vec::new(),
@@ -472,6 +475,7 @@ impl ZonedDevice for VolumeDrive {
 
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
         self.look_after_leaving(now);
+        self.look_after_spares(now);
         self.look_again(now);
         self.adopt(now);
         self.save_again(now);
@@ -514,7 +518,8 @@ impl ZonedDevice for VolumeDrive {
         let adoptions = self.adoptions.iter().filter_map(Adoption::next_wakeup);
         let save = self.save_again_at.filter(|_| self.phase == Phase::Open);
         let failing = self.failing.iter().map(|(until, _)| *until);
-        leaving.chain(phase).chain(lease).chain(adoptions).chain(save).chain(failing).chain(self.next_look()).min()
+        let others = self.next_look().into_iter().chain(self.next_spare_wakeup());
+        leaving.chain(phase).chain(lease).chain(adoptions).chain(save).chain(failing).chain(others).min()
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Found {
     /// In the places of the members; `None` for those that are missing.
     pub(super) devices: Vec<Option<Device>>,
     pub(super) spares: Vec<Spare>,
+    /// Spares that cannot be opened.
+    pub(super) away_spares: Vec<Place>,
     /// The newest superblock of the volume that counts.
     pub(super) newest: Option<Box<Membership>>,
     /// The newest epoch of a superblock, also of a side that was not chosen.
@@ -120,11 +122,14 @@ impl Found {
             let first = first.unwrap_or_else(|| DriveError::new("there are none", "zonda volume import finds them"));
             return Err(DriveError::new(format!("none of the members is there; {}", first.message), first.help));
         }
-        let mut spares = Vec::new();
+        let (mut spares, mut away_spares) = (Vec::new(), Vec::new());
         for place in &directory.file.spare {
             match directory.access(place).and_then(|access| Device::open(&access, ring)) {
                 Ok(device) => spares.push((place.clone(), device)),
-                Err(error) => told.push(format!("the spare {} is not there: {error}", place.at)),
+                Err(error) => {
+                    told.push(format!("the spare {} is not there: {error}", place.at));
+                    away_spares.push(place.clone());
+                }
             }
         }
         let granted = devices.iter().flatten().filter_map(|device| device.seat.drive.claimed());
@@ -180,6 +185,7 @@ impl Found {
             array,
             devices,
             spares: Vec::new(),
+            away_spares,
             newest,
             seen_epoch,
             told,

@@ -347,18 +347,24 @@ impl VolumeDrive {
     }
 
     fn remove_spare(&mut self, name: &str, ring: &Ring) -> Result<(), DriveError> {
-        let Some(at) = self.spares.iter().position(|spare| is_named(&spare.place, name)) else {
-            let spares: Vec<&str> = self.spares.iter().map(|spare| spare.place.at.as_str()).collect();
+        let open = self.spares.iter().map(|spare| &spare.place);
+        let places: Vec<Place> = open.chain(self.spare_watch.away.iter().map(|away| &away.place)).cloned().collect();
+        let Some(at) = places.iter().position(|place| is_named(place, name)) else {
+            let spares: Vec<&str> = places.iter().map(|place| place.at.as_str()).collect();
             let help =
                 if spares.is_empty() { "it has none".to_owned() } else { format!("it has {}", spares.join(", ")) };
             return Err(DriveError::new(format!("the volume has no spare {name}"), help));
         };
         let before = self.directory.file.clone();
-        let place = self.spares[at].place.clone();
-        self.directory.file.spare.retain(|spare| *spare != place);
+        let place = &places[at];
+        self.directory.file.spare.retain(|spare| spare != place);
         self.save_or_go_back(before)?;
-        let Spare { seat, .. } = self.spares.remove(at);
-        self.let_go(seat, ring.now());
+        self.spare_watch.forget(&place.at);
+        self.stop_looking(ring.now(), |adoption| adoption.role == Role::SpareAgain && adoption.place.at == place.at);
+        if at < self.spares.len() {
+            let Spare { seat, .. } = self.spares.remove(at);
+            self.let_go(seat, ring.now());
+        }
         Ok(())
     }
 

@@ -56,6 +56,7 @@ mod scenarios;
 mod seat;
 #[cfg(test)]
 mod sides_tests;
+mod spare_watch;
 mod spares;
 mod takeover;
 

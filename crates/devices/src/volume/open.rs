@@ -193,7 +193,7 @@ impl VolumeDrive {
         };
         found.put_members_in_their_places();
         found.put_spares_in_their_places();
-        let Found { directory, array, devices, spares, newest, seen_epoch, told, leaving, .. } = found;
+        let Found { directory, array, devices, spares, away_spares, newest, seen_epoch, told, leaving, .. } = found;
         let names = Names(&directory.file.member);
         let (mut seats, mut others) = (Vec::new(), Vec::new());
         for (device, place) in devices.into_iter().zip(&directory.file.member) {
@@ -261,6 +261,7 @@ impl VolumeDrive {
             drive.tell(true, text);
         }
         drive.on_ring = Some(OnRing::of(ring));
+        drive.watch_spares(ring.now(), away_spares);
         drive.fill_places(ring.now(), others);
         Ok(drive)
     }

@@ -393,4 +393,96 @@ fn a_mount_that_is_refused_keeps_what_was_taken_over_before() {
     assert!(bench.open(1).is_err(), "too few members are there");
     assert_eq!(bench.is_held(), [true; 3]);
     assert_eq!(bench.write(0, 0, 1), Status::InternalError);
+/// A spare of a server for the first volume.
+fn add_spare(bench: &mut Bench) -> PathBuf {
+    let spare = bench.above.path().join("spare");
+    shelf::add(&spare, &shelf::geometry(32));
+    shelf::set_remote(&spare);
+    let request = super::VolumeRequest::AddSpare {
+        spare: spare.display().to_string(),
+        may_wipe: false,
+        credentials: Credentials::default(),
+    };
+    bench.volumes[0].as_mut().expect("it is open").manage(&request, &bench.ring).expect("it is free");
+    spare
+}
+
+fn fail_member(bench: &mut Bench) {
+    let request = super::VolumeRequest::Fail { member: "0".to_owned() };
+    bench.volumes[0].as_mut().expect("it is open").manage(&request, &bench.ring).expect("it can do without");
+    bench.run(0, Duration::from_secs(10));
+}
+
+/// How many spares there are, and how many of these cannot be reached.
+fn spares(bench: &Bench) -> (usize, usize) {
+    let report = bench.volumes[0].as_ref().expect("it is open").report();
+    (report.spares.len(), report.unreachable_spares.len())
+}
+
+#[test]
+fn a_spare_whose_connection_is_lost_while_it_waits_is_connected_to_again_and_still_reserved() {
+    let mut bench = Bench::new();
+    let spare = add_spare(&mut bench);
+    let holder = shelf::holder(&spare).expect("it is reserved");
+    shelf::disconnect(&spare);
+    bench.run(0, Duration::from_secs(30));
+    assert_eq!(spares(&bench), (1, 0), "{}", bench.told);
+    assert_eq!(shelf::holder(&spare).expect("it is reserved").host, holder.host);
+    assert_eq!(bench.told.matches("the spare ../spare can be reached again").count(), 1, "{}", bench.told);
+    fail_member(&mut bench);
+    assert!(bench.told.contains("the spare ../spare takes the place of member 0"), "{}", bench.told);
+    assert_eq!(bench.volumes[0].as_ref().expect("it is open").report().state, VolumeState::Well, "{}", bench.told);
+}
+
+#[test]
+fn a_spare_that_cannot_be_reached_is_told_once_and_steps_in_when_it_is_back() {
+    let mut bench = Bench::new();
+    let spare = add_spare(&mut bench);
+    shelf::set_away(&spare, true);
+    shelf::disconnect(&spare);
+    bench.run(0, Duration::from_secs(90));
+    assert_eq!(spares(&bench), (1, 1));
+    assert_eq!(bench.told.matches("the spare ../spare cannot be reached").count(), 1, "{}", bench.told);
+    fail_member(&mut bench);
+    assert_eq!(bench.volumes[0].as_ref().expect("it is open").report().state, VolumeState::Degraded);
+    shelf::set_away(&spare, false);
+    bench.run(0, Duration::from_secs(30));
+    assert_eq!(bench.volumes[0].as_ref().expect("it is open").report().state, VolumeState::Well, "{}", bench.told);
+    assert_eq!(spares(&bench), (0, 0));
+}
+
+#[test]
+fn a_spare_that_is_away_at_the_start_is_looked_for_and_can_be_removed_meanwhile() {
+    let mut bench = Bench::new();
+    let spare = add_spare(&mut bench);
+    bench.close(0);
+    shelf::set_away(&spare, true);
+    bench.open(0).expect("a volume can do without a spare");
+    bench.run(0, Duration::from_secs(1));
+    assert_eq!(spares(&bench), (1, 1));
+    shelf::set_away(&spare, false);
+    bench.run(0, Duration::from_secs(30));
+    assert_eq!(spares(&bench), (1, 0), "{}", bench.told);
+    shelf::set_away(&spare, true);
+    shelf::disconnect(&spare);
+    bench.run(0, Duration::from_secs(30));
+    let request = super::VolumeRequest::RemoveSpare { spare: "spare".to_owned() };
+    bench.volumes[0].as_mut().expect("it is open").manage(&request, &bench.ring).expect("it is a spare");
+    shelf::set_away(&spare, false);
+    bench.run(0, Duration::from_secs(30));
+    assert_eq!(spares(&bench), (0, 0));
+    let file = fs::read_to_string(bench.directory(0).join(VOLUME_FILE)).expect("it can be read");
+    assert!(!file.contains("spare\""), "{file}");
+}
+
+#[test]
+fn a_spare_that_another_host_has_taken_is_not_used_and_the_volume_goes_on() {
+    let mut bench = Bench::new();
+    let spare = add_spare(&mut bench);
+    shelf::seize(&spare);
+    bench.run(0, Duration::from_secs(30));
+    assert_eq!(spares(&bench), (1, 1), "{}", bench.told);
+    fail_member(&mut bench);
+    assert_eq!(bench.volumes[0].as_ref().expect("it is open").report().state, VolumeState::Degraded, "{}", bench.told);
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
 }

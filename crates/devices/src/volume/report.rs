@@ -8,6 +8,7 @@ use zonda_zoned::{Blocks, Lba, LbaRange, NamespaceId, ZonedDevice};
 
 use super::VolumeDrive;
 use super::directory::{Place, VolumeRates, WhyFailed};
+use super::spares::Spare;
 
 /// Ranges of lost blocks in one answer.
 pub(super) const LOST_RANGES_MAX: usize = 4096;
@@ -83,8 +84,11 @@ pub struct VolumeReport {
     pub live_bytes: u64,
     /// In their order.
     pub members: Vec<MemberSummary>,
-    /// Where the devices are that wait for a member to fail.
+    /// Where the devices are that wait for a member to fail, also those that cannot be reached.
     pub spares: Vec<String>,
+    /// Those of them that cannot be reached: they take no member's place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreachable_spares: Vec<String>,
     /// Groups of zones, one of each member, that hold something.
     pub segments: u32,
     /// Those that could be opened.
@@ -282,6 +286,8 @@ impl VolumeDrive {
             free_zones: report.free_zones,
             retired_zones: report.retired_zones,
         });
+        let at_spare = |spare: &Spare| spare.place.at.clone();
+        let unreachable_spares = || self.spare_watch.away.iter().map(|away| away.place.at.clone());
         VolumeReport {
             mounted: true,
             refusal: None,
@@ -295,7 +301,8 @@ impl VolumeDrive {
             room_bytes: bytes(status.room_blocks),
             live_bytes: bytes(status.live_blocks),
             members: members.collect(),
-            spares: self.spares.iter().map(|spare| spare.place.at.clone()).collect(),
+            spares: self.spares.iter().map(at_spare).chain(unreachable_spares()).collect(),
+            unreachable_spares: unreachable_spares().collect(),
             segments: status.segments,
             free_segments: status.free_segments,
             low_segments: status.low_segments,

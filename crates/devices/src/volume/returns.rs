@@ -18,9 +18,9 @@ use crate::opening::OnRing;
 use crate::probe::{Probed, in_words};
 
 /// A member is looked for so long after it has failed; each time that is in vain the time doubles.
-const LOOK_AFTER: Duration = Duration(1_000_000_000);
+pub(super) const LOOK_AFTER: Duration = Duration(1_000_000_000);
 /// The longest time between two looks.
-const LOOK_AFTER_MAX: Duration = Duration(10_000_000_000);
+pub(super) const LOOK_AFTER_MAX: Duration = Duration(10_000_000_000);
 
 const _: () = assert!(LOOK_AFTER.0 <= LOOK_AFTER_MAX.0);
 

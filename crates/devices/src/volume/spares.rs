@@ -46,6 +46,10 @@ impl VolumeDrive {
     /// The first spare that suits takes the place of a member that has failed.
     pub(super) fn use_spare(&mut self, now: Instant, member: MemberIndex) {
         while !self.keeps_members && !self.spares.is_empty() && matches!(self.phase, Phase::New | Phase::Open) {
+            self.look_after_spares(now);
+            if self.spares.is_empty() {
+                return;
+            }
             let Spare { place, seat } = self.spares.remove(0);
             let at = place.at.clone();
             // It may have become a member under another name since it became a spare.

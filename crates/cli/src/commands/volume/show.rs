@@ -122,7 +122,8 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
         ]);
     }
     for spare in &report.spares {
-        table.row(&["-".to_owned(), spare.clone(), "spare".to_owned(), String::new(), String::new(), String::new()]);
+        let state = if report.unreachable_spares.contains(spare) { "spare, cannot be reached" } else { "spare" };
+        table.row(&["-".to_owned(), spare.clone(), state.to_owned(), String::new(), String::new(), String::new()]);
     }
     text + "\n" + &table.render(screen, 2)
 }

@@ -1,0 +1,151 @@
+//! Spares that servers have, while they wait: their connections are kept alive, and made again when they are lost, so that stepping in does
+//! not find them gone.
+
+use zonda_zoned::{CompletionQueue, Duration, Instant, ZonedDevice};
+
+use super::VolumeDrive;
+use super::adopt::{Adoption, Role};
+use super::directory::{MISSING, Place};
+use super::drive::Phase;
+use super::returns::{LOOK_AFTER, LOOK_AFTER_MAX};
+use super::seat::{Seat, is_behind_server};
+use super::spares::Spare;
+use crate::DriveError;
+use crate::opening::OnRing;
+use crate::probe::{Probed, in_words};
+
+/// A spare is asked this often whether it is still this volume's.
+const ASK_INTERVAL: Duration = Duration(5_000_000_000);
+
+/// A spare that cannot be reached, and is looked for.
+pub(super) struct AwaySpare {
+    pub(super) place: Place,
+    look_at: Instant,
+    wait: Duration,
+}
+
+/// The spares of a volume that servers have, and what is known of them.
+#[derive(Default)]
+pub(super) struct SpareWatch {
+    pub(super) away: Vec<AwaySpare>,
+    ask_at: Instant,
+}
+
+impl SpareWatch {
+    /// A spare is no longer looked for.
+    pub(super) fn forget(&mut self, at: &str) {
+        self.away.retain(|away| away.place.at != at);
+    }
+
+    fn add(&mut self, place: Place, now: Instant) {
+        self.forget(&place.at);
+        self.away.push(AwaySpare { place, look_at: now + LOOK_AFTER, wait: LOOK_AFTER });
+    }
+}
+
+impl VolumeDrive {
+    /// Spares that were not there when the volume was opened are looked for, where servers have them.
+    pub(super) fn watch_spares(&mut self, now: Instant, places: Vec<Place>) {
+        for place in places {
+            let location = self.directory.location(&place);
+            if place.at != MISSING && location.is_ok_and(|location| is_behind_server(&location)) {
+                self.spare_watch.add(place, now);
+            }
+        }
+    }
+
+    /// Takes what has come from spares, and looks for those that cannot be reached.
+    pub(super) fn look_after_spares(&mut self, now: Instant) {
+        let mut ignored = CompletionQueue::new();
+        self.spares.iter_mut().for_each(|spare| spare.seat.poll(now, &mut ignored));
+        if self.phase != Phase::Open {
+            return;
+        }
+        while let Some(at) = self.spares.iter().position(|spare| is_lost(&spare.seat)) {
+            self.lose_spare(now, at);
+        }
+        if self.spare_watch.ask_at <= now {
+            self.spare_watch.ask_at = now + ASK_INTERVAL;
+            self.spares.iter_mut().for_each(|spare| spare.seat.confirm(now));
+        }
+        self.look_for_spares(now);
+    }
+
+    /// When spares need the volume next.
+    pub(super) fn next_spare_wakeup(&self) -> Option<Instant> {
+        let polls = self.spares.iter().filter_map(|spare| spare.seat.next_wakeup());
+        let ask = self.spares.iter().any(|spare| spare.seat.is_claimed()).then_some(self.spare_watch.ask_at);
+        let sought = self.spare_watch.away.iter().filter(|away| !self.is_spare_looked_for(&away.place));
+        let looks = sought.map(|away| away.look_at);
+        let while_open = ask.into_iter().chain(looks).filter(|_| self.phase == Phase::Open);
+        polls.chain(while_open).min()
+    }
+
+    fn lose_spare(&mut self, now: Instant, at: usize) {
+        let Spare { place, seat } = self.spares.remove(at);
+        let why = if seat.is_refused() { "another host has reserved it" } else { "its connection is lost" };
+        self.tell(
+            true,
+            format!("the spare {} cannot be reached: {why}; it takes no member's place until it can be", place.at),
+        );
+        self.let_go(seat, now);
+        self.spare_watch.add(place, now);
+    }
+
+    fn is_spare_looked_for(&self, place: &Place) -> bool {
+        self.adoptions.iter().any(|adoption| adoption.role == Role::SpareAgain && adoption.place.at == place.at)
+    }
+
+    fn look_for_spares(&mut self, now: Instant) {
+        let mut away = std::mem::take(&mut self.spare_watch.away);
+        for spare in away.iter_mut().filter(|spare| spare.look_at <= now) {
+            if self.is_spare_looked_for(&spare.place) {
+                continue;
+            }
+            spare.wait = Duration((spare.wait.0 * 2).min(LOOK_AFTER_MAX.0));
+            spare.look_at = now + spare.wait;
+            let Some(on_ring) = self.on_ring.as_ref().map(OnRing::another) else { continue };
+            let Ok(location) = self.directory.location(&spare.place) else { continue };
+            let named = (spare.place.at.as_str(), location, spare.place.clone());
+            self.adoptions.push(Adoption::new(None, Role::SpareAgain, named, false, now, on_ring));
+        }
+        self.spare_watch.away = away;
+    }
+
+    /// Whether a drive that was found in a spare's place is free still.
+    pub(super) fn must_be_spare_still(&self, text: &str, probed: &Probed) -> Result<(), DriveError> {
+        let is_own = probed.membership().is_some_and(|own| own.array == self.array());
+        match &probed.identity {
+            Some(identity) if !is_own => Err(DriveError::new(
+                format!("the drive is {}", in_words(identity)),
+                "zonda volume spare add --force takes it all the same",
+            )),
+            _ => self.must_not_be_member(text, probed),
+        }
+    }
+
+    /// A spare can be reached again.
+    pub(super) fn take_spare_again(&mut self, now: Instant, place: Place, seat: Seat) {
+        self.spare_watch.forget(&place.at);
+        // It may have been removed meanwhile.
+        if !self.directory.file.spare.iter().any(|listed| listed.at == place.at) {
+            return self.let_go(seat, now);
+        }
+        self.tell(false, format!("the spare {} can be reached again", place.at));
+        self.spares.push(Spare { place, seat });
+        self.use_spares(now);
+    }
+
+    /// A spare was looked for, and is not used.
+    pub(super) fn look_for_spare_ended(&mut self, at: &str, is_open: bool, error: &DriveError) {
+        // What it holds does not change by itself, and whoever has it now would be kept out by each look.
+        if is_open {
+            self.spare_watch.forget(at);
+            self.tell(true, format!("the spare {at} can be reached again, and is not used: {error}"));
+        }
+    }
+}
+
+fn is_lost(seat: &Seat) -> bool {
+    seat.is_remote() && (seat.is_refused() || seat.drive.is_disconnected())
+}
