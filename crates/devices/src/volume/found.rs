@@ -112,7 +112,7 @@ impl Found {
                     let error = error.of_member();
                     told.push(format!("member {at} ({}) is not there: {error}", place.at));
                     let message = format!("member {at} ({}) is not there: {}", place.at, error.message);
-                    first.get_or_insert_with(|| DriveError { message, ..error });
+                    first.get_or_insert(DriveError { message, ..error });
                     devices.push(None);
                 }
             }
@@ -198,11 +198,15 @@ impl Found {
         for (place, Device { seat, probed }) in spares {
             let is_own = probed.membership().is_some_and(|own| own.array == array);
             match &probed.identity {
-                Some(identity) if !is_own => found.told.push(format!(
-                    "the spare {} is not used: it is {}; zonda volume spare add --force takes it all the same",
-                    place.at,
-                    in_words(identity)
-                )),
+                Some(identity) if !is_own => {
+                    found.told.push(format!(
+                        "the spare {} is not used: it is {}; zonda volume spare add --force takes it all the same",
+                        place.at,
+                        in_words(identity)
+                    ));
+                    // Its reservation would keep the other volume from its member.
+                    found.leaving.push(seat);
+                }
                 _ => {
                     let member = found.newest.as_deref().and_then(|newest| member_of(&probed, newest));
                     let member = member.filter(|member| *member < found.devices.len());

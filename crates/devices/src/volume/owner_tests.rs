@@ -486,3 +486,20 @@ fn a_spare_that_another_host_has_taken_is_not_used_and_the_volume_goes_on() {
     assert_eq!(bench.volumes[0].as_ref().expect("it is open").report().state, VolumeState::Degraded, "{}", bench.told);
     assert_eq!(bench.write(0, 0, 1), Status::Success);
 }
+
+#[test]
+fn a_spare_that_has_become_a_member_of_another_volume_is_given_back_to_it() {
+    let mut bench = Bench::new();
+    let spare = add_spare(&mut bench);
+    bench.close(0);
+    let other = bench.above.path().join("other");
+    let scheme = Scheme::over(1, None, None).expect("there is one");
+    let new = NewVolume { may_wipe: true, ..NewVolume::over(vec![Location::Image(spare.clone())], scheme) };
+    bench.volumes[1] = Some(VolumeDrive::create(&other, &new, &bench.ring).expect("it suits"));
+    bench.close(1);
+    bench.open(0).expect("a volume can do without a spare");
+    bench.run(0, Duration::from_secs(30));
+    assert!(bench.told.contains("the spare ../spare is not used: it is member 0 of"), "{}", bench.told);
+    assert_eq!(shelf::holder(&spare), None, "its volume may have it");
+    VolumeDrive::open(&other, &bench.ring).expect("nobody has its member");
+}
