@@ -209,9 +209,11 @@ fn open(
     }
 }
 
-/// Opens a drive, which a server that was killed a moment ago may still have.
+/// Opens a drive, which a server that was killed a moment ago may still have locked. A reservation of another host is not waited for: it
+/// stays when its host is killed.
 fn unused<T>(open: impl FnMut() -> Result<T, DriveError>) -> Result<T, ServeError> {
-    let is_in_use = |result: &Result<T, DriveError>| result.as_ref().is_err_and(|error| error.is_in_use);
+    let is_in_use =
+        |result: &Result<T, DriveError>| result.as_ref().is_err_and(|error| error.is_in_use && error.holder.is_none());
     retry_lock_in_use(is_in_use, open).map_err(|error| ServeError::new(error.message, error.help))
 }
 

@@ -92,6 +92,21 @@ fn a_server_that_was_killed_has_its_volume_again_at_once_and_a_member_is_nobody_
 }
 
 #[test]
+fn a_copy_of_the_directory_of_a_served_volume_is_refused_at_the_first_attempt() {
+    let (directory, drives) = make("owner-copy");
+    let first = Server::start(&directory, &["vol"]);
+    copy(&directory);
+    let refused = refused_in(&directory, &["serve", "copy", "--listen", "127.0.0.1:0"]);
+    assert!(refused.contains("is reserved by another server of this volume, owner epoch"), "{refused}");
+    assert!(refused.contains("zonda volume takeover copy"), "{refused}");
+    write(&directory, &first);
+    first.stop();
+    // Its creation, the first server, and one attempt.
+    let log = drives.stop();
+    assert_eq!(log.matches("connected to nqn.2026-01.io.zonda:a, controller").count(), 3, "{log}");
+}
+
+#[test]
 fn a_spare_whose_server_restarts_while_it_waits_is_shown_as_unreachable_and_steps_in_afterwards() {
     let (directory, drives) = make("spare-restarts");
     output_in(
