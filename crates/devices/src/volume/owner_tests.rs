@@ -393,6 +393,8 @@ fn a_mount_that_is_refused_keeps_what_was_taken_over_before() {
     assert!(bench.open(1).is_err(), "too few members are there");
     assert_eq!(bench.is_held(), [true; 3]);
     assert_eq!(bench.write(0, 0, 1), Status::InternalError);
+}
+
 /// A spare of a server for the first volume.
 fn add_spare(bench: &mut Bench) -> PathBuf {
     let spare = bench.above.path().join("spare");
