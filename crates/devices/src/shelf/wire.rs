@@ -12,14 +12,16 @@ use super::Kept;
 
 /// Most commands take up to this long to arrive, and as long to be answered.
 const DELAY_NS: u64 = 1_000_000;
-/// One in [`SLOW_ONE_IN`] takes up to this long, one in as many of these [`STALLED_DELAY_NS`].
+/// One in some takes up to this long, one in as many of these [`STALLED_DELAY_NS`].
 const SLOW_DELAY_NS: u64 = 300_000_000;
 const STALLED_DELAY_NS: u64 = 4_000_000_000;
-const SLOW_ONE_IN: u64 = 24;
+/// How many, by run.
+const SLOW_ONE_IN: [u64; 3] = [3, 8, 24];
 
 /// All connections of a thread's shelf.
 pub(super) struct Wire {
     prng: Prng,
+    slow_one_in: u64,
     now: Instant,
     connections: u64,
     sent_count: u64,
@@ -58,8 +60,9 @@ pub(super) struct Sender {
 }
 
 impl Wire {
-    pub(super) fn new(prng: Prng, never_aborts: bool) -> Wire {
+    pub(super) fn new(mut prng: Prng, never_aborts: bool) -> Wire {
         Wire {
+            slow_one_in: *prng.pick(&SLOW_ONE_IN).expect("there are some"),
             prng,
             now: Instant::ZERO,
             connections: 0,
@@ -130,7 +133,8 @@ impl Wire {
     }
 
     fn delay(&mut self) -> u64 {
-        let most = match (self.prng.chance(1, SLOW_ONE_IN), self.prng.chance(1, SLOW_ONE_IN)) {
+        let one_in = self.slow_one_in;
+        let most = match (self.prng.chance(1, one_in), self.prng.chance(1, one_in)) {
             (true, true) => STALLED_DELAY_NS,
             (true, false) => SLOW_DELAY_NS,
             _ => DELAY_NS,

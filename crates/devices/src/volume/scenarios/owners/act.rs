@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use zonda_zoned::Prng;
+
 use super::world::{Stage, State, World};
 use crate::shelf;
 use crate::volume::VOLUME_FILE;
@@ -46,21 +48,31 @@ const ACTIONS: [(Action, u64); 16] = [
     (Action::Flush, 2),
 ];
 
+/// How often each of them happens in one run: some not at all, some much more than others, so that runs differ.
+pub(super) fn swarm(prng: &mut Prng) -> Vec<u64> {
+    let mut often = |(action, weight): &(Action, u64)| match action {
+        Action::Start | Action::TakeOver | Action::Write | Action::Read => weight * (1 + prng.below(3)),
+        _ => weight * *prng.pick(&[0, 1, 1, 4]).expect("there are some"),
+    };
+    ACTIONS.iter().map(&mut often).collect()
+}
+
 impl Stage {
     /// The next thing that happens.
     pub(super) fn act(&self) {
         let (action, at) = {
             let mut world = self.world.borrow_mut();
-            let all: u64 = ACTIONS.iter().map(|(_, weight)| weight).sum();
+            let all: u64 = world.weights.iter().sum();
             let mut drawn = world.prng.below(all);
-            let chosen = ACTIONS.iter().find(|(_, weight)| {
-                let is_it = drawn < *weight;
-                drawn = drawn.saturating_sub(*weight);
+            let chosen = ACTIONS.iter().zip(&world.weights).find(|(_, weight)| {
+                let is_it = drawn < **weight;
+                drawn = drawn.saturating_sub(**weight);
                 is_it
             });
+            let action = chosen.expect("one of them").0.0;
             let programs = world.programs.len() as u64;
             let at = world.prng.below(programs) as usize;
-            (chosen.expect("one of them").0, at)
+            (action, at)
         };
         match action {
             Action::Start | Action::TakeOver => self.begin(action, at),

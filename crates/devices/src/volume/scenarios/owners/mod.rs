@@ -61,7 +61,7 @@ fn one_seed() {
 }
 
 /// Seeds within which each mistake is to be found.
-const SEEDS_OF_BUG: u64 = 1000;
+const SEEDS_OF_BUG: u64 = 2000;
 
 /// Looks for a mistake. The first seed that shows it.
 fn first_failure(bug: Option<OwnerBug>, never_aborts: bool) -> Option<(u64, String)> {

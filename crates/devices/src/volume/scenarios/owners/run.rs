@@ -12,10 +12,11 @@ use zonda_ring::Ring;
 use zonda_zoned::{Duration, Prng};
 
 use super::super::ledger::BLOCK_BYTES;
+use super::act;
 use super::history::History;
 use super::seen::Seen;
 use super::world::{HOST_BLOCKS, Program, Stage, World, is_about_missing};
-use crate::volume::{NewVolume, VOLUME_FILE, VolumeDrive};
+use crate::volume::{NewVolume, VOLUME_FILE, VolumeDrive, VolumeOpenOptions};
 use crate::{Location, shelf};
 
 /// Blocks of the volume: more than hosts use.
@@ -78,8 +79,10 @@ impl Run {
         let mut programs: Vec<Program> = directories.into_iter().map(Program::new).collect();
         drop(volume);
         programs[0].note_place();
+        let weights = act::swarm(&mut prng);
         let world = World {
             prng,
+            weights,
             now: ring.now(),
             next_action_at: ring.now(),
             actions_left: 0,
@@ -89,6 +92,8 @@ impl Run {
             history: History::new(HOST_BLOCKS),
             last_value: 0,
             last_command: 0,
+            has_halves: scheme.members() <= 2 * usize::from(scheme.parity),
+            last_members: Vec::new(),
             served: Vec::new(),
             seen: Seen::default(),
             trace: vec![format!("{scheme}, {spares} spares")],
@@ -156,12 +161,19 @@ impl Run {
             let taken = stage.take_over(last, accepts_missing);
             taken.map_err(|error| format!("the takeover at the end is refused: {error}"))
         };
+        let is_mirror = stage.world.borrow().has_halves;
         take_over(false)?;
         let mut mounted = stage.mount(last);
         // Its file may name no drive for a member that is being rebuilt on one that holds no superblock yet.
         if mounted.as_ref().is_err_and(is_about_missing) {
             take_over(true)?;
             mounted = stage.mount(last);
+        }
+        // A mount with half of a mirror that is cut short, and one with the other half, leave two sides, of which hosts saw one at most.
+        if mounted.as_ref().is_err_and(|error| error.message.contains("split brain")) && is_mirror {
+            let side = stage.world.borrow().last_members.first().cloned();
+            let accepted = VolumeOpenOptions { accepts_side: side, ..VolumeOpenOptions::default() };
+            mounted = stage.mount_with(last, &accepted);
         }
         mounted.map_err(|error| format!("the mount at the end is refused: {error}"))?;
         self.pass(REST)?;

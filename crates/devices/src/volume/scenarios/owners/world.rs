@@ -15,7 +15,7 @@ use zonda_zoned::{
 use super::super::ledger::{BLOCK_BYTES, contents, version_of};
 use super::history::History;
 use super::seen::Seen;
-use crate::volume::{TakeoverOptions, VOLUME_FILE, VolumeDrive, VolumeState};
+use crate::volume::{TakeoverOptions, VOLUME_FILE, VolumeDrive, VolumeOpenOptions, VolumeState};
 use crate::{Drive, DriveError, shelf};
 
 /// Blocks that hosts use.
@@ -34,6 +34,8 @@ pub(super) struct Stage {
 
 pub(super) struct World {
     pub(super) prng: Prng,
+    /// How often each action happens.
+    pub(super) weights: Vec<u64>,
     pub(super) now: Instant,
     pub(super) next_action_at: Instant,
     pub(super) actions_left: u32,
@@ -44,6 +46,10 @@ pub(super) struct World {
     pub(super) history: History,
     pub(super) last_value: u32,
     pub(super) last_command: u64,
+    /// The volume can be used with either of two sets of members.
+    pub(super) has_halves: bool,
+    /// The members, as places in `volume.toml`, with which the volume was last mounted or hosts were last answered.
+    pub(super) last_members: Vec<String>,
     /// Who had the volume from when on.
     pub(super) served: Vec<(usize, u64)>,
     pub(super) seen: Seen,
@@ -172,8 +178,14 @@ impl Stage {
 
     /// A program starts. Whoever has the volume then is the only one.
     pub(super) fn mount(&self, at: usize) -> Result<(), DriveError> {
+        self.mount_with(at, &VolumeOpenOptions::default())
+    }
+
+    pub(super) fn mount_with(&self, at: usize, accepted: &VolumeOpenOptions) -> Result<(), DriveError> {
         let directory = self.world.borrow().programs[at].directory.clone();
-        let Some(result) = self.block(at, |ring| VolumeDrive::open(&directory, ring)) else { return Ok(()) };
+        let Some(result) = self.block(at, |ring| VolumeDrive::open_with(&directory, accepted, ring)) else {
+            return Ok(());
+        };
         let world = &mut *self.world.borrow_mut();
         match result {
             Ok(drive) => {
@@ -184,6 +196,7 @@ impl Stage {
                 world.seen.degraded_mounts += u64::from(status.state == VolumeState::Degraded);
                 world.tell(format!("{at} has mounted: {:?}", status.state));
                 world.programs[at].note_place();
+                world.last_members = active_members(&drive);
                 world.programs[at].state = State::Up { drive: Box::new(drive), opened, is_closing: false };
                 Ok(())
             }
@@ -226,6 +239,11 @@ impl Stage {
 /// Whether a mount is refused since members are not reached.
 pub(super) fn is_about_missing(error: &DriveError) -> bool {
     error.message.contains("is not known to be the one")
+}
+
+fn active_members(drive: &VolumeDrive) -> Vec<String> {
+    let members = drive.report().members.into_iter().filter(|member| member.state == "active");
+    members.map(|member| member.at).collect()
 }
 
 impl Program {
@@ -337,6 +355,9 @@ impl World {
         let others = self.served.iter().filter(|(owner, _)| *owner != at);
         if let Some((owner, _)) = others.clone().find(|(_, from)| (opened..asked.begun).contains(from)) {
             return Err(format!("{at} answers what it was asked after {owner} had the volume"));
+        }
+        if let State::Up { drive, .. } = &self.programs[at].state {
+            self.last_members = active_members(drive);
         }
         let ended = self.history.tick();
         match (asked.value, &completion.outcome) {
