@@ -107,6 +107,32 @@ fn a_copy_of_the_directory_of_a_served_volume_is_refused_at_the_first_attempt() 
 }
 
 #[test]
+fn one_drive_under_two_names_is_no_two_members_and_stays_reserved_when_it_is_refused() {
+    let (directory, drives) = make("two-names");
+    let other_name = |at| drives.url(at).replacen("127.0.0.1", "localhost", 1);
+    let (a, b) = (drives.url(0), drives.url(1));
+    let numbered = format!("{b}?namespace=1");
+    for (members, spare) in [([a, &other_name(0)], None), ([b, &numbered], None), ([a, b], Some(other_name(1)))] {
+        let members = members.join(",");
+        let mut create = vec!["volume", "create", "two", "--members", &members, "--level", "1", "--force"];
+        create.extend(spare.iter().flat_map(|spare| ["--spare", spare]));
+        let refused = refused_in(&directory, &create);
+        assert!(refused.contains("are the same drive: both have the same identifier"), "{refused}");
+    }
+    let first = Server::start(&directory, &["vol"]);
+    let again = other_name(0);
+    for options in [&[][..], &["--force"]] {
+        let refused = refused_in(&directory, &[&["volume", "spare", "add", "vol", &again], options].concat());
+        assert!(refused.contains("of this volume, under another name"), "{refused}");
+        let outside = refused_in(&directory, &["zone", "reset", a, "3"]);
+        assert!(outside.contains("reservation conflict"), "{outside}");
+    }
+    write(&directory, &first);
+    first.stop();
+    drives.stop();
+}
+
+#[test]
 fn a_spare_whose_server_restarts_while_it_waits_is_shown_as_unreachable_and_steps_in_afterwards() {
     let (directory, drives) = make("spare-restarts");
     output_in(

@@ -11,7 +11,6 @@ use zonda_zoned::{
 };
 
 use super::adopt::{Adoption, RequestId};
-use super::bugs::{OwnerBug, is_planted};
 use super::directory::{LastState, VolumeDirectory, VolumeFile};
 use super::lease::Lease;
 use super::open::cannot_save;
@@ -101,7 +100,7 @@ pub struct VolumeDrive {
     /// No spare takes a member's place, and no member is taken back, unless that is asked for.
     pub(super) keeps_members: bool,
     /// Devices that could not be made durable at the end.
-    close_errors: Vec<String>,
+    pub(super) close_errors: Vec<String>,
     pub(super) phase: Phase,
 }
 
@@ -213,21 +212,6 @@ impl VolumeDrive {
             self.take_out(now, member);
             self.use_spare(now, member);
             self.look_for_absent(now);
-        }
-    }
-
-    /// Nobody needs this device any more.
-    pub(super) fn let_go(&mut self, mut seat: Seat, now: Instant) {
-        if self.directory.file.stays_reserved && !is_planted(OwnerBug::NothingStaysReserved) {
-            seat.stay_reserved();
-        }
-        seat.close_on(now);
-        self.leaving.push(seat);
-    }
-
-    pub(super) fn take_out(&mut self, now: Instant, member: MemberIndex) {
-        if let Some(seat) = self.on.replace(member, None) {
-            self.let_go(seat, now);
         }
     }
 
@@ -411,18 +395,9 @@ impl VolumeDrive {
         self.tell(true, text);
     }
 
-    fn seats(&self) -> impl Iterator<Item = &Seat> {
+    pub(super) fn seats(&self) -> impl Iterator<Item = &Seat> {
         let members = self.members().filter_map(|member| self.on.member(member));
         members.chain(self.spares.iter().map(|spare| &spare.seat)).chain(&self.leaving)
-    }
-
-    fn look_after_leaving(&mut self, now: Instant) {
-        self.leaving.iter_mut().for_each(|seat| seat.close_on(now));
-        if self.phase == Phase::Closing {
-            let closed = self.leaving.iter().filter(|seat| seat.is_idle() && seat.drive.is_closed());
-            self.close_errors.extend(closed.filter_map(|seat| seat.drive.close_error()));
-        }
-        self.leaving.retain(|seat| !(seat.is_idle() && seat.drive.is_closed()));
     }
 
     /// The way to the end.

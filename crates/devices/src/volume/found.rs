@@ -196,6 +196,14 @@ impl Found {
         };
         found.swapped = found.members_elsewhere();
         for (place, Device { seat, probed }) in spares {
+            let same = |device: &Option<Device>| device.as_ref().is_some_and(|one| one.seat.is_same_drive(&seat));
+            if let Some(member) = found.devices.iter().position(same) {
+                // Its reservation is that of the member, and is not given back.
+                found
+                    .told
+                    .push(format!("the spare {} is not used: it is member {member}, under another name", place.at));
+                continue;
+            }
             let is_own = probed.membership().is_some_and(|own| own.array == array);
             match &probed.identity {
                 Some(identity) if !is_own => {

@@ -34,6 +34,7 @@ mod found;
 mod held;
 mod import;
 mod lease;
+mod leaving;
 mod link;
 mod look;
 mod manage;
