@@ -133,6 +133,68 @@ fn one_drive_under_two_names_is_no_two_members_and_stays_reserved_when_it_is_ref
 }
 
 #[test]
+fn a_volume_whose_server_and_directory_are_lost_is_imported_by_taking_its_members_over() {
+    let (directory, drives) = make("import-takeover");
+    let members = [drives.url(2), drives.url(0), drives.url(1)].join(",");
+    let first = Server::start(&directory, &["vol"]);
+    write(&directory, &first);
+    first.signal(Signal::STOP);
+    fs::remove_dir_all(directory.join("vol")).expect("it is ours");
+    let import = ["volume", "import", "new", "--members", &members];
+    let refused = refused_in(&directory, &import);
+    assert!(refused.contains("reservation conflict") && refused.contains("--take-over"), "{refused}");
+    assert!(!directory.join("new").exists(), "nothing was written");
+    let report = json_in(&directory, &[&import[..], &["--take-over", "--json"]].concat());
+    let taken = report["taken"].as_array().expect("there are drives");
+    assert_eq!(taken.len(), 3, "{report}");
+    for drive in taken {
+        let from = drive["taken_from"].as_str().expect("the first server had it");
+        assert!(from.starts_with("another server of this volume, owner epoch 2 (host "), "{from}");
+    }
+    first.signal(Signal::CONT);
+    let second = Server::start(&directory, &["new"]);
+    write(&directory, &second);
+    assert_eq!(state(&directory, "new"), "well");
+    let log = first.stop();
+    assert!(log.contains("the volume is not served any more"), "{log}");
+    write(&directory, &second);
+    second.stop();
+    drives.stop();
+}
+
+#[test]
+fn an_import_takes_over_no_drives_of_another_volume_than_is_named() {
+    let (directory, drives) = make("import-two");
+    for drive in ["d", "e"] {
+        let arguments =
+            ["drive", "create", drive, "--profile", "zn540-zapraid", "--zones", "24", "--zone-capacity", "4MiB"];
+        output_in(&directory, &arguments);
+    }
+    let others = Server::start(&directory, &["d", "e"]);
+    let mirror = [others.url(0), others.url(1)].join(",");
+    output_in(&directory, &["volume", "create", "mirror", "--members", &mirror, "--level", "1"]);
+    let first = Server::start(&directory, &["vol"]);
+    let second = Server::start(&directory, &["mirror"]);
+    let both = [drives.url(0), others.url(0)].join(",");
+    let import = ["volume", "import", "new", "--members", &both, "--take-over"];
+    let refused = refused_in(&directory, &import);
+    assert!(refused.contains("not for the same volume as the other drives"), "{refused}");
+    for (server, volume) in [(&first, "vol"), (&second, "mirror")] {
+        write(&directory, server);
+        assert_eq!(state(&directory, volume), "well");
+    }
+    let uuid = status(&directory, "mirror")["array"].as_str().expect("it has one").to_owned();
+    let import = ["volume", "import", "new", "--members", drives.url(1), "--take-over", "--uuid", &uuid];
+    let refused = refused_in(&directory, &import);
+    assert!(refused.contains("not for the same volume as"), "{refused}");
+    assert_eq!(state(&directory, "vol"), "well");
+    first.stop();
+    second.stop();
+    others.stop();
+    drives.stop();
+}
+
+#[test]
 fn a_spare_whose_server_restarts_while_it_waits_is_shown_as_unreachable_and_steps_in_afterwards() {
     let (directory, drives) = make("spare-restarts");
     output_in(

@@ -12,9 +12,11 @@ use zonda_ring::{Ring, RingOptions};
 use super::directory::{
     LastState, Place, VolumeDirectory, VolumeFile, is_volume, place_in, plain, refuse_occupied, uuid_of,
 };
+use super::import_takeover::{ImportTakeover, or_take_over};
 use super::look::identity;
 use super::open::cannot_save;
 use super::seat::refuse_volume;
+use super::takeover::TakenDrive;
 use crate::look::LookedAt;
 use crate::probe::in_words;
 use crate::random::uuid_text;
@@ -36,6 +38,8 @@ pub struct ImportOptions {
     pub force: bool,
     /// Writes nothing.
     pub dry_run: bool,
+    /// Members that servers of the volume have left reserved are taken over, and reserved for the directory that is written.
+    pub take_over: bool,
     /// For members that servers have; paths are seen from the program.
     pub credentials: Credentials,
 }
@@ -57,6 +61,9 @@ pub struct ImportReport {
     pub found_epoch: u64,
     /// Its members, in their order.
     pub members: Vec<ImportedMember>,
+    /// Members that were reserved, and who had them.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub taken: Vec<TakenDrive>,
     /// Drives that are left out.
     pub ignored: Vec<IgnoredDrive>,
     /// What the operator should know before the volume is served.
@@ -139,7 +146,12 @@ impl ImportReport {
             return Err(DriveError::new(what, "choose another directory, or remove this one"));
         }
         let mut report = ImportReport::default();
-        let candidates = candidates(options, &mut report.ignored)?;
+        let ring = Ring::new(RingOptions::default()).map_err(|error| {
+            DriveError::new(format!("cannot create the event loop: {error}"), "see how many files may be open")
+        })?;
+        let takeover = options.take_over.then(|| ImportTakeover::new(options, &ring));
+        let mut takeover = takeover.transpose()?;
+        let candidates = candidates(options, &mut report.ignored, &mut takeover, &ring)?;
         let in_use = candidates.in_use;
         let candidates = report.of_one_volume(candidates.found, options).map_err(|error| and_in_use(error, &in_use))?;
         let view = report.choose(&candidates, options.force).map_err(|error| and_in_use(error, &in_use))?;
@@ -157,6 +169,11 @@ impl ImportReport {
                 return Err(error);
             }
             report.written = true;
+        }
+        if let Some(takeover) = takeover {
+            let is_left_out = |location: &Location| report.ignored.iter().any(|one| one.at == location.to_string());
+            let members = candidates.iter().map(|one| &one.location).filter(|location| !is_left_out(location));
+            report.taken = takeover.finish(path, &members.cloned().collect::<Vec<_>>(), &ring)?;
         }
         Ok(report)
     }
@@ -327,10 +344,12 @@ impl ImportReport {
 }
 
 /// The members that are named, and those that are found.
-fn candidates(options: &ImportOptions, ignored: &mut Vec<IgnoredDrive>) -> Result<Candidates, DriveError> {
-    let ring = Ring::new(RingOptions::default()).map_err(|error| {
-        DriveError::new(format!("cannot create the event loop: {error}"), "see how many files may be open")
-    })?;
+fn candidates(
+    options: &ImportOptions,
+    ignored: &mut Vec<IgnoredDrive>,
+    takeover: &mut Option<ImportTakeover>,
+    ring: &Ring,
+) -> Result<Candidates, DriveError> {
     let host = options.credentials.options()?;
     let access = |location: &Location| Access { location: location.clone(), options: host.clone() };
     let (mut found, mut in_use): (Vec<Candidate>, Vec<InUse>) = (Vec::new(), Vec::new());
@@ -340,7 +359,11 @@ fn candidates(options: &ImportOptions, ignored: &mut Vec<IgnoredDrive>) -> Resul
             return Err(DriveError::new(format!("{location} is named twice"), "name each drive once"));
         }
         refuse_volume(location)?;
-        match identity(&access(&absolute), &ring)? {
+        let looked = match takeover {
+            Some(takeover) => takeover.look(&access(&absolute), ring),
+            None => identity(&access(&absolute), ring).map_err(|error| or_take_over(&absolute, error)),
+        };
+        match looked? {
             Some(Identity::Member(own)) => found.push(Candidate { location: absolute, own: *own, is_named: true }),
             Some(other) => {
                 let what = format!("{location} is {}", in_words(&other));
@@ -364,7 +387,7 @@ fn candidates(options: &ImportOptions, ignored: &mut Vec<IgnoredDrive>) -> Resul
             if found.iter().any(|other| other.location == location) {
                 continue;
             }
-            match identity(&access(&location), &ring) {
+            match identity(&access(&location), ring) {
                 Ok(Some(Identity::Member(own))) => found.push(Candidate { location, own: *own, is_named: false }),
                 Ok(Some(other)) => {
                     ignored
@@ -435,7 +458,7 @@ fn find_images(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Resu
     Ok(())
 }
 
-fn absolute(location: &Location) -> Location {
+pub(super) fn absolute(location: &Location) -> Location {
     match location {
         Location::Image(path) => Location::Image(plain(&std::path::absolute(path).unwrap_or_else(|_| path.clone()))),
         url @ Location::NvmeTcp(_) => url.clone(),

@@ -33,6 +33,7 @@ mod drive;
 mod found;
 mod held;
 mod import;
+mod import_takeover;
 mod lease;
 mod leaving;
 mod link;

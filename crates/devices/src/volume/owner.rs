@@ -114,7 +114,8 @@ pub(super) fn holder_in_words(array: &[u8; 16], holder: &Holder) -> String {
     }
 }
 
-fn upper_half(array: &[u8; 16]) -> u32 {
+/// The upper half of the keys of a volume's owners.
+pub(super) fn upper_half(array: &[u8; 16]) -> u32 {
     let [a, b, c, d, ..] = *array;
     u32::from_be_bytes([a, b, c, d])
 }

@@ -20,12 +20,17 @@ missing; superblocks have no spares, rates or reserve, so add these again.
 Drives of several volumes, two drives that claim the same place, drives in use, and too few drives are refused. So are drives that were \
 written to without each other (split brain). --force leaves out drives that are out of date, and goes back to an older epoch if no newer \
 one has enough members: what was written since is then not in the volume, and zonda serve refuses it without --accept-older. Drives that \
-differ by a start alone it takes as they are: one of them may be an older copy.";
+differ by a start alone it takes as they are: one of them may be an older copy.
+
+Members behind servers are reserved by the server that uses the volume, also after it was killed. --take-over takes them from it, as zonda \
+volume takeover does, and says who had them: what that server had in flight is aborted, and it answers nothing any more. It takes only drives \
+that are reserved for one volume.";
 
 const EXAMPLES: &str = "Examples:
   zonda volume import vol --members drives/c,drives/a,drives/b
   zonda volume import vol --scan drives --dry-run
-  zonda volume import vol --scan drives --uuid 0190b1a2-...";
+  zonda volume import vol --scan drives --uuid 0190b1a2-...
+  zonda volume import vol --members URL,URL,URL --take-over    its server died, and its directory is lost";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -48,6 +53,9 @@ pub(crate) struct ImportArgs {
     /// Shows what would be imported, and writes nothing
     #[arg(long)]
     dry_run: bool,
+    /// Takes over members that a server of the volume has left reserved: be sure that it is gone for good
+    #[arg(long, conflicts_with = "dry_run", requires = "members")]
+    take_over: bool,
     #[command(flatten)]
     credentials: CredentialArgs,
     /// Prints one JSON object, and nothing else
@@ -63,6 +71,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<(), Failure> {
         uuid: args.uuid.clone(),
         force: args.force,
         dry_run: args.dry_run,
+        take_over: args.take_over,
         credentials: args.credentials.credentials()?,
     };
     let report = ImportReport::of(&args.directory, &options).map_err(connect::failure)?;
@@ -95,6 +104,17 @@ fn text(report: &ImportReport, screen: Screen) -> String {
         ]);
     }
     text += &format!("\n{}", table.render(screen, 2));
+    if !report.taken.is_empty() {
+        text += "\ntaken over:\n";
+        for drive in &report.taken {
+            let how = match (&drive.taken_from, &drive.error) {
+                (_, Some(error)) => format!("not reserved: {error}"),
+                (Some(from), None) => format!("from {from}"),
+                (None, None) => "was free".to_owned(),
+            };
+            text += &screen.paragraph(&format!("{}: {how}", drive.at), 2);
+        }
+    }
     if !report.ignored.is_empty() {
         text += "\nleft out:\n";
         for drive in &report.ignored {
