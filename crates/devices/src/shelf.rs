@@ -443,7 +443,8 @@ impl Drive for ShelfDrive {
     }
 
     fn claimed(&self) -> Option<Claimed> {
-        self.claimed
+        // As the initiator has it: of the present connection.
+        self.claimed.filter(|_| !self.is_disconnected())
     }
 
     fn conflict(&self) -> Option<Conflict> {

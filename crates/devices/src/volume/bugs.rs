@@ -9,8 +9,6 @@ pub(super) enum OwnerBug {
     OneConfirms,
     /// What a member has said is believed from when it was heard, not from when it was asked for.
     LeaseFromAnswer,
-    /// So many members have to confirm as would if all knew already who has failed.
-    CountedTooEarly,
     /// A takeover does not wait until leases of others have run out.
     HastyTakeover,
     /// A new connection takes the member back from whoever has taken the volume over.

@@ -317,7 +317,8 @@ impl ImportReport {
         }
         self.warn(view);
         let file = VolumeFile::new(self.name.clone(), self.array.clone());
-        Ok(VolumeFile { epoch: Some(self.epoch), member: places, ..file })
+        let enough = view.scheme.map(|scheme| usize::from(scheme.data));
+        Ok(VolumeFile { epoch: Some(self.epoch), enough, member: places, ..file })
     }
 
     fn warn(&mut self, view: &Membership) {

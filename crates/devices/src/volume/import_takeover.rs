@@ -17,7 +17,7 @@ use super::import::{ImportOptions, absolute};
 use super::look::identity;
 use super::owner::{holder_in_words, upper_half};
 use super::seat::{Seat, give_back, is_behind_server};
-use super::takeover::TakenDrive;
+use super::takeover::{TakenDrive, TakeoverOptions};
 use crate::probe::{Probe, in_words};
 use crate::{Access, DriveError, Location, NamespaceOptions, VolumeDrive, random};
 
@@ -113,7 +113,7 @@ impl ImportTakeover {
             |Taken { location, from, .. }| TakenDrive { at: location.to_string(), taken_from: Some(from), error: None };
         let mut taken: Vec<TakenDrive> = taken.into_iter().map(drive).collect();
         if members.iter().any(is_behind_server) {
-            let reserved = VolumeDrive::take_over(path, false, ring)?;
+            let reserved = VolumeDrive::take_over(path, TakeoverOptions::default(), ring)?;
             for drive in reserved.drives.into_iter().filter(|drive| drive.error.is_some()) {
                 taken.retain(|taken| taken.at != drive.at);
                 taken.push(drive);

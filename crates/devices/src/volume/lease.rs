@@ -79,11 +79,11 @@ impl VolumeDrive {
         if now < self.lease.until && now < self.lease.ask_at {
             return self.submit_held(now);
         }
-        let (members, tolerates) = (self.on.volume().member_count(), self.on.volume().code_tolerates());
-        let needed = confirmations_needed(self.can_lose(), members, tolerates);
+        let active = self.members().filter(|member| self.state(*member) == MemberState::Active).count();
+        let needed = confirmations_needed(active, usize::from(self.on.volume().scheme().data));
         // Till all members know who is left, another owner may find it as it was before.
-        let before = self.lease.confirmations.unwrap_or(members);
-        let is_known = self.on.volume().is_epoch_durable() || is_planted(OwnerBug::CountedTooEarly);
+        let before = self.lease.confirmations.unwrap_or(usize::MAX);
+        let is_known = self.on.volume().is_epoch_durable();
         self.lease.confirmations = Some(if is_known { needed } else { needed.max(before) });
         self.lease.until = self.confirmed_until(now);
         if self.lease.ask_at <= now {

@@ -227,6 +227,18 @@ fn a_server_whose_connections_were_lost_meanwhile_is_refused_when_it_makes_them_
 }
 
 #[test]
+fn a_server_whose_connections_were_all_lost_while_it_was_paused_answers_nothing_before_it_has_them_again() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    bench.take_over(1);
+    bench.open(1).expect("it was taken over");
+    assert_eq!(bench.write(1, 9, 5), Status::Success);
+    bench.drives.iter().for_each(|drive| shelf::disconnect(drive));
+    // Block 9 is not empty any more, and the old server needs no member to know that it was.
+    assert_eq!(bench.read(0, 9), Err(Status::InternalError), "{}", bench.told);
+}
+
+#[test]
 fn a_mount_that_is_refused_gives_back_what_it_has_reserved() {
     let mut bench = Bench::new();
     bench.close(0);

@@ -1,7 +1,6 @@
 //! Which members have to be there, and which have to answer, so that no two servers use one volume, whatever each of them can reach.
 //!
-//! A volume of `n` members that can lose `p` of them can be used with any `d = n - p` that are active. Where `2d > n` two such sets have a
-//! member in common, which is reserved for one of two servers; halves of a mirror have none. So a program that may not know of all who used
+//! A volume of `n` members, `d` of them for data, is used with `d` or more that are active. Where `2d > n` two such sets have a member in common, which is reserved for one of two servers; halves of a mirror have none. So a program that may not know of all who used
 //! the volume since ([`is_last_owner`]) mounts it only if the active members that it does not reach are fewer than `d`: nobody can use the
 //! volume with them alone. With the `a` members that are active, such an owner has reserved at least `a - d + 1` of them, and `d`
 //! to mount at all: any [`confirmations_needed`] of the active members have one of these among them.
@@ -13,10 +12,10 @@ use super::bugs::{OwnerBug, is_planted};
 use super::directory::VolumeFile;
 use super::owner::Owner;
 
-/// How many active members have to say that they are this owner's before it is known that the volume is: of those that another owner may have
-/// taken there is one among them. `can_lose` is how many more members the volume can do without.
-pub(super) fn confirmations_needed(can_lose: usize, member_count: usize, tolerates: usize) -> usize {
-    (can_lose + 1).min(member_count - tolerates)
+/// How many of the `active` members have to say that they are this owner's before it is known that the volume is: of those that another owner
+/// may have taken there is one among them. So many active members are `enough` to use the volume with.
+pub(super) fn confirmations_needed(active: usize, enough: usize) -> usize {
+    (active.saturating_sub(enough) + 1).min(enough)
 }
 
 /// Whether the volume was last mounted by a program with this lock, as far as the file and the members know: each mount begins an epoch.
@@ -42,8 +41,7 @@ impl VolumeDrive {
     pub(super) fn note_mount(&mut self) {
         let volume = self.on.volume();
         if self.directory.file.owner.is_some() && self.known_epoch() > Some(self.opened_epoch) {
-            let enough = volume.member_count() - volume.code_tolerates();
-            self.directory.file.enough = Some(enough);
+            self.directory.file.enough = Some(usize::from(volume.scheme().data));
             self.directory.file.place = self.directory.owner().map(Owner::place_text);
             self.directory.file.accepts_missing = false;
         }
@@ -63,14 +61,13 @@ mod tests {
     fn members_that_confirm_have_one_among_them_that_any_other_owner_has_reserved() {
         let of = |set: u32| set.count_ones() as usize;
         for n in 1..=6_usize {
-            for p in 0..n {
-                let d = n - p;
+            for d in 1..=n {
                 // Whatever members are active, and whatever of them another owner has reserved.
                 for active in subsets((1 << n) - 1).filter(|active| of(*active) >= d) {
-                    let needed = confirmations_needed(of(active) - d, n, p);
+                    let needed = confirmations_needed(of(active), d);
                     assert!((1..=of(active)).contains(&needed), "they can be had");
                     for taken in subsets(active).filter(|taken| of(*taken) >= d && of(active & !taken) < d) {
-                        assert!(of(active & !taken) < needed, "{n} {p} {active:b} {taken:b}");
+                        assert!(of(active & !taken) < needed, "{n} {d} {active:b} {taken:b}");
                     }
                 }
             }

@@ -22,6 +22,8 @@ pub(super) struct Seat {
     /// The volume knows that the connection is lost.
     is_awaited: bool,
     is_remote: bool,
+    /// The drive was reserved over this connection or an earlier one.
+    is_claimed: bool,
     /// A command was refused since another host has reserved the drive. The volume does not see such ends.
     is_refused: bool,
     /// By whom, if that is known.
@@ -54,6 +56,7 @@ impl Seat {
     pub(super) fn of(drive: Box<dyn Drive>) -> Seat {
         Seat {
             is_remote: drive.is_remote(),
+            is_claimed: drive.claimed().is_some(),
             drive,
             under_way: 0,
             link: None,
@@ -72,9 +75,10 @@ impl Seat {
         self.is_remote
     }
 
-    /// Whether the drive is reserved for this program.
+    /// Whether the drive was reserved for this program. It stays so while its connection is lost: another host may have it by then, and
+    /// nothing may be answered as if nobody could.
     pub(super) fn is_claimed(&self) -> bool {
-        self.drive.claimed().is_some()
+        self.is_claimed
     }
 
     /// Whether another host has the drive.
@@ -173,6 +177,7 @@ impl Seat {
     pub(super) fn reconnect(&mut self, drive: Box<dyn Drive>) -> Seat {
         self.is_awaited = false;
         self.asked_at = None;
+        self.is_claimed |= drive.claimed().is_some();
         Seat::of(std::mem::replace(&mut self.drive, drive))
     }
 

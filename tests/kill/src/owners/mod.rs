@@ -82,7 +82,7 @@ enum Event {
     Pause,
     Refuse,
     RestartMembers,
-    TakeOver { is_paused: bool, is_cut_short: bool, wake: Wake },
+    TakeOver { is_paused: bool, is_cut_short: bool, lacks_member: bool, wake: Wake },
 }
 
 /// When an old owner that was paused goes on.
@@ -161,8 +161,9 @@ impl OwnersRun {
         sleep(Duration::from_millis(prng.below(LOAD_MS_MAX)));
         let event = draw_event(prng);
         let is_stopped = match event {
-            Event::TakeOver { is_paused, is_cut_short, wake } => {
-                return self.take_over(owner, (server, client), (is_paused, is_cut_short, wake), prng, told);
+            Event::TakeOver { is_paused, is_cut_short, lacks_member, wake } => {
+                let how = (is_paused, is_cut_short, lacks_member, wake);
+                return self.take_over(owner, (server, client), how, prng, told);
             }
             Event::Stop => true,
             Event::Kill => false,
@@ -219,7 +220,11 @@ impl OwnersRun {
     }
 
     fn taken_over(&mut self, side: usize) -> Result<(), Trouble> {
-        let from = self.site.sides[side].take_over()?;
+        let from = self.site.sides[side].take_over(None)?;
+        self.check_takeover(&from)
+    }
+
+    fn check_takeover(&mut self, from: &[Option<String>]) -> Result<(), Trouble> {
         self.summary.takeovers += 1;
         // A takeover that was killed has left some of the members to its own side.
         if from.iter().flatten().any(|holder| !holder.contains(REFUSED)) {
@@ -233,7 +238,7 @@ impl OwnersRun {
         &mut self,
         old: usize,
         (old_server, old_client): (Server, Client),
-        (is_paused, is_cut_short, wake): (bool, bool, Wake),
+        (is_paused, is_cut_short, lacks_member, wake): (bool, bool, bool, Wake),
         prng: &mut Prng,
         told: &mut Vec<String>,
     ) -> Result<(), Trouble> {
@@ -251,7 +256,14 @@ impl OwnersRun {
             self.site.sides[new].take_over_and_kill(after)?;
         }
         self.count(if is_paused { "takeover from a paused owner" } else { "takeover from a running owner" }, told);
-        self.taken_over(new)?;
+        if lacks_member {
+            self.count("takeover without a member", told);
+            let away = self.site.stop_member()?;
+            let from = self.site.sides[new].take_over(Some(&away))?;
+            self.check_takeover(&from)?;
+        } else {
+            self.taken_over(new)?;
+        }
         let mut before = old_client.fence()?;
         self.history = before.clone();
         if is_paused {
@@ -275,7 +287,7 @@ impl OwnersRun {
         sleep(Duration::from_millis(prng.below(LOAD_MS_MAX)));
         let is_awake = !is_paused || wake != Wake::Never;
         if is_awake {
-            self.site.sides[old].wait_until_taken_over()?;
+            self.site.sides[old].wait_until("taken over")?;
         }
         old_client.expect_end();
         if is_awake && prng.chance(1, 2) {
@@ -298,6 +310,33 @@ impl OwnersRun {
         let is_stopped = prng.chance(1, 2);
         let done = self.end(new, (server, client), is_stopped, told)?;
         self.history = done.history;
+        if lacks_member { self.bring_back(new, prng, told) } else { Ok(()) }
+    }
+
+    /// The member that a takeover did not reach can be reached again: it is taken over, too, and caught up.
+    fn bring_back(&mut self, side: usize, prng: &mut Prng, told: &mut Vec<String>) -> Result<(), Trouble> {
+        self.site.start_member()?;
+        self.taken_over(side)?;
+        let server = self.must_start(side)?;
+        self.verify(side, prng)?;
+        let client = self.client(side, prng)?;
+        self.site.sides[side].wait_until("well")?;
+        self.verify_end(side, (server, client), prng, told)
+    }
+
+    fn verify_end(
+        &mut self,
+        side: usize,
+        running: (Server, Client),
+        prng: &mut Prng,
+        told: &mut Vec<String>,
+    ) -> Result<(), Trouble> {
+        let done = self.end(side, running, prng.chance(1, 2), told)?;
+        self.history = done.history;
+        let server = self.must_start(side)?;
+        self.verify(side, prng)?;
+        must_stop(server)?;
+        self.held_by = None;
         Ok(())
     }
 
@@ -379,7 +418,8 @@ fn draw_event(prng: &mut Prng) -> Event {
         _ => {
             let wakes = [Wake::AtOnce, Wake::OnceTheNewOneListens, Wake::UnderLoad, Wake::Never];
             let wake = *prng.pick(&wakes).expect("there are moments");
-            Event::TakeOver { is_paused: prng.chance(2, 3), is_cut_short: prng.chance(1, 4), wake }
+            let (is_paused, is_cut_short, lacks_member) = (prng.chance(2, 3), prng.chance(1, 4), prng.chance(1, 6));
+            Event::TakeOver { is_paused, is_cut_short, lacks_member, wake }
         }
     }
 }

@@ -17,8 +17,8 @@ pub(super) const VOLUME: &str = "vol";
 /// The folders of the two sides.
 const SIDES: [&str; 2] = ["first", "second"];
 const ZONES: &str = "24";
-/// How long a server that was woken may take to see that another one has its volume.
-const NOTICE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a server may take to see that another one has its volume, or to catch a member up.
+const STATE_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
 /// A server with images that volumes elsewhere have as members.
@@ -54,9 +54,13 @@ impl Drives {
     /// # Errors
     /// When it had ended by itself, or does not start.
     pub(super) fn restart(&mut self, after: Duration) -> Result<(), Trouble> {
-        self.server.take().map_or(Ok(()), Server::kill)?;
+        self.kill()?;
         sleep(after);
         self.start()
+    }
+
+    fn kill(&mut self) -> Result<(), Trouble> {
+        self.server.take().map_or(Ok(()), Server::kill)
     }
 
     fn start(&mut self) -> Result<(), Trouble> {
@@ -94,16 +98,21 @@ impl Side {
         }
     }
 
-    /// Takes the volume over from whoever has it. Returns who that was, a line for each member.
+    /// Takes the volume over from whoever has it. Returns who that was, a line for each member. One may be `away`.
     ///
     /// # Errors
     /// When it does not have all members afterwards.
-    pub(super) fn take_over(&self) -> Result<Vec<Option<String>>, Trouble> {
-        let text = self.launcher.run(&["volume", "takeover", VOLUME, "--json"])?;
+    pub(super) fn take_over(&self, away: Option<&str>) -> Result<Vec<Option<String>>, Trouble> {
+        let text = match self.launcher.run(&["volume", "takeover", VOLUME, "--json"]) {
+            // Exit code 1 says that not all members are reserved, which the JSON says too.
+            Err(Trouble::Stuck(text)) if text.contains("\"drives\"") => text,
+            other => other?,
+        };
         let report: Value = serde_json::from_str(text.lines().find(|line| line.starts_with('{')).unwrap_or_default())
             .map_err(|error| Trouble::Stuck(format!("a report that is not JSON ({error}): {text}")))?;
         let drives = report["drives"].as_array().map_or(&[][..], |drives| &drives[..]);
-        if drives.is_empty() || drives.iter().any(|drive| !drive["error"].is_null()) {
+        let is_reached = |drive: &&Value| drive["at"].as_str() != away;
+        if drives.is_empty() || drives.iter().filter(is_reached).any(|drive| !drive["error"].is_null()) {
             return Err(Trouble::lost(Loss::new("takeover", "all members reserved", report)));
         }
         Ok(drives.iter().map(|drive| drive["taken_from"].as_str().map(str::to_owned)).collect())
@@ -133,20 +142,19 @@ impl Side {
         status_of(&self.launcher)
     }
 
-    /// Waits until its server has seen that another one has the volume.
+    /// Waits until its server reports this state of the volume.
     ///
     /// # Errors
     /// When that does not come about.
-    pub(super) fn wait_until_taken_over(&self) -> Result<(), Trouble> {
-        let deadline = Instant::now() + NOTICE_TIMEOUT;
+    pub(super) fn wait_until(&self, state: &str) -> Result<(), Trouble> {
+        let deadline = Instant::now() + STATE_TIMEOUT;
         loop {
             let status = self.status()?;
-            if status["state"] == "taken over" {
+            if status["state"] == state {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                let expected = "state taken over within 30 s";
-                return Err(Trouble::lost(Loss::new("status of the old owner", expected, status)));
+                return Err(Trouble::lost(Loss::new("status", format!("state {state} within 30 s"), status)));
             }
             sleep(POLL);
         }
@@ -179,6 +187,23 @@ impl Site {
         let site = Site { drives, sides };
         site.copy(0)?;
         Ok(site)
+    }
+
+    /// Kills the server of the last member. Returns where that member is.
+    ///
+    /// # Errors
+    /// When it had ended by itself.
+    pub(super) fn stop_member(&mut self) -> Result<String, Trouble> {
+        self.drives[1].kill()?;
+        Ok(self.drives[1].url("c"))
+    }
+
+    /// Starts it again.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(super) fn start_member(&mut self) -> Result<(), Trouble> {
+        self.drives[1].start()
     }
 
     /// Brings the other side's `volume.toml` up to that of this one.

@@ -78,7 +78,6 @@ fn soak_each_mistake_about_owners_is_found() {
         OwnerBug::NoLease,
         OwnerBug::OneConfirms,
         OwnerBug::LeaseFromAnswer,
-        OwnerBug::CountedTooEarly,
         OwnerBug::HastyTakeover,
         OwnerBug::ReconnectPreempts,
         OwnerBug::CopyIsTrusted,

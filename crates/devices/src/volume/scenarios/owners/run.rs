@@ -94,6 +94,7 @@ impl Run {
             last_command: 0,
             has_halves: scheme.members() <= 2 * usize::from(scheme.parity),
             last_members: Vec::new(),
+            last_owner: None,
             served: Vec::new(),
             seen: Seen::default(),
             trace: vec![format!("{scheme}, {spares} spares")],
@@ -156,17 +157,23 @@ impl Run {
         for at in 0..programs {
             stage.world.borrow_mut().kill(at);
         }
-        let last = stage.world.borrow_mut().prng.below(programs as u64) as usize;
-        let take_over = |accepts_missing| {
-            let taken = stage.take_over(last, accepts_missing);
+        let mut last = stage.world.borrow_mut().prng.below(programs as u64) as usize;
+        let take_over = |at, accepts_missing| {
+            let taken = stage.take_over(at, accepts_missing);
             taken.map_err(|error| format!("the takeover at the end is refused: {error}"))
         };
         let is_mirror = stage.world.borrow().has_halves;
-        take_over(false)?;
+        take_over(last, false)?;
         let mut mounted = stage.mount(last);
+        // Its file may name other drives than the volume has by now. The one that had the volume last knows them.
+        if mounted.as_ref().is_err_and(|error| error.message.contains("missing or out of date")) {
+            last = stage.world.borrow().last_owner.unwrap_or(last);
+            take_over(last, false)?;
+            mounted = stage.mount(last);
+        }
         // Its file may name no drive for a member that is being rebuilt on one that holds no superblock yet.
         if mounted.as_ref().is_err_and(is_about_missing) {
-            take_over(true)?;
+            take_over(last, true)?;
             mounted = stage.mount(last);
         }
         // A mount with half of a mirror that is cut short, and one with the other half, leave two sides, of which hosts saw one at most.

@@ -50,6 +50,8 @@ pub(super) struct World {
     pub(super) has_halves: bool,
     /// The members, as places in `volume.toml`, with which the volume was last mounted or hosts were last answered.
     pub(super) last_members: Vec<String>,
+    /// Which program mounted the volume last.
+    pub(super) last_owner: Option<usize>,
     /// Who had the volume from when on.
     pub(super) served: Vec<(usize, u64)>,
     pub(super) seen: Seen,
@@ -197,6 +199,7 @@ impl Stage {
                 world.tell(format!("{at} has mounted: {:?}", status.state));
                 world.programs[at].note_place();
                 world.last_members = active_members(&drive);
+                world.last_owner = Some(at);
                 world.programs[at].state = State::Up { drive: Box::new(drive), opened, is_closing: false };
                 Ok(())
             }
