@@ -155,7 +155,7 @@ impl OwnersRun {
     fn own(&mut self, prng: &mut Prng, told: &mut Vec<String>) -> Result<(), Trouble> {
         let owner = prng.below(2) as usize;
         told.push(format!("side {owner}"));
-        let server = self.acquire(owner, told)?;
+        let server = self.acquire(owner, prng, told)?;
         self.verify(owner, prng)?;
         let client = self.client(owner, prng)?;
         sleep(Duration::from_millis(prng.below(LOAD_MS_MAX)));
@@ -191,10 +191,15 @@ impl OwnersRun {
     }
 
     /// Starts the server of a side, which takes the volume over if the other one has left it reserved.
-    fn acquire(&mut self, side: usize, told: &mut Vec<String>) -> Result<Server, Trouble> {
+    fn acquire(&mut self, side: usize, prng: &mut Prng, told: &mut Vec<String>) -> Result<Server, Trouble> {
         if self.held_by == Some(1 - side) {
             self.must_refuse(side, told)?;
-            self.count("takeover of what a killed server left", told);
+            if prng.chance(1, 3) {
+                self.count("release", told);
+                self.site.sides[1 - side].release()?;
+                return self.must_start(side);
+            }
+            self.count("takeover of what the other side has left reserved", told);
             self.taken_over(side)?;
         }
         self.must_start(side)
@@ -336,7 +341,7 @@ impl OwnersRun {
         let server = self.must_start(side)?;
         self.verify(side, prng)?;
         must_stop(server)?;
-        self.held_by = None;
+        self.held_by = self.site.sides[side].stays_reserved()?.then_some(side);
         Ok(())
     }
 
@@ -352,7 +357,8 @@ impl OwnersRun {
         if is_stopped {
             self.count("stop", told);
             must_stop(server)?;
-            self.held_by = None;
+            // Members of a volume that was taken over stay reserved for who took it.
+            self.held_by = self.site.sides[side].stays_reserved()?.then_some(side);
         } else {
             self.count("kill", told);
             server.kill()?;

@@ -142,6 +142,24 @@ impl Side {
         status_of(&self.launcher)
     }
 
+    /// Whether members stay reserved for this side when its server stops.
+    ///
+    /// # Errors
+    /// When its `volume.toml` cannot be read.
+    pub(super) fn stays_reserved(&self) -> Result<bool, Trouble> {
+        let file = self.launcher.directory.join(VOLUME).join("volume.toml");
+        let text = fs::read_to_string(&file).map_err(|error| Trouble::Stuck(format!("{}: {error}", file.display())))?;
+        Ok(text.lines().any(|line| line == "stays_reserved = true"))
+    }
+
+    /// Gives back what is reserved for this side.
+    ///
+    /// # Errors
+    /// When that does not succeed.
+    pub(super) fn release(&self) -> Result<(), Trouble> {
+        self.launcher.run(&["volume", "takeover", VOLUME, "--release"]).map(|_| ())
+    }
+
     /// Waits until its server reports this state of the volume.
     ///
     /// # Errors
