@@ -163,7 +163,7 @@ impl Target {
         }
     }
 
-    /// Closes connections that hold memory of the pool, while others wait for it, and whose hosts neither read nor send.
+    /// Closes connections that hold memory of the pool, while others wait for it, and whose hosts hardly read or send.
     pub(crate) fn close_stalled(&mut self, now: Instant) {
         for key in self.connections.keys() {
             let connection = self.connections.get_mut(key).expect("the key was just there");
