@@ -180,9 +180,13 @@ impl OwnersRun {
                 self.count("server of members killed", told);
                 let which = prng.below(self.site.drives.len() as u64) as usize;
                 self.site.drives[which].restart(Duration::from_millis(prng.below(LOAD_MS_MAX)))?;
-                // Its hosts go on once it is connected again.
                 sleep(Duration::from_millis(prng.below(LOAD_MS_MAX)));
-                prng.chance(1, 2)
+                let is_stopped = prng.chance(1, 2);
+                if is_stopped {
+                    // A server that stops gives back no member that it is not connected to.
+                    self.site.sides[owner].wait_until("well")?;
+                }
+                is_stopped
             }
         };
         let done = self.end(owner, (server, client), is_stopped, told)?;
