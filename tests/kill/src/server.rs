@@ -103,9 +103,11 @@ pub(crate) fn free_port() -> Result<u16, Trouble> {
     static ASKED: AtomicU32 = AtomicU32::new(0);
     const FIRST: u32 = 20_000;
     const PORTS: u32 = 12_000;
-    // Runs that go on at the same time, in one process or in several, begin at different places.
-    let own = (std::process::id() * 16 + ASKED.fetch_add(1, Ordering::Relaxed)) % PORTS;
-    let mut ports = (0..PORTS).map(|i| (FIRST + (own + i) % PORTS) as u16);
+    // Runs that go on at the same time, in one process or in several, begin at different places. No port is returned twice: the first
+    // server may not listen yet.
+    let own = std::process::id().wrapping_mul(16);
+    let next = || FIRST + own.wrapping_add(ASKED.fetch_add(1, Ordering::Relaxed)) % PORTS;
+    let mut ports = (0..PORTS).map(|_| next() as u16);
     let free = ports.find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok());
     free.ok_or_else(|| Trouble::Stuck("the loopback has no free port".to_owned()))
 }
