@@ -13,17 +13,25 @@ const JOB: &str = "[run]\nverify = true\n\n[[job]]\noperation = \"randwrite\"\nb
 
 /// A directory with a volume `vol` over drives of one server, and a copy of it; returns that server.
 fn make(name: &str) -> (Scratch, Server) {
+    let directory = drives(name);
+    let drives = Server::start(&directory, &["a", "b", "c"]);
+    create(&directory, [drives.url(0), drives.url(1), drives.url(2)]);
+    (directory, drives)
+}
+
+fn drives(name: &str) -> Scratch {
     let directory = scratch(name);
     for drive in ["a", "b", "c"] {
         let arguments =
             ["drive", "create", drive, "--profile", "zn540-zapraid", "--zones", "24", "--zone-capacity", "4MiB"];
         output_in(&directory, &arguments);
     }
-    let drives = Server::start(&directory, &["a", "b", "c"]);
-    let members = [drives.url(0), drives.url(1), drives.url(2)].join(",");
-    output_in(&directory, &["volume", "create", "vol", "--members", &members, "--level", "5"]);
+    directory
+}
+
+fn create(directory: &Path, members: [&str; 3]) {
+    output_in(directory, &["volume", "create", "vol", "--members", &members.join(","), "--level", "5"]);
     fs::write(directory.join("job.toml"), JOB).expect("there is room");
-    (directory, drives)
 }
 
 fn copy(directory: &Path) {
@@ -70,7 +78,10 @@ fn a_server_that_is_paused_while_another_takes_its_volume_over_answers_nothing_w
     // The first server might only have been paused.
     let refused = refused_in(&directory, &["serve", "vol"]);
     assert!(refused.contains("is reserved by another server of this volume"), "{refused}");
-    json_in(&directory, &["volume", "takeover", "copy", "--release", "--json"]);
+    let elsewhere = refused_in(&directory, &["volume", "takeover", "vol", "--release"]);
+    assert!(elsewhere.contains("nothing is released: member 0"), "{elsewhere}");
+    let released = json_in(&directory, &["volume", "takeover", "copy", "--release", "--json"]);
+    assert_eq!(released["drives"][0]["taken_from"], "this directory");
     // What was released is anybody's.
     let third = Server::start(&directory, &["vol"]);
     write(&directory, &third);
@@ -223,4 +234,27 @@ fn a_spare_whose_server_restarts_while_it_waits_is_shown_as_unreachable_and_step
     assert!(log.contains("can be reached again"), "{log}");
     spares.stop();
     drives.stop();
+}
+
+/// Connections to the others are kept alive while the third is waited for.
+#[test]
+fn a_volume_starts_and_is_taken_over_while_the_server_of_a_member_does_not_answer() {
+    let directory = drives("silent-member");
+    let (two, third) = (Server::start(&directory, &["a", "b"]), Server::start(&directory, &["c"]));
+    create(&directory, [two.url(0), two.url(1), third.url(0)]);
+    copy(&directory);
+    third.signal(Signal::STOP);
+    let first = Server::start(&directory, &["vol"]);
+    assert_eq!(state(&directory, "vol"), "degraded");
+    write(&directory, &first);
+    first.kill();
+    let report = json_in(&directory, &["volume", "takeover", "copy", "--json"]);
+    let errors = report["drives"].as_array().expect("there are drives").iter().map(|drive| !drive["error"].is_null());
+    assert_eq!((errors.collect::<Vec<bool>>(), &report["is_enough"]), (vec![false, false, true], &Value::Bool(true)));
+    let second = Server::start(&directory, &["copy"]);
+    write(&directory, &second);
+    second.stop();
+    third.signal(Signal::CONT);
+    third.stop();
+    two.stop();
 }

@@ -4,12 +4,13 @@ use zonda_raid::{Agreement, MemberIndex, MemberState, Membership};
 use zonda_ring::Ring;
 
 use super::directory::{LastState, MISSING, Place, VolumeDirectory};
+use super::gathering::gather;
 use super::outdated::must_be_newest;
 use super::quorum::{is_last_owner, usable_elsewhere};
 use super::seat::{Seat, give_back};
 use super::spares::Spare;
-use crate::probe::{Probe, Probed, in_words};
-use crate::{Access, DriveError};
+use crate::DriveError;
+use crate::probe::{Probed, in_words};
 
 /// A device that is open.
 pub(super) struct Device {
@@ -43,16 +44,8 @@ pub(super) struct Found {
 }
 
 impl Device {
-    /// Opens a device, and looks at what it holds. Waits for it.
-    fn open(access: &Access, ring: &Ring) -> Result<Device, DriveError> {
-        let mut seat = Seat::open(access, ring)?;
-        match Probe::of_all(seat.own_geometry()).run(&mut seat, ring) {
-            Ok(probed) => Ok(Device { seat, probed }),
-            Err(error) => {
-                give_back([seat], ring);
-                Err(error)
-            }
-        }
+    fn of((seat, probed): (Seat, Option<Probed>)) -> Device {
+        Device { seat, probed: probed.expect("it was looked at") }
     }
 
     /// Of which other volume it is a member, in words.
@@ -84,13 +77,18 @@ impl Found {
         let array = directory.array()?;
         let (mut devices, mut told) = (Vec::new(), Vec::new());
         let mut first: Option<DriveError> = None;
+        let is_elsewhere = |at: usize| directory.file.member[at].at != MISSING && directory.file.is_taken(at);
+        let members = directory.file.member.iter().enumerate().filter(|(at, _)| !is_elsewhere(*at));
+        let places = members.map(|(_, place)| place).chain(&directory.file.spare);
+        let opened = gather(places.map(|place| directory.access(place)).collect(), true, ring);
+        let mut opened = opened.into_iter().map(|gathered| gathered.map(Device::of));
         for (at, place) in directory.file.member.iter().enumerate() {
-            if place.at != MISSING && directory.file.is_taken(at) {
+            if is_elsewhere(at) {
                 told.push(format!("member {at} ({}) is not there: another member is", place.at));
                 devices.push(None);
                 continue;
             }
-            match directory.access(place).and_then(|access| Device::open(&access, ring)) {
+            match opened.next().expect("it was gathered") {
                 Ok(device) => match device.foreign(array).filter(|_| place.is_free()) {
                     // Its drive has been put to another use.
                     Some(foreign) => {
@@ -105,7 +103,8 @@ impl Found {
                 },
                 // It may be well: that is for whoever uses it to say.
                 Err(error) if error.is_in_use && !place.is_free() => {
-                    give_back(devices.into_iter().flatten().map(|device: Device| device.seat), ring);
+                    let open = devices.into_iter().flatten().chain(opened.flatten());
+                    give_back(open.map(|device: Device| device.seat), ring);
                     return Err(in_other_hands(&directory, at, error));
                 }
                 Err(error) => {
@@ -120,11 +119,12 @@ impl Found {
         if devices.iter().all(Option::is_none) {
             let first = first.or_else(|| Some(DriveError::new(told.first()?.clone(), "see where they have gone")));
             let first = first.unwrap_or_else(|| DriveError::new("there are none", "zonda volume import finds them"));
+            give_back(opened.flatten().map(|device| device.seat), ring);
             return Err(DriveError::new(format!("none of the members is there; {}", first.message), first.help));
         }
         let (mut spares, mut away_spares) = (Vec::new(), Vec::new());
-        for place in &directory.file.spare {
-            match directory.access(place).and_then(|access| Device::open(&access, ring)) {
+        for (place, opened) in directory.file.spare.iter().zip(opened) {
+            match opened {
                 Ok(device) => spares.push((place.clone(), device)),
                 Err(error) => {
                     told.push(format!("the spare {} is not there: {error}", place.at));

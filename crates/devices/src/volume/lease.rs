@@ -156,8 +156,8 @@ impl VolumeDrive {
             _ => "is not reserved for this volume any more".to_owned(),
         };
         let text = format!(
-            "the volume is not served any more: {} {by}; what was acknowledged until then is safe. To take it back, stop the other server, and \
-             then this one; zonda volume takeover {} is for when the other one cannot be reached",
+            "the volume is not served any more: {} {by}; what was acknowledged until then is safe. To take it back, stop the other server and \
+             this one, and take the volume over from here: zonda volume takeover {}",
             self.shown(member),
             self.directory.path().display()
         );

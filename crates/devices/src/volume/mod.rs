@@ -31,6 +31,7 @@ mod check;
 mod directory;
 mod drive;
 mod found;
+mod gathering;
 mod held;
 mod import;
 mod import_takeover;

@@ -9,6 +9,7 @@ use zonda_zoned::Duration;
 use super::VolumeDrive;
 use super::bugs::{OwnerBug, is_planted};
 use super::directory::{MISSING, VolumeDirectory};
+use super::gathering::gather;
 use super::lease::LEASE;
 use super::open::cannot_save;
 use super::seat::{Seat, give_back, is_behind_server, release};
@@ -21,6 +22,9 @@ pub struct TakeoverReport {
     pub owner_epoch: u32,
     /// Members and spares that servers have.
     pub drives: Vec<TakenDrive>,
+    /// Whether all that is needed was taken: the volume can be served from here.
+    #[serde(default)]
+    pub is_enough: bool,
 }
 
 /// A member or spare after a takeover.
@@ -35,6 +39,9 @@ pub struct TakenDrive {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
+
+/// Who had a member that was reserved from the same directory before.
+const FROM_HERE: &str = "this directory";
 
 /// What an operator says of a takeover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,6 +78,12 @@ impl VolumeDrive {
             taking.give_back(ring);
             return Err(error);
         }
+        if options.releases
+            && let Err(error) = taking.must_be_from_here(&directory)
+        {
+            taking.give_back(ring);
+            return Err(error);
+        }
         // Before anybody loses a reservation: from then on there must be one.
         directory.file.stays_reserved = true;
         if let Err(error) = directory.save() {
@@ -81,7 +94,9 @@ impl VolumeDrive {
         let (mut report, mut held) = (TakeoverReport::default(), Vec::new());
         let members = taking.members.into_iter().chain(std::iter::repeat_with(|| None));
         let places = directory.file.member.iter().chain(&directory.file.spare).cloned().collect::<Vec<_>>();
-        for (place, asked) in places.iter().zip(members).filter(|(place, _)| place.at != MISSING) {
+        let mut not_taken = 0;
+        for (at, (place, asked)) in places.iter().zip(members).enumerate().filter(|(_, (place, _))| place.at != MISSING)
+        {
             let access = directory.access(place);
             if access.as_ref().is_ok_and(|access| !is_behind_server(&access.location)) {
                 continue;
@@ -89,22 +104,26 @@ impl VolumeDrive {
             let taken = match asked {
                 Some(Asked::Reserved(seat)) => Ok(seat),
                 Some(Asked::Missing(error)) => Err(error),
-                Some(Asked::InOtherHands) | None => access.and_then(|access| Seat::open(&access, ring)),
+                Some(Asked::InOtherHands(_)) | None => access.and_then(|access| Seat::open(&access, ring)),
             };
             let mut drive = TakenDrive { at: place.at.clone(), ..TakenDrive::default() };
             match taken.map(|seat| (seat.drive.claimed(), seat)) {
                 Ok((Some(claimed), seat)) => {
                     if let Some(owner) = directory.owner_mut() {
                         owner.granted(&claimed);
-                        drive.taken_from = claimed.preempted.map(|holder| owner.shown(&holder));
+                        let shown =
+                            |holder| if owner.had(&claimed) { FROM_HERE.to_owned() } else { owner.shown(&holder) };
+                        drive.taken_from = claimed.preempted.map(shown);
                     }
                     held.push(seat);
                 }
                 Ok((None, _)) => drive.error = Some("its server knows no reservations".to_owned()),
                 Err(error) => drive.error = Some(error.message),
             }
+            not_taken += usize::from(at < directory.file.member.len() && drive.error.is_some());
             report.drives.push(drive);
         }
+        report.is_enough = options.accepts_missing || not_taken < directory.file.enough.unwrap_or(1);
         directory.note_owner();
         directory.file.accepts_missing = options.accepts_missing;
         report.owner_epoch = directory.file.owner.as_ref().map_or(0, |owner| owner.epoch);
@@ -132,7 +151,7 @@ enum Asked {
     /// It is free, or was this volume's from here.
     Reserved(Seat),
     /// Another host has it.
-    InOtherHands,
+    InOtherHands(DriveError),
     Missing(DriveError),
 }
 
@@ -144,12 +163,13 @@ struct Taking {
 
 impl Taking {
     fn ask_members(&mut self, directory: &VolumeDirectory, ring: &Ring) {
-        for place in &directory.file.member {
-            let access = directory.access(place);
-            let is_remote = access.as_ref().is_ok_and(|access| is_behind_server(&access.location));
-            self.members.push(Some(match access.and_then(|access| Seat::open(&access, ring)) {
-                Ok(seat) => Asked::Reserved(seat),
-                Err(error) if error.is_in_use && is_remote => Asked::InOtherHands,
+        let access = |place| directory.access(place);
+        let is_remote = |place| access(place).is_ok_and(|access| is_behind_server(&access.location));
+        let gathered = gather(directory.file.member.iter().map(access).collect(), false, ring);
+        for (place, gathered) in directory.file.member.iter().zip(gathered) {
+            self.members.push(Some(match gathered {
+                Ok((seat, _)) => Asked::Reserved(seat),
+                Err(error) if error.is_in_use && is_remote(place) => Asked::InOtherHands(error),
                 Err(error) => Asked::Missing(error),
             }));
         }
@@ -175,6 +195,25 @@ impl Taking {
                 directory.path().display()
             ),
         ))
+    }
+
+    /// Nobody loses anything by a release: what others have is taken over by a takeover, and not by the way.
+    fn must_be_from_here(&self, directory: &VolumeDirectory) -> Result<(), DriveError> {
+        for (at, asked) in self.members.iter().enumerate() {
+            if let Some(Asked::InOtherHands(error)) = asked {
+                let what = format!("nothing is released: member {at} ({})", directory.file.member[at].at);
+                let by = match (error.holder, directory.owner()) {
+                    (Some(holder), Some(owner)) => format!("is reserved by {}", owner.shown(&holder)),
+                    _ => format!("is in use: {}", error.message),
+                };
+                let help = format!(
+                    "release it from the directory of that server; if it is gone for good, take the volume over first: zonda volume takeover {}",
+                    directory.path().display()
+                );
+                return Err(DriveError::new(format!("{what} {by}"), help));
+            }
+        }
+        Ok(())
     }
 
     /// What was free is free again; what was reserved from here stays so.

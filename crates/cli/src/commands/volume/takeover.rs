@@ -20,6 +20,8 @@ reads and writes fail, and it stops serving the volume; acknowledged data is kep
 server uses them: a server that was only paused would not be refused otherwise when it goes on. zonda serve DIR continues; from another directory \
 the volume has to be taken over again. --release ends that, when the other server has stopped for good.
 
+Exit code 0 says that zonda serve DIR can continue, also without members that were not taken; 1 that too few were.
+
 Members that cannot be reached are not taken. Where another server could go on with these alone (with half of a mirror, or with more members of \
 a RAID 5 or 6 volume than it can lose), nothing is taken over unless you say --accept-missing: then make sure that no other server uses the volume, \
 since two that do would each acknowledge writes that the other never sees.
@@ -43,7 +45,8 @@ pub(crate) struct TakeoverArgs {
     /// Goes on although members cannot be reached that another server might use the volume with: no other server does
     #[arg(long)]
     accept_missing: bool,
-    /// Releases the members again: nobody has them then. Only when the other server has stopped for good
+    /// Releases what is reserved for this directory, so that any server of the volume may have it. Only when the server that it was taken from
+    /// has stopped for good; what others have reserved is refused
     #[arg(long)]
     release: bool,
     /// Prints one JSON object, and nothing else
@@ -58,13 +61,21 @@ pub(super) fn run(args: &TakeoverArgs) -> Result<(), Failure> {
     if args.json {
         print_json(&report)?;
     } else {
-        let next = match args.release {
-            true => "\nno server has reserved them any more\n".to_owned(),
-            false => format!("\nzonda serve {} has the volume for hosts\n", args.directory.display()),
+        let directory = args.directory.display();
+        let lacks = report.drives.iter().any(|drive| drive.error.is_some());
+        let next = match (args.release, report.is_enough) {
+            (true, _) if lacks => "\nthose that were taken are released; the others are not\n".to_owned(),
+            (true, _) => "\nno server has reserved them any more\n".to_owned(),
+            (false, true) if lacks => format!(
+                "\nzonda serve {directory} has the volume for hosts, without those that were not taken. When they can be reached again, stop it and \
+                 take the volume over once more\n"
+            ),
+            (false, true) => format!("\nzonda serve {directory} has the volume for hosts\n"),
+            (false, false) => format!("\ntoo few members were taken: repeat zonda volume takeover {directory}\n"),
         };
         print(&(text(&report, Screen::of_stdout()) + &next))?;
     }
-    if report.drives.iter().any(|drive| drive.error.is_some()) { Err(Failure::Run) } else { Ok(()) }
+    if report.is_enough { Ok(()) } else { Err(Failure::Run) }
 }
 
 fn text(report: &TakeoverReport, screen: Screen) -> String {
