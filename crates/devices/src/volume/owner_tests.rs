@@ -1,7 +1,9 @@
 //! Two programs that have directories of one volume, whose members are behind servers.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use tempfile::TempDir;
 use zonda_raid::{Level, Scheme};
@@ -306,6 +308,19 @@ fn half_of_a_mirror_is_taken_over_only_if_an_operator_says_that_nobody_uses_the_
 }
 
 #[test]
+fn half_of_a_mirror_of_stripes_is_not_taken_over_either() {
+    let mut bench = Bench::of(Scheme { level: Level::Raid01, data: 2, parity: 2 });
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    for half in [[0, 1], [2, 3], [0, 3], [1, 2]] {
+        bench.cut_off(1, &half);
+        let error = bench.try_to_take_over(1, false).expect_err("the owner may go on with these");
+        assert!(error.message.starts_with("another server may go on"), "{error}");
+        bench.mend(1);
+    }
+    assert_eq!((bench.write(0, 1, 2), bench.told.as_str()), (Status::Success, ""), "its owner has noticed nothing");
+}
+
+#[test]
 fn a_copy_does_not_mount_the_half_of_a_mirror_that_its_owner_has_given_up() {
     let mut bench = Bench::of(MIRROR);
     shelf::set_failing(&bench.drives[0], true);
@@ -395,6 +410,29 @@ fn members_that_stay_reserved_are_released_when_an_operator_says_so() {
     bench.open(1).expect("nobody has it");
     bench.close(1);
     assert_eq!(bench.is_held(), [false; 3], "they do not stay reserved any more");
+}
+
+#[test]
+fn a_takeover_that_another_one_overtakes_says_so() {
+    let mut bench = Bench::new();
+    bench.volumes[0] = None;
+    let directories = [bench.directory(0), bench.directory(1)];
+    // While the first one waits, the second one takes all.
+    let ring = Rc::new(std::mem::replace(&mut bench.ring, Ring::simulated().expect("there is an event loop")));
+    let (inner, second, is_done) = (Rc::downgrade(&ring), directories[1].clone(), Cell::new(false));
+    ring.set_meanwhile(move |until| {
+        if !is_done.replace(true) {
+            let ring = inner.upgrade().expect("it is used");
+            VolumeDrive::take_over(&second, TakeoverOptions::default(), &ring).expect("they are there");
+        }
+        until
+    });
+    let report = VolumeDrive::take_over(&directories[0], TakeoverOptions::default(), &ring).expect("they were there");
+    let errors = report.drives.iter().map(|drive| drive.error.as_deref());
+    assert_eq!(errors.collect::<Vec<_>>(), [Some("another takeover has taken it meanwhile"); 3]);
+    assert!(!report.is_enough);
+    let report = VolumeDrive::take_over(&directories[0], TakeoverOptions::default(), &ring).expect("they are there");
+    assert!(report.is_enough && report.drives.iter().all(|drive| drive.error.is_none()), "{report:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use zonda_ring::Ring;
-use zonda_zoned::Duration;
+use zonda_zoned::{CompletionQueue, Duration, Instant, ZonedDevice};
 
 use super::VolumeDrive;
 use super::bugs::{OwnerBug, is_planted};
@@ -39,6 +39,10 @@ pub struct TakenDrive {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
+
+/// So long is waited for members to say whose they are.
+const ANSWER_MAX: Duration = Duration(1_000_000_000);
+const ANSWER_INTERVAL: Duration = Duration(10_000_000);
 
 /// Who had a member that was reserved from the same directory before.
 const FROM_HERE: &str = "this directory";
@@ -90,13 +94,15 @@ impl VolumeDrive {
             taking.give_back(ring);
             return Err(cannot_save(&directory, &error));
         }
-        directory.owner_mut().into_iter().for_each(|owner| owner.take_over(options.force));
         let (mut report, mut held) = (TakeoverReport::default(), Vec::new());
         let members = taking.members.into_iter().chain(std::iter::repeat_with(|| None));
         let places = directory.file.member.iter().chain(&directory.file.spare).cloned().collect::<Vec<_>>();
-        let mut not_taken = 0;
+        let mut members_taken = Vec::new();
         for (at, (place, asked)) in places.iter().zip(members).enumerate().filter(|(_, (place, _))| place.at != MISSING)
         {
+            // Hosts that are no servers of this volume may have a spare for good reasons.
+            let is_member = at < directory.file.member.len();
+            directory.owner_mut().into_iter().for_each(|owner| owner.take_over(options.force && is_member));
             let access = directory.access(place);
             if access.as_ref().is_ok_and(|access| !is_behind_server(&access.location)) {
                 continue;
@@ -115,35 +121,57 @@ impl VolumeDrive {
                             |holder| if owner.had(&claimed) { FROM_HERE.to_owned() } else { owner.shown(&holder) };
                         drive.taken_from = claimed.preempted.map(shown);
                     }
-                    held.push(seat);
+                    held.push((report.drives.len(), seat));
                 }
                 Ok((None, _)) => drive.error = Some("its server knows no reservations".to_owned()),
                 Err(error) => drive.error = Some(error.message),
             }
-            not_taken += usize::from(at < directory.file.member.len() && drive.error.is_some());
+            members_taken.extend(is_member.then_some(report.drives.len()));
             report.drives.push(drive);
         }
-        report.is_enough = options.accepts_missing || not_taken < directory.file.enough.unwrap_or(1);
         directory.note_owner();
         directory.file.accepts_missing = options.accepts_missing;
         report.owner_epoch = directory.file.owner.as_ref().map_or(0, |owner| owner.epoch);
         // Without that the next owner is known by its lock all the same; what the operator has said is to be said again.
         let _ = directory.save();
-        if !options.releases {
-            held.clear();
+        let wait = if is_planted(OwnerBug::HastyTakeover) { Duration(0) } else { LEASE };
+        keep_alive(&mut held, ring.now() + wait, ring)?;
+        for (at, _) in refused(&mut held, ring)? {
+            report.drives[at].error = Some("another takeover has taken it meanwhile".to_owned());
         }
-        let until = ring.now() + if is_planted(OwnerBug::HastyTakeover) { Duration(0) } else { LEASE };
-        while ring.now() < until {
-            ring.turn(Some(until))
-                .map_err(|error| DriveError::new(format!("the event loop failed: {error}"), "try again"))?;
-        }
+        let not_taken = members_taken.iter().filter(|at| report.drives[**at].error.is_some()).count();
+        report.is_enough = options.accepts_missing || not_taken < directory.file.enough.unwrap_or(1);
         if options.releases {
-            release(held, ring);
+            release(held.into_iter().map(|(_, seat)| seat).collect(), ring);
             directory.file.stays_reserved = false;
             directory.save().map_err(|error| cannot_save(&directory, &error))?;
         }
         Ok(report)
     }
+}
+
+/// Waits, and keeps connections alive.
+fn keep_alive(held: &mut [(usize, Seat)], until: Instant, ring: &Ring) -> Result<(), DriveError> {
+    while ring.now() < until {
+        held.iter_mut().for_each(|(_, seat)| seat.poll(ring.now(), &mut CompletionQueue::new()));
+        let next = held.iter().filter_map(|(_, seat)| seat.next_wakeup()).min();
+        ring.turn(Some(next.map_or(until, |next| next.min(until))))
+            .map_err(|error| DriveError::new(format!("the event loop failed: {error}"), "try again"))?;
+    }
+    Ok(())
+}
+
+/// Asks members whose they are. Takes out those that another owner has by now.
+fn refused(held: &mut Vec<(usize, Seat)>, ring: &Ring) -> Result<Vec<(usize, Seat)>, DriveError> {
+    let asked_at = ring.now();
+    held.iter_mut().for_each(|(_, seat)| seat.confirm(asked_at));
+    let is_answered = |seat: &Seat| seat.is_refused() || seat.is_idle();
+    while !held.iter().all(|(_, seat)| is_answered(seat)) && ring.now() < asked_at + ANSWER_MAX {
+        keep_alive(held, ring.now() + ANSWER_INTERVAL, ring)?;
+    }
+    let (refused, kept) = std::mem::take(held).into_iter().partition(|(_, seat)| seat.is_refused());
+    *held = kept;
+    Ok(refused)
 }
 
 /// A member, before anything is taken from another owner.
