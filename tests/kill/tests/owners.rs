@@ -66,7 +66,7 @@ fn an_old_owner_acknowledges_nothing_and_the_new_one_has_everything() {
     let summary = rounds(3, PAUSING);
     assert_eq!(summary.rounds, 3);
     assert!(summary.takeovers > 0 && summary.fenced > 0 && summary.refusals > 0, "{summary:?}");
-    for event in ["takeover from a paused owner", "takeover of what a killed server left", "kill"] {
+    for event in ["takeover from a paused owner", "release", "kill"] {
         assert!(summary.events.contains_key(event), "{event}: {summary:?}");
     }
     assert!(summary.tally.writes > 0 && summary.tally.reads > 0, "{summary:?}");
@@ -80,7 +80,8 @@ fn a_takeover_that_takes_nothing_is_found_out() {
 }
 
 #[test]
-fn an_old_owner_that_goes_on_for_a_while_is_found_out() {
+#[ignore = "soak"]
+fn soak_an_old_owner_that_goes_on_for_a_while_is_found_out() {
     let loss = loss_of(HASTY);
     // By the acknowledgement, or by what a write did that was asked of the old owner.
     assert!(loss.place.contains(" by the old owner (") || loss.place.starts_with("volume, block "), "{loss}");
