@@ -150,6 +150,8 @@ impl VolumeDrive {
                 taken = Some((member, holder));
             }
         }
+        // The device that was refused may have been given up meanwhile.
+        let taken = taken.or((now >= until).then_some((MemberIndex(0), None)));
         let Some((member, holder)) = taken else { return };
         let by = match (holder, self.directory.owner()) {
             (Some(holder), Some(owner)) => format!("has been taken over by {}", owner.shown(&holder)),

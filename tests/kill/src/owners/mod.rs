@@ -236,7 +236,7 @@ impl OwnersRun {
     fn check_takeover(&mut self, from: &[Option<String>]) -> Result<(), Trouble> {
         self.summary.takeovers += 1;
         // A takeover that was killed has left some of the members to its own side.
-        if from.iter().flatten().any(|holder| !holder.contains(REFUSED)) {
+        if from.iter().flatten().any(|holder| !holder.contains(REFUSED) && holder != "this directory") {
             return Err(Trouble::lost(Loss::new("takeover", REFUSED, format!("{from:?}"))));
         }
         Ok(())
