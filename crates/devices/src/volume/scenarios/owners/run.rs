@@ -178,7 +178,8 @@ impl Run {
         }
         // A mount with half of a mirror that is cut short, and one with the other half, leave two sides, of which hosts saw one at most.
         if mounted.as_ref().is_err_and(|error| error.message.contains("split brain")) && is_mirror {
-            let side = stage.world.borrow().last_members.first().cloned();
+            // Where no mount has succeeded either side will do.
+            let side = stage.world.borrow().last_members.first().cloned().or_else(|| Some("0".to_owned()));
             let accepted = VolumeOpenOptions { accepts_side: side, ..VolumeOpenOptions::default() };
             mounted = stage.mount_with(last, &accepted);
         }
