@@ -21,12 +21,16 @@ fn make(name: &str) -> (Scratch, Server) {
 
 fn drives(name: &str) -> Scratch {
     let directory = scratch(name);
-    for drive in ["a", "b", "c"] {
+    make_drives(&directory, &["a", "b", "c"]);
+    directory
+}
+
+fn make_drives(directory: &Path, names: &[&str]) {
+    for drive in names {
         let arguments =
             ["drive", "create", drive, "--profile", "zn540-zapraid", "--zones", "24", "--zone-capacity", "4MiB"];
-        output_in(&directory, &arguments);
+        output_in(directory, &arguments);
     }
-    directory
 }
 
 fn create(directory: &Path, members: [&str; 3]) {
@@ -176,11 +180,7 @@ fn a_volume_whose_server_and_directory_are_lost_is_imported_by_taking_its_member
 #[test]
 fn an_import_takes_over_no_drives_of_another_volume_than_is_named() {
     let (directory, drives) = make("import-two");
-    for drive in ["d", "e"] {
-        let arguments =
-            ["drive", "create", drive, "--profile", "zn540-zapraid", "--zones", "24", "--zone-capacity", "4MiB"];
-        output_in(&directory, &arguments);
-    }
+    make_drives(&directory, &["d", "e"]);
     let others = Server::start(&directory, &["d", "e"]);
     let mirror = [others.url(0), others.url(1)].join(",");
     output_in(&directory, &["volume", "create", "mirror", "--members", &mirror, "--level", "1"]);

@@ -464,11 +464,6 @@ impl ZonedDevice for VolumeDrive {
             let has_lost = self.look_for_lost_connections(now);
             // One that was paused may have been taken over: it neither calls spares nor writes the file before it knows.
             let may_act = self.phase != Phase::Open || self.lease.is_known(now);
-            if !may_act {
-                // They wait here: a volume that has something to tell wants to be polled at once.
-                let events = std::iter::from_fn(|| self.on.volume_mut().poll_event());
-                self.early_events.extend(events);
-            }
             if !(has_moved | has_lost | (may_act && self.on_events(now))) {
                 break;
             }

@@ -310,7 +310,7 @@ fn in_other_hands(directory: &VolumeDirectory, at: usize, error: DriveError) -> 
     let place = &directory.file.member[at].at;
     let what = format!("member {at} ({place}) is reserved by {}", owner.shown(&holder));
     let help = format!(
-        "stop that server; if it is gone for good, or cannot be reached: zonda volume takeover {}",
+        "stop that server; if it has failed for good, or cannot be reached: zonda volume takeover {}",
         directory.path().display()
     );
     DriveError::reserved(what, help, holder)

@@ -135,7 +135,8 @@ fn upper_of(holder: &Holder) -> u32 {
 
 /// What else an import can do about a drive that a server has.
 pub(super) fn or_take_over(location: &Location, error: DriveError) -> DriveError {
-    let help = "stop the server that has it; if that is gone for good, and its directory with it: --take-over";
+    let help =
+        "stop the server that has reserved it; if that has failed for good, and its directory is lost: --take-over";
     let is_reserved = error.is_in_use && is_behind_server(location);
     if is_reserved { DriveError { help: help.to_owned(), ..error } } else { error }
 }

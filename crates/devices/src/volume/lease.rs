@@ -73,10 +73,7 @@ impl VolumeDrive {
         }
         let seats = || self.members().filter_map(|member| self.on.member(member));
         self.lease.is_needed = seats().any(|seat| seat.is_remote() && seat.is_claimed());
-        if !self.lease.is_needed {
-            return self.submit_held(now);
-        }
-        if now < self.lease.until && now < self.lease.ask_at {
+        if !self.lease.is_needed || (now < self.lease.until && now < self.lease.ask_at) {
             return self.submit_held(now);
         }
         let active = self.members().filter(|member| self.state(*member) == MemberState::Active).count();

@@ -110,6 +110,13 @@ impl Bench {
         self.ask(at, Operation::Write { start: Lba(lba), blocks: Blocks(1), payload }).status
     }
 
+    /// Block 0 is written while the first drive fails, and so is no member any more.
+    fn write_without_first_drive(&mut self, at: usize) {
+        shelf::set_failing(&self.drives[0], true);
+        assert_eq!(self.write(at, 0, 1), Status::Success);
+        shelf::set_failing(&self.drives[0], false);
+    }
+
     /// The first byte of a block.
     fn read(&mut self, at: usize, lba: u64) -> Result<u8, Status> {
         let completion = self.ask(at, Operation::Read { start: Lba(lba), blocks: Blocks(1) });
@@ -252,16 +259,7 @@ fn a_mount_that_is_refused_gives_back_what_it_has_reserved() {
 #[test]
 fn a_spare_that_two_volumes_name_is_the_ones_that_opened_it_first() {
     let mut bench = Bench::new();
-    let spare = bench.above.path().join("spare");
-    shelf::add(&spare, &shelf::geometry(32));
-    shelf::set_remote(&spare);
-    let request = super::VolumeRequest::AddSpare {
-        spare: spare.display().to_string(),
-        may_wipe: false,
-        credentials: Credentials::default(),
-    };
-    let volume = bench.volumes[0].as_mut().expect("it is open");
-    volume.manage(&request, &bench.ring).expect("it is free");
+    let spare = add_spare(&mut bench);
     let other = bench.above.path().join("other");
     let member = bench.above.path().join("d9");
     shelf::add(&member, &shelf::geometry(32));
@@ -323,9 +321,7 @@ fn half_of_a_mirror_of_stripes_is_not_taken_over_either() {
 #[test]
 fn a_copy_does_not_mount_the_half_of_a_mirror_that_its_owner_has_given_up() {
     let mut bench = Bench::of(MIRROR);
-    shelf::set_failing(&bench.drives[0], true);
-    assert_eq!(bench.write(0, 0, 1), Status::Success);
-    shelf::set_failing(&bench.drives[0], false);
+    bench.write_without_first_drive(0);
     bench.volumes[0] = None;
     assert_eq!(bench.is_held(), [false, true]);
     bench.cut_off(1, &[1]);
@@ -344,9 +340,7 @@ fn a_directory_whose_volume_was_mounted_from_another_one_since_is_like_a_copy() 
     let mut bench = Bench::of(MIRROR);
     bench.close(0);
     bench.open(1).expect("nobody has it");
-    shelf::set_failing(&bench.drives[0], true);
-    assert_eq!(bench.write(1, 0, 1), Status::Success);
-    shelf::set_failing(&bench.drives[0], false);
+    bench.write_without_first_drive(1);
     bench.close(1);
     bench.cut_off(0, &[1]);
     let error = bench.open(0).expect_err("its half is out of date");

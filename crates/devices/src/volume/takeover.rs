@@ -74,28 +74,22 @@ impl VolumeDrive {
                 "images are free when the program ends that has them open",
             ));
         }
-        let mut taking = Taking::default();
-        taking.ask_members(&directory, ring);
-        if !options.accepts_missing
-            && let Err(error) = taking.must_reach_enough(&directory)
-        {
-            taking.give_back(ring);
-            return Err(error);
-        }
-        if options.releases
-            && let Err(error) = taking.must_be_from_here(&directory)
-        {
-            taking.give_back(ring);
+        let asked = AskedMembers::of(&directory, ring);
+        let reached = if options.accepts_missing { Ok(()) } else { asked.must_reach_enough(&directory) };
+        let checked =
+            reached.and_then(|()| if options.releases { asked.must_be_from_here(&directory) } else { Ok(()) });
+        if let Err(error) = checked {
+            asked.give_back(ring);
             return Err(error);
         }
         // Before anybody loses a reservation: from then on there must be one.
         directory.file.stays_reserved = true;
         if let Err(error) = directory.save() {
-            taking.give_back(ring);
+            asked.give_back(ring);
             return Err(cannot_save(&directory, &error));
         }
         let (mut report, mut held) = (TakeoverReport::default(), Vec::new());
-        let members = taking.members.into_iter().chain(std::iter::repeat_with(|| None));
+        let members = asked.0.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
         let places = directory.file.member.iter().chain(&directory.file.spare).cloned().collect::<Vec<_>>();
         let mut members_taken = Vec::new();
         for (at, (place, asked)) in places.iter().zip(members).enumerate().filter(|(_, (place, _))| place.at != MISSING)
@@ -184,31 +178,25 @@ enum Asked {
 }
 
 /// The members in their order.
-#[derive(Default)]
-struct Taking {
-    members: Vec<Option<Asked>>,
-}
+struct AskedMembers(Vec<Asked>);
 
-impl Taking {
-    fn ask_members(&mut self, directory: &VolumeDirectory, ring: &Ring) {
+impl AskedMembers {
+    fn of(directory: &VolumeDirectory, ring: &Ring) -> AskedMembers {
         let access = |place| directory.access(place);
         let is_remote = |place| access(place).is_ok_and(|access| is_behind_server(&access.location));
         let gathered = gather(directory.file.member.iter().map(access).collect(), false, ring);
-        for (place, gathered) in directory.file.member.iter().zip(gathered) {
-            self.members.push(Some(match gathered {
-                Ok((seat, _)) => Asked::Reserved(seat),
-                Err(error) if error.is_in_use && is_remote(place) => Asked::InOtherHands(error),
-                Err(error) => Asked::Missing(error),
-            }));
-        }
+        let asked = directory.file.member.iter().zip(gathered).map(|(place, gathered)| match gathered {
+            Ok((seat, _)) => Asked::Reserved(seat),
+            Err(error) if error.is_in_use && is_remote(place) => Asked::InOtherHands(error),
+            Err(error) => Asked::Missing(error),
+        });
+        AskedMembers(asked.collect())
     }
 
     /// Refuses a takeover after which another server might go on with the members that it does not reach.
     fn must_reach_enough(&self, directory: &VolumeDirectory) -> Result<(), DriveError> {
-        let missing = self.members.iter().enumerate().filter_map(|(at, asked)| match asked {
-            Some(Asked::Missing(error)) => {
-                Some(format!("member {at} ({}): {}", directory.file.member[at].at, error.message))
-            }
+        let missing = self.0.iter().enumerate().filter_map(|(at, asked)| match asked {
+            Asked::Missing(error) => Some(format!("member {at} ({}): {}", directory.file.member[at].at, error.message)),
             _ => None,
         });
         let missing: Vec<String> = missing.collect();
@@ -227,15 +215,15 @@ impl Taking {
 
     /// Nobody loses anything by a release: what others have is taken over by a takeover, and not by the way.
     fn must_be_from_here(&self, directory: &VolumeDirectory) -> Result<(), DriveError> {
-        for (at, asked) in self.members.iter().enumerate() {
-            if let Some(Asked::InOtherHands(error)) = asked {
+        for (at, asked) in self.0.iter().enumerate() {
+            if let Asked::InOtherHands(error) = asked {
                 let what = format!("nothing is released: member {at} ({})", directory.file.member[at].at);
                 let by = match (error.holder, directory.owner()) {
                     (Some(holder), Some(owner)) => format!("is reserved by {}", owner.shown(&holder)),
                     _ => format!("is in use: {}", error.message),
                 };
                 let help = format!(
-                    "release it from the directory of that server; if it is gone for good, take the volume over first: zonda volume takeover {}",
+                    "release it from the directory of that server; if it has failed for good, take the volume over first: zonda volume takeover {}",
                     directory.path().display()
                 );
                 return Err(DriveError::new(format!("{what} {by}"), help));
@@ -246,7 +234,7 @@ impl Taking {
 
     /// What was free is free again; what was reserved from here stays so.
     fn give_back(self, ring: &Ring) {
-        let reserved = self.members.into_iter().flatten().filter_map(|asked| match asked {
+        let reserved = self.0.into_iter().filter_map(|asked| match asked {
             Asked::Reserved(seat) => Some(seat),
             _ => None,
         });

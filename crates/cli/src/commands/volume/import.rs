@@ -53,7 +53,7 @@ pub(crate) struct ImportArgs {
     /// Shows what would be imported, and writes nothing
     #[arg(long)]
     dry_run: bool,
-    /// Takes over members that a server of the volume has left reserved: be sure that it is gone for good
+    /// Takes over members that a server of the volume has left reserved: be sure that it has failed for good
     #[arg(long, conflicts_with = "dry_run", requires = "members")]
     take_over: bool,
     #[command(flatten)]
@@ -80,7 +80,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<(), Failure> {
     }
     let directory = args.directory.display();
     let next = if report.written {
-        format!("\n{directory}/volume.toml is written; zonda serve {directory} has the volume for hosts\n")
+        format!("\n{directory}/volume.toml is written; zonda serve {directory} serves the volume\n")
     } else {
         format!("\n{directory}/volume.toml would be written: leave --dry-run out\n")
     };
