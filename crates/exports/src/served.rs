@@ -13,10 +13,12 @@ use crate::meter::Meter;
 /// memory copies as much in some 0.1 ms.
 pub(crate) const TURN_COST_MAX: u64 = 512 << 10;
 /// The least, where that takes longer.
-const TURN_COST_MIN: u64 = 64 << 10;
+const TURN_COST_MIN: u64 = 16 << 10;
 /// A turn that takes longer has the next ones do less. Memory that is touched for the first time, for instance, takes ten times as long
 /// as memory that was used before.
 const TURN_MAX: Duration = Duration::from_micros(300);
+/// The same while several connections use the server: each waits for some turns of the loop.
+const SHARED_TURN_MAX: Duration = Duration::from_micros(60);
 /// What a command costs beside its data.
 const COMMAND_COST: u64 = 4 << 10;
 
@@ -85,9 +87,16 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// A turn has taken so long: how much the next one does.
-    pub(crate) fn next(&mut self, took: Duration) -> u64 {
-        let cost = if took > TURN_MAX { self.cost / 2 } else { self.cost * 2 };
+    /// A turn has taken so long: how much the next one does, for one connection or several.
+    pub(crate) fn next(&mut self, took: Duration, is_shared: bool) -> u64 {
+        let most = if is_shared { SHARED_TURN_MAX } else { TURN_MAX };
+        let cost = if took > most {
+            self.cost / 2
+        } else if took.0 < most.0 / 2 {
+            self.cost * 2
+        } else {
+            self.cost
+        };
         self.cost = cost.clamp(TURN_COST_MIN, TURN_COST_MAX);
         self.cost
     }
@@ -214,11 +223,14 @@ mod tests {
     #[test]
     fn turns_that_take_long_have_the_next_ones_do_less_and_short_ones_more() {
         let mut pace = Pace::default();
-        assert_eq!(pace.next(TURN_MAX), TURN_COST_MAX);
+        assert_eq!(pace.next(TURN_MAX, false), TURN_COST_MAX);
+        assert_eq!(pace.next(TURN_MAX, true), TURN_COST_MAX / 2);
+        assert_eq!(pace.next(SHARED_TURN_MAX, true), TURN_COST_MAX / 2, "neither long nor short");
+        assert_eq!(pace.next(Duration::ZERO, true), TURN_COST_MAX);
         let long = TURN_MAX + Duration(1);
-        let costs = [0; 5].map(|_| pace.next(long) >> 10);
-        assert_eq!(costs, [256, 128, 64, 64, 64]);
-        let costs = [0; 4].map(|_| pace.next(Duration::ZERO) >> 10);
-        assert_eq!(costs, [128, 256, 512, 512]);
+        let costs = [0; 6].map(|_| pace.next(long, false) >> 10);
+        assert_eq!(costs, [256, 128, 64, 32, 16, 16]);
+        let costs = [0; 6].map(|_| pace.next(Duration::ZERO, false) >> 10);
+        assert_eq!(costs, [32, 64, 128, 256, 512, 512]);
     }
 }

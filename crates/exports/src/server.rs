@@ -49,6 +49,8 @@ pub(crate) struct Server {
     phase: Phase,
     health_at: Instant,
     pace: Pace,
+    /// When the last turn began, if the loop did not rest since.
+    began: Option<Instant>,
     /// Reused from turn to turn.
     completions: CompletionQueue,
 }
@@ -68,6 +70,7 @@ impl Server {
             phase: Phase::Serving,
             health_at: Instant::ZERO,
             pace: Pace::default(),
+            began: None,
             completions: CompletionQueue::new(),
         }
     }
@@ -80,9 +83,11 @@ impl Server {
         }
         loop {
             let now = self.ring.now();
+            // With what the kernel did for it: it copies what is sent and received.
+            self.begin_turn(self.began.map_or(Duration::ZERO, |began| now.since(began)));
             self.on_requests(now);
             let moved = self.turn(now);
-            self.begin_turn(self.ring.now().since(now));
+            self.began = moved.then_some(now);
             if self.step(now)? {
                 return Ok(());
             }
@@ -93,7 +98,10 @@ impl Server {
 
     /// The last turn took so long: the next one does as much as takes a moment.
     fn begin_turn(&mut self, took: Duration) {
-        let allowance = self.pace.next(took);
+        let nbd = self.nbd.as_ref().map(|nbd| (nbd.is_shared(), nbd.is_busy()));
+        let (is_nbd_shared, is_nbd_busy) = nbd.unwrap_or_default();
+        let is_shared = self.sockets.is_shared() || is_nbd_shared || (self.sockets.is_busy() && is_nbd_busy);
+        let allowance = self.pace.next(took, is_shared);
         self.sockets.begin_turn(allowance);
         if let Some(nbd) = &mut self.nbd {
             nbd.begin_turn(allowance);
@@ -116,7 +124,11 @@ impl Server {
                         None => events::no_room(&peer),
                     }
                 }
-                SocketEvent::Received { connection, chunk } => self.target.received(now, connection, chunk),
+                SocketEvent::Received { connection, chunk } => {
+                    let (bytes, commands) = (chunk.len(), self.target.commands_received());
+                    self.target.received(now, connection, chunk);
+                    self.sockets.note_commands(connection, bytes, self.target.commands_received() - commands);
+                }
                 SocketEvent::Sent { connection, bytes } => self.target.sent(now, connection, bytes),
                 SocketEvent::Gone { connection } => self.target.disconnected(now, connection),
             }

@@ -14,12 +14,21 @@ const ACCEPTS_UNDER_WAY: u64 = 16;
 /// Room for what arrives at once: a few commands with their data. Each connection has a buffer of its own. With 128 KiB, a PDU with as
 /// much data never came in one piece, and such writes took 12% longer.
 pub(crate) const RECEIVE_BYTES: usize = 256 << 10;
+/// The same while several connections share the loop: others wait while so much is copied.
+const RECEIVE_BYTES_SHARED: usize = 64 << 10;
 /// With less room than this left, a new buffer is taken.
 const RECEIVE_BYTES_MIN: usize = 32 << 10;
 /// The first buffer of a connection: a handshake is small, and there may be ten thousand.
 const RECEIVE_BYTES_FIRST: usize = 4 << 10;
-/// What a chunk costs beside its bytes, in bytes.
+/// What a chunk costs beside its bytes, in bytes, and what each command in it does.
 const CHUNK_COST: u64 = 4 << 10;
+const COMMAND_COST: u64 = 4 << 10;
+/// Commands that one chunk brings, about: a chunk of short ones is handed over in pieces, others between them.
+const CHUNK_COMMANDS: u64 = 16;
+/// The least bytes of a piece.
+const PIECE_BYTES_MIN: u64 = 1 << 10;
+/// So many turns after two connections took turns, the loop is still shared.
+const SHARED_TURNS: u32 = 64;
 /// Connections that take their leave, at most; more are cut.
 const LEAVING_MAX: usize = 256;
 /// A connection that is closed gets this long to take what it was sent last.
@@ -56,10 +65,14 @@ pub(crate) struct Sockets {
     connections: HashMap<ConnectionId, Connection>,
     /// Events for which no operation ended.
     events: VecDeque<SocketEvent>,
-    /// What has come and was not handed over. Of each connection one chunk: the next is received when that is.
+    /// What has come and was not handed over. Of each connection one piece of one chunk: the next is received when that is.
     arrived: FairQueue<(ConnectionId, Bytes)>,
     /// What may be handed over in this turn of the loop: bytes, and [`CHUNK_COST`] for each chunk.
     allowance: u64,
+    /// Whose bytes were handed over last, and turns since they were another's than those before.
+    last: Option<ConnectionId>,
+    turns_alone: u32,
+    turns_silent: u32,
     /// Those that take their leave.
     leaving: BTreeSet<(Instant, ConnectionId)>,
     /// Accepts that failed for want of resources, to be tried again.
@@ -77,8 +90,12 @@ pub(crate) struct Sockets {
 struct Connection {
     socket: Rc<Socket>,
     flow: Flow,
-    /// A chunk of it was not handed over.
+    /// A chunk of it was not handed over, or not all of it.
     has_arrived: bool,
+    /// What of the chunk follows the piece that waits.
+    rest: Bytes,
+    /// As the bytes that were handed over last had it.
+    bytes_per_command: u64,
     /// Here unless a receive has it.
     buffer: Option<BytesMut>,
     is_paused: bool,
@@ -112,6 +129,9 @@ impl Sockets {
             events: VecDeque::new(),
             arrived: FairQueue::default(),
             allowance: u64::MAX,
+            last: None,
+            turns_alone: SHARED_TURNS,
+            turns_silent: SHARED_TURNS,
             leaving: BTreeSet::new(),
             accept_again: Vec::new(),
             is_accepting: false,
@@ -143,6 +163,25 @@ impl Sockets {
     /// A turn of the loop begins: so much of what hosts have sent may be handed over.
     pub(crate) fn begin_turn(&mut self, allowance: u64) {
         self.allowance = allowance;
+        self.turns_alone = self.turns_alone.saturating_add(1);
+        self.turns_silent = self.turns_silent.saturating_add(1);
+    }
+
+    /// Whether several connections have sent something in the last turns.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.turns_alone < SHARED_TURNS
+    }
+
+    /// Whether any connection has.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.turns_silent < SHARED_TURNS
+    }
+
+    /// Bytes that were handed over were so many commands.
+    pub(crate) fn note_commands(&mut self, connection: ConnectionId, bytes: usize, commands: u64) {
+        if let Some(entry) = self.connections.get_mut(&connection) {
+            entry.bytes_per_command = bytes as u64 / commands.max(1);
+        }
     }
 
     /// Whether something has come that waits for the next turn.
@@ -169,13 +208,34 @@ impl Sockets {
         }
         let (cost, (connection, chunk)) = self.arrived.pop()?;
         self.allowance = self.allowance.saturating_sub(cost);
-        if let Some(entry) = self.connections.get_mut(&connection) {
-            entry.has_arrived = false;
-            if !entry.is_paused {
-                self.receive(connection);
-            }
+        self.turns_silent = 0;
+        if self.last.replace(connection) != Some(connection) {
+            self.turns_alone = 0;
+        }
+        self.queue_piece(connection);
+        if let Some(entry) = self.connections.get_mut(&connection)
+            && !entry.has_arrived
+            && !entry.is_paused
+        {
+            self.receive(connection);
         }
         Some(SocketEvent::Received { connection, chunk })
+    }
+
+    /// What has come of a connection has its place among what others have sent, as much as is handed over at once.
+    fn queue_piece(&mut self, connection: ConnectionId) {
+        let Some(entry) = self.connections.get_mut(&connection) else { return };
+        entry.has_arrived = !entry.rest.is_empty();
+        if entry.has_arrived {
+            let most = entry.bytes_per_command.saturating_mul(CHUNK_COMMANDS).max(PIECE_BYTES_MIN);
+            let piece = entry.rest.split_to(entry.rest.len().min(most as usize));
+            let commands = piece.len() as u64 / entry.bytes_per_command.max(1);
+            self.arrived.push(
+                entry.flow,
+                CHUNK_COST + piece.len() as u64 + commands * COMMAND_COST,
+                (connection, piece),
+            );
+        }
     }
 
     /// A connection has its name, and may speak.
@@ -186,6 +246,8 @@ impl Sockets {
             socket: Rc::new(socket),
             flow: Flow { group: Flow::group_of(peer), queue: connection.0 },
             has_arrived: false,
+            rest: Bytes::new(),
+            bytes_per_command: u64::MAX,
             buffer: Some(BytesMut::with_capacity(RECEIVE_BYTES_FIRST)),
             is_paused: false,
             is_leaving: false,
@@ -233,6 +295,7 @@ impl Sockets {
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         entry.is_leaving = true;
         entry.has_arrived = false;
+        entry.rest = Bytes::new();
         self.arrived.remove(entry.flow);
         self.leaving_bytes += entry.unsent_bytes;
         entry.is_lingering = lingering;
@@ -371,10 +434,9 @@ impl Sockets {
                 None
             }
             Ok(Outcome::Received(mut buffer)) if bytes > 0 => {
-                let chunk = buffer.split().freeze();
+                entry.rest = buffer.split().freeze();
                 entry.buffer = Some(buffer);
-                entry.has_arrived = true;
-                self.arrived.push(entry.flow, CHUNK_COST + bytes, (connection, chunk));
+                self.queue_piece(connection);
                 None
             }
             // Who says no more may still listen to the last answers.
@@ -396,6 +458,7 @@ impl Sockets {
 
     /// Lets the next bytes come, unless they are waited for already.
     fn receive(&mut self, connection: ConnectionId) {
+        let is_shared = self.is_shared();
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         if entry.has_arrived {
             return;
@@ -404,7 +467,7 @@ impl Sockets {
         let room = buffer.capacity() - buffer.len();
         if room < RECEIVE_BYTES_MIN && (room == 0 || room != RECEIVE_BYTES_FIRST) {
             // Takes the old memory again if nobody looks at it any more.
-            buffer.reserve(RECEIVE_BYTES);
+            buffer.reserve(if is_shared { RECEIVE_BYTES_SHARED } else { RECEIVE_BYTES });
             self.buffers += usize::from(!entry.has_buffer);
             entry.has_buffer = true;
         }
@@ -423,5 +486,55 @@ impl Sockets {
             }
             self.leaving.retain(|(_, leaving)| *leaving != connection);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpStream;
+
+    use super::*;
+    use zonda_ring::RingOptions;
+
+    #[test]
+    fn short_commands_of_one_connection_are_handed_over_in_pieces_and_others_between_them() {
+        let ring = Ring::new(RingOptions::default()).expect("the machine has an event loop");
+        let any: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let listener = Socket::listen(&Address::Tcp(any)).expect("a port is free");
+        let Ok(Address::Tcp(address)) = listener.local_address() else { panic!("a TCP listener") };
+        let mut sockets = Sockets::new(&ring, vec![listener]);
+        sockets.accept();
+        let mut hosts: Vec<TcpStream> = (0..2).map(|_| TcpStream::connect(address).expect("it listens")).collect();
+        let mut accepted = 0;
+        while accepted < 2 {
+            ring.turn(None).expect("the loop turns");
+            while let Some(event) = sockets.next_event() {
+                let SocketEvent::Accepted { socket, peer, .. } = event else { panic!("nobody has spoken") };
+                sockets.insert(ConnectionId(accepted), &peer, socket);
+                accepted += 1;
+            }
+        }
+        // As the last bytes of both had it, a command has 64 bytes.
+        (0..2).for_each(|id| sockets.note_commands(ConnectionId(id), 640, 10));
+        hosts[0].write_all(&[7; 3 << 10]).expect("the server reads");
+        hosts[1].write_all(&[7; 64]).expect("the server reads");
+        let mut received = Vec::new();
+        sockets.begin_turn(u64::MAX);
+        while sockets.received_bytes < (3 << 10) + 64 {
+            ring.turn(None).expect("the loop turns");
+            while let Some(done) = sockets.client.next() {
+                assert!(sockets.on_done(done).is_none(), "bytes wait for their turn");
+            }
+        }
+        while let Some(SocketEvent::Received { connection, chunk }) = sockets.next_event() {
+            received.push((chunk.len(), sockets.connections[&connection].flow.queue));
+        }
+        let short = received.iter().position(|(bytes, _)| *bytes == 64).expect("the short command came");
+        assert!(short <= 1, "it waits for one piece of the other: {received:?}");
+        assert_eq!(received.iter().filter(|(bytes, _)| *bytes == PIECE_BYTES_MIN as usize).count(), 3, "{received:?}");
+        assert!(sockets.is_shared() && sockets.is_busy());
+        (0..SHARED_TURNS).for_each(|_| sockets.begin_turn(u64::MAX));
+        assert!(!sockets.is_shared() && !sockets.is_busy());
     }
 }

@@ -218,6 +218,12 @@ impl Target {
         self.watch_stalls(now);
     }
 
+    /// Commands that hosts have sent since the target was made.
+    #[must_use]
+    pub fn commands_received(&self) -> u64 {
+        self.statistics.commands
+    }
+
     /// So many bytes of what was to be sent have left for the socket.
     ///
     /// # Panics

@@ -156,6 +156,16 @@ impl Nbd {
         self.sockets.begin_turn(allowance);
     }
 
+    /// See [`Sockets::is_shared`].
+    pub(crate) fn is_shared(&self) -> bool {
+        self.sockets.is_shared()
+    }
+
+    /// See [`Sockets::is_busy`].
+    pub(crate) fn is_busy(&self) -> bool {
+        self.sockets.is_busy()
+    }
+
     /// Begins to take connections.
     pub(crate) fn accept(&mut self) {
         self.sockets.accept();
