@@ -148,6 +148,20 @@ impl File {
         FileWork::new(self.share(), FileStep::Punch { offset, length }).run().map(|_| ())
     }
 
+    /// The first offset from `offset` on that is not in a hole; `None`: there is none. Where the file system does not say, `offset`
+    /// itself, as long as the file reaches so far. Blocks.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        match rustix::fs::seek(&*self.fd, SeekFrom::Data(offset)) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NXIO) => Ok(None),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok((offset < self.length()?).then_some(offset)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Makes the file durable (`fsync`). Blocks.
     ///
     /// # Errors

@@ -67,6 +67,16 @@ pub enum Operation {
         /// Length of the range, in bytes. What lies beyond the file's end is left out.
         length: u64,
     },
+    /// See to it that later writes of a range find space, without changing what it reads as or the length of the file. Where the file
+    /// system cannot, nothing is done, successfully.
+    Allocate {
+        /// Opened for writing.
+        file: Rc<File>,
+        /// Start of the range, in bytes.
+        offset: u64,
+        /// Length of the range, in bytes.
+        length: u64,
+    },
     /// Cut the file, or make it longer with zeros that take no space.
     SetLength {
         /// Opened for writing.
@@ -95,6 +105,8 @@ pub enum Outcome {
     Synced,
     /// The range reads as zeros.
     Punched,
+    /// The range has its space.
+    Allocated,
     /// The file has the length.
     LengthSet,
 }

@@ -250,6 +250,9 @@ impl Shared {
             Operation::PunchHole { file, offset, length } => {
                 Work::File(FileWork::new(file.share(), FileStep::Punch { offset, length }))
             }
+            Operation::Allocate { file, offset, length } => {
+                Work::File(FileWork::new(file.share(), FileStep::Allocate { offset, length }))
+            }
             Operation::SetLength { file, length } => {
                 Work::File(FileWork::new(file.share(), FileStep::SetLength { length }))
             }

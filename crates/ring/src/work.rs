@@ -58,6 +58,10 @@ pub(crate) enum FileStep {
         offset: u64,
         length: u64,
     },
+    Allocate {
+        offset: u64,
+        length: u64,
+    },
     /// The hole that a file system without holes gets instead.
     Zero {
         offset: u64,
@@ -130,6 +134,7 @@ impl FileWork {
             FileStep::Read { buffer, .. } if filled::spare(buffer) == 0 => Some(Outcome::Read(std::mem::take(buffer))),
             FileStep::Write { pieces, .. } if pieces.is_empty() => Some(Outcome::Written),
             FileStep::Punch { length: 0, .. } => Some(Outcome::Punched),
+            FileStep::Allocate { length: 0, .. } => Some(Outcome::Allocated),
             _ => None,
         }
     }
@@ -173,16 +178,21 @@ impl FileWork {
             }
             FileStep::Sync { .. } => Ok(Outcome::Synced),
             FileStep::Punch { .. } => Ok(Outcome::Punched),
+            FileStep::Allocate { .. } => Ok(Outcome::Allocated),
             FileStep::SetLength { .. } => Ok(Outcome::LengthSet),
         })
     }
 
-    /// A file system without holes gets zeros written; any other refusal is the end.
+    /// A file system without holes gets zeros written, and one that cannot allocate is not asked to; any other refusal is the end.
     fn refused(&mut self, error: io::Error) -> Progress {
-        let FileStep::Punch { offset, length } = self.step else { return Progress::Ended(Err(error)) };
         if error.raw_os_error() != Some(Errno::OPNOTSUPP.raw_os_error()) {
             return Progress::Ended(Err(error));
         }
+        let (offset, length) = match self.step {
+            FileStep::Punch { offset, length } => (offset, length),
+            FileStep::Allocate { .. } => return Progress::Ended(Ok(Outcome::Allocated)),
+            _ => return Progress::Ended(Err(error)),
+        };
         let end = match rustix::fs::fstat(&self.fd) {
             Ok(status) => offset.saturating_add(length).min(status.st_size as u64),
             Err(error) => return Progress::Ended(Err(error.into())),
@@ -221,6 +231,9 @@ impl FileWork {
             FileStep::Sync { data_only: true } => rustix::fs::fdatasync(fd).map(|()| 0)?,
             FileStep::Sync { data_only: false } => rustix::fs::fsync(fd).map(|()| 0)?,
             FileStep::Punch { offset, length } => rustix::fs::fallocate(fd, HOLE, *offset, *length).map(|()| 0)?,
+            FileStep::Allocate { offset, length } => {
+                rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, *offset, *length).map(|()| 0)?
+            }
             FileStep::SetLength { length } => rustix::fs::ftruncate(fd, *length).map(|()| 0)?,
         })
     }

@@ -13,6 +13,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
 use rustix::event::PollFlags;
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags};
 use zonda_zoned::Duration;
@@ -246,6 +247,10 @@ impl Queue {
             }
             FileStep::Punch { offset, length } => {
                 opcode::Fallocate::new(fd, *length).offset(*offset).mode(HOLE.bits() as i32).build()
+            }
+            FileStep::Allocate { offset, length } => {
+                let mode = FallocateFlags::KEEP_SIZE.bits() as i32;
+                opcode::Fallocate::new(fd, *length).offset(*offset).mode(mode).build()
             }
             FileStep::SetLength { length } => opcode::Ftruncate::new(fd, *length).build(),
         })

@@ -100,6 +100,22 @@ on_both_backends! {
         assert!(content.iter().enumerate().all(|(at, &byte)| byte == expected(at)));
     }
 
+    fn space_is_allocated_without_a_change_and_holes_are_found(ring: &Ring) {
+        let (_directory, file) = scratch();
+        file.set_length(1 << 20).unwrap();
+        file.write_at(&[7; 10], 500_000).unwrap();
+        assert_eq!(file.next_data(500_005).unwrap(), Some(500_005));
+        let found = file.next_data(0).unwrap().expect("there are data");
+        assert!(found <= 500_000, "{found}");
+        let allocate = Operation::Allocate { file: Rc::clone(&file), offset: 1 << 19, length: 1 << 20 };
+        let done = once(ring, allocate);
+        assert!(matches!(done.result, Ok(Outcome::Allocated)), "{done:?}");
+        assert_eq!(file.length().unwrap(), 1 << 20);
+        let content = read(ring, &file, 0, 1 << 20);
+        assert!(content.iter().enumerate().all(|(at, &byte)| byte == if (500_000..500_010).contains(&at) { 7 } else { 0 }));
+        assert_eq!(file.next_data(1 << 20).unwrap(), None);
+    }
+
     fn a_length_is_set_both_ways(ring: &Ring) {
         let (_directory, file) = scratch();
         for length in [1 << 30, 100, 4096] {
