@@ -187,6 +187,10 @@ impl Files for ImageDirectory {
     fn punch_hole(&mut self, file: ImageFile, offset: u64, length: u64) -> Result<(), FileError> {
         self.file(file)?.punch_hole(offset, length).map_err(|error| file_error(&error))
     }
+
+    fn next_data(&mut self, file: ImageFile, offset: u64) -> Result<Option<u64>, FileError> {
+        self.existing(file)?.next_data(offset).map_err(|error| file_error(&error))
+    }
 }
 
 /// The lock of an image; it is released with the process, however that ends.

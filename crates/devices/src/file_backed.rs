@@ -151,6 +151,9 @@ impl FileBacked {
                 FileOperation::PunchHole { offset, length, .. } => {
                     Operation::PunchHole { file: self.file(file), offset, length }
                 }
+                FileOperation::Allocate { offset, length, .. } => {
+                    Operation::Allocate { file: self.file(file), offset, length }
+                }
             };
             self.client.submit(ticket.0, operation);
         }

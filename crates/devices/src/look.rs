@@ -137,7 +137,7 @@ impl CopyOnWrite {
                 }
                 Ok(Bytes::new())
             }
-            FileOperation::Sync { .. } => Ok(Bytes::new()),
+            FileOperation::Sync { .. } | FileOperation::Allocate { .. } => Ok(Bytes::new()),
             FileOperation::PunchHole { file, offset, length } => {
                 self.punch_hole(file, offset, length).map(|()| Bytes::new())
             }
@@ -193,6 +193,11 @@ impl Files for CopyOnWrite {
             Some(length) => Ok(length),
             None => self.below.length(file),
         }
+    }
+
+    fn next_data(&mut self, file: ImageFile, offset: u64) -> Result<Option<u64>, FileError> {
+        let below = self.below.next_data(file, offset)?;
+        Ok(below.into_iter().chain(self.patches[file as usize].next(offset)).min())
     }
 
     fn punch_hole(&mut self, file: ImageFile, offset: u64, length: u64) -> Result<(), FileError> {

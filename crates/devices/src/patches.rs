@@ -37,6 +37,13 @@ impl Patches {
         self.insert(offset, Extent { end, bytes: Some(bytes) });
     }
 
+    /// The first offset from `offset` on that has contents.
+    pub(crate) fn next(&self, offset: u64) -> Option<u64> {
+        let before = self.extents.range(..offset).next_back().filter(|(_, extent)| extent.end > offset);
+        let mut from = before.into_iter().chain(self.extents.range(offset..));
+        from.find(|(_, extent)| extent.bytes.is_some()).map(|(&start, _)| start.max(offset))
+    }
+
     /// Zeros from `offset` to `end`.
     pub(crate) fn zero(&mut self, offset: u64, end: u64) {
         self.insert(offset, Extent { end, bytes: None });
@@ -116,6 +123,15 @@ mod tests {
                 patches.apply(at as u64, &mut read);
                 assert_eq!(read, plain[at..]);
                 assert!(patches.bytes() <= 64, "what is overwritten is freed");
+                let mut next = 0;
+                let contents: Vec<u64> = std::iter::from_fn(|| {
+                    let found = patches.next(next).filter(|&at| at < 64)?;
+                    next = found + 1;
+                    Some(found)
+                })
+                .collect();
+                let written = |&at: &u64| plain[at as usize] != 0 && plain[at as usize] != 0xff;
+                assert_eq!(contents, (0..64).filter(written).collect::<Vec<_>>());
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::examine::{Found, Mend, examine};
 use crate::format::entry::Kept;
 use crate::format::tag::Verdict;
 use crate::load::load;
-use crate::media::Media;
+use crate::media::{Look, Media};
 use crate::{Files, ImageError, ImageFile};
 
 /// How far a check has come.
@@ -59,6 +59,9 @@ pub struct CheckReport {
     pub clean: bool,
     /// Blocks verified.
     pub blocks: u64,
+    /// Of these, blocks that may have been overwritten when the drive stopped, and disagree with their checksums: opening the drive
+    /// takes them as they are, and rot in them is not found.
+    pub accepted_blocks: u64,
     /// What is damaged, in the order of the zones; at most [`limits::FINDINGS_MAX`](crate::limits::FINDINGS_MAX).
     pub findings: Vec<Finding>,
     /// More was damaged than `findings` holds.
@@ -92,19 +95,34 @@ pub fn check(files: &mut dyn Files, progress: &mut dyn FnMut(CheckProgress)) -> 
         })
         .collect();
     accepted.sort_unstable();
+    report.accepted_blocks = accepted.len() as u64;
+    let mut zeroed: Vec<(u32, u64, u64)> = examined
+        .mends
+        .iter()
+        .filter_map(|mend| match mend {
+            Mend::Zero { zone, first, end } => Some((*zone, *first, *end)),
+            Mend::Clear { .. } | Mend::Accept { .. } => None,
+        })
+        .collect();
+    zeroed.sort_unstable();
+    let is_zeroed = |zone: u32, block: u64| {
+        let before = zeroed.partition_point(|&(other, first, _)| (other, first) <= (zone, block));
+        before.checked_sub(1).map(|i| zeroed[i]).is_some_and(|(other, _, end)| other == zone && block < end)
+    };
     let mut media = Media::new(files, &loaded);
     for (zone, (entry, found)) in (0..).zip(loaded.ledger.entries.iter().zip(&examined.zones)) {
         let Found { written, .. } = *found;
         let may_be_unwritten = entry.had_zrwa || zone < loaded.layout.conventional;
         let mut at = if entry.kept == Kept::Offline { written } else { 0 };
         while at < written {
-            let chunk = media.chunk(zone, at, written)?;
+            let look = if may_be_unwritten { Look::AtEverything } else { Look::AtData };
+            let chunk = media.chunk((zone, entry.generation), at, written, look)?;
             at = chunk.end();
             for block in chunk.first..chunk.end() {
                 let good = match media.verdict(&chunk, zone, entry.generation, block) {
                     Verdict::Data | Verdict::Zeros => true,
                     Verdict::Unwritten => may_be_unwritten,
-                    Verdict::Mismatch => accepted.binary_search(&(zone, block)).is_ok(),
+                    Verdict::Mismatch => accepted.binary_search(&(zone, block)).is_ok() || is_zeroed(zone, block),
                     Verdict::Foreign => false,
                 };
                 if !good {

@@ -5,9 +5,8 @@ use zonda_zoned::{Blocks, ZoneIndex};
 
 use crate::format::entry::{Entry, Kept};
 use crate::format::tag::Verdict;
-use crate::limits::REGION_BLOCKS;
 use crate::load::Loaded;
-use crate::media::{Chunk, Media};
+use crate::media::{Chunk, Look, Media};
 use crate::rebuild::{Builder, implicit_commit};
 use crate::{Files, ImageError};
 
@@ -57,8 +56,8 @@ pub(crate) fn examine(files: &mut dyn Files, loaded: &Loaded) -> Result<Examined
         };
         examined.zones.push(found);
     }
-    for &region in &loaded.intended {
-        examined.intended_region(&mut media, loaded, region)?;
+    for blocks in loaded.intended.iter() {
+        examined.intended(&mut media, loaded, blocks)?;
     }
     Ok(examined)
 }
@@ -87,12 +86,9 @@ impl Examined {
         let mut pointer = entry.durable;
         let mut at = entry.durable;
         let mut clear: Option<(u64, u64)> = None;
-        while at < end {
-            let chunk = media.chunk(zone, at, end)?;
+        while let Some(next) = media.next_tagged(zone, at, end)? {
+            let chunk = media.chunk((zone, entry.generation), next, end, Look::AtData)?;
             at = chunk.end();
-            if chunk.is_unwritten() {
-                continue;
-            }
             for block in chunk.first..chunk.end() {
                 let verdict = media.verdict(&chunk, zone, entry.generation, block);
                 if block == pointer && matches!(verdict, Verdict::Data | Verdict::Zeros) {
@@ -113,7 +109,7 @@ impl Examined {
     }
 
     /// In a ZRWA blocks are written in any order, and in place: the last one written tells how far implicit commits have
-    /// moved the write pointer, and a block that disagrees with its tag was being overwritten.
+    /// moved the write pointer. A block that disagrees with its tag was being written, if it had not been flushed since.
     fn random_writes(
         &mut self,
         media: &mut Media<'_>,
@@ -123,13 +119,23 @@ impl Examined {
     ) -> Result<Found, ImageError> {
         let capacity = loaded.layout.capacity;
         let mut written = entry.written;
+        // Blocks below were flushed; whichever of them were being overwritten, an intent says.
+        let unsettled_from = if loaded.layout.logs_contents { capacity } else { entry.settled.max(entry.durable) };
         let mut at = entry.durable;
         while at < capacity {
-            let chunk = media.chunk(zone, at, capacity)?;
+            let next = media.next_tagged(zone, at, capacity)?.unwrap_or(capacity);
+            if next > at.max(unsettled_from) {
+                self.mends.push(Mend::Zero { zone, first: at.max(unsettled_from), end: next });
+            }
+            at = next;
+            if at == capacity {
+                break;
+            }
+            let chunk = media.chunk((zone, entry.generation), at, capacity, Look::AtData)?;
             at = chunk.end();
             for block in chunk.first..chunk.end() {
                 let verdict = media.verdict(&chunk, zone, entry.generation, block);
-                if !loaded.layout.logs_contents {
+                if block >= unsettled_from {
                     self.mend_overwritten(media, &chunk, zone, entry.generation, block);
                 }
                 if verdict != Verdict::Unwritten {
@@ -142,17 +148,30 @@ impl Examined {
         Ok(Found { pointer, written: written.max(pointer) })
     }
 
-    fn intended_region(&mut self, media: &mut Media<'_>, loaded: &Loaded, region: u64) -> Result<(), ImageError> {
-        let capacity = loaded.layout.capacity;
-        let mut lba = region * REGION_BLOCKS;
-        let end = (lba + REGION_BLOCKS).min(u64::from(loaded.layout.conventional) * capacity);
-        while lba < end {
-            let (zone, first) = ((lba / capacity) as u32, lba % capacity);
-            let generation = loaded.ledger.entries[zone as usize].generation;
-            let chunk = media.chunk(zone, first, capacity.min(first + (end - lba)))?;
-            lba += chunk.blocks;
-            for block in chunk.first..chunk.end() {
-                self.mend_overwritten(media, &chunk, zone, generation, block);
+    /// Blocks, by LBA, that an intent names.
+    fn intended(
+        &mut self,
+        media: &mut Media<'_>,
+        loaded: &Loaded,
+        blocks: std::ops::Range<u64>,
+    ) -> Result<(), ImageError> {
+        let zone_size = loaded.spec.geometry.zone_size_blocks.0;
+        let mut lba = blocks.start;
+        while lba < blocks.end {
+            let (zone, first) = ((lba / zone_size) as u32, lba % zone_size);
+            let end = loaded.layout.capacity.min(first + (blocks.end - lba));
+            lba = (u64::from(zone) + 1) * zone_size;
+            let entry = &loaded.ledger.entries[zone as usize];
+            if entry.finished || entry.kept == Kept::Offline {
+                continue;
+            }
+            let mut at = first;
+            while at < end {
+                let chunk = media.chunk((zone, entry.generation), at, end, Look::AtData)?;
+                at = chunk.end();
+                for block in chunk.first..chunk.end() {
+                    self.mend_overwritten(media, &chunk, zone, entry.generation, block);
+                }
             }
         }
         Ok(())

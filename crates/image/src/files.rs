@@ -101,6 +101,15 @@ pub trait Files {
     /// # Errors
     /// What the system said.
     fn punch_hole(&mut self, file: ImageFile, offset: u64, length: u64) -> Result<(), FileError>;
+    /// The first offset from `offset` on at which the file may hold something other than zeros; `None`: nowhere. Without a way to
+    /// find out that is `offset` itself: it saves reading holes.
+    ///
+    /// # Errors
+    /// What the system said.
+    fn next_data(&mut self, file: ImageFile, offset: u64) -> Result<Option<u64>, FileError> {
+        let _ = file;
+        Ok(Some(offset))
+    }
 }
 
 /// Names a [`FileCommand`] until [`Image::on_file_done`](crate::Image::on_file_done).
@@ -151,6 +160,16 @@ pub enum FileOperation {
         /// Bytes.
         length: u64,
     },
+    /// See to it that later writes of a range find space, without changing what it reads as (fallocate). Where the file system cannot,
+    /// this succeeds and does nothing.
+    Allocate {
+        /// Which file.
+        file: ImageFile,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
 }
 
 impl FileOperation {
@@ -161,7 +180,8 @@ impl FileOperation {
             FileOperation::Read { file, .. }
             | FileOperation::Write { file, .. }
             | FileOperation::Sync { file }
-            | FileOperation::PunchHole { file, .. } => *file,
+            | FileOperation::PunchHole { file, .. }
+            | FileOperation::Allocate { file, .. } => *file,
         }
     }
 }

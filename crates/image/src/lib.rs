@@ -45,10 +45,12 @@ mod files;
 mod format;
 mod inspect;
 mod load;
+mod logged;
 mod machine;
 mod media;
 mod memory;
 mod open;
+mod ranges;
 mod rebuild;
 mod spec;
 #[cfg(test)]

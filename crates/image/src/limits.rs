@@ -10,8 +10,6 @@ pub const JOURNAL_BYTES_DEFAULT: u64 = 4 << 20;
 pub const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of what hosts have reserved: they lie in the first page of a checkpoint, behind its header.
 pub const RESERVATIONS_BYTES_MAX: usize = 4000;
-/// Blocks that one write intent covers.
-pub const REGION_BLOCKS: u64 = 256;
 /// Blocks of zeros whose tags are written at once.
 pub const ZERO_CHUNK_BLOCKS: u64 = 65_536;
 /// Findings that a check lists.

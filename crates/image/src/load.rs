@@ -1,8 +1,6 @@
 //! Reading superblock, checkpoint and journal, and writing nothing.
 
-use std::collections::BTreeSet;
-
-use zonda_zoned::ZoneIndex;
+use std::ops::Range;
 
 use crate::format::checkpoint::{self, Checkpoint};
 use crate::format::entry::Ledger;
@@ -10,7 +8,9 @@ use crate::format::layout::Layout;
 use crate::format::record::{self, Decoded, Kind, MARK_STRIDE, MARKS_BYTES, Mark, Record};
 use crate::format::superblock;
 use crate::format::tag::TagCodec;
-use crate::limits::{REGION_BLOCKS, RESERVATIONS_BYTES_MAX, ZERO_CHUNK_BLOCKS};
+use crate::limits::{RESERVATIONS_BYTES_MAX, ZERO_CHUNK_BLOCKS};
+use crate::logged::{Logged, Source};
+use crate::ranges::RangeSet;
 use crate::{FileError, Files, ImageError, ImageFile, ImageSpec};
 
 /// What superblock, checkpoint and journal say, before any tag is looked at.
@@ -28,21 +28,10 @@ pub(crate) struct Loaded {
     pub(crate) superblock_copies_current: [bool; 2],
     pub(crate) checkpoint_copies_good: [bool; 2],
     pub(crate) records: u64,
-    /// Contents to be written again, in this order.
-    pub(crate) logged: Vec<Logged>,
-    /// Regions of conventional zones whose blocks may disagree with their tags.
-    pub(crate) intended: BTreeSet<u64>,
-}
-
-/// Blocks whose contents are in the journal.
-pub(crate) struct Logged {
-    pub(crate) zone: u32,
-    generation: u32,
-    pub(crate) first: u64,
-    pub(crate) blocks: u64,
-    pub(crate) tags: Vec<u8>,
-    /// Empty for zeros.
-    pub(crate) data: Vec<u8>,
+    /// Contents to be written again.
+    pub(crate) logged: Logged,
+    /// Blocks, by LBA, that may disagree with their tags because they were being overwritten.
+    pub(crate) intended: RangeSet,
 }
 
 pub(crate) fn load(files: &mut dyn Files) -> Result<Loaded, ImageError> {
@@ -75,8 +64,8 @@ pub(crate) fn load(files: &mut dyn Files) -> Result<Loaded, ImageError> {
         superblock_copies_current: copies_current,
         checkpoint_copies_good,
         records: 0,
-        logged: Vec::new(),
-        intended: BTreeSet::new(),
+        logged: Logged::default(),
+        intended: RangeSet::default(),
     };
     loaded.check_epochs(files)?;
     if !clean {
@@ -127,7 +116,7 @@ impl Loaded {
         let epoch = self.sequence;
         let mut at = MARKS_BYTES as usize;
         let (mut last_sequence, mut last_sum) = (0, 0);
-        let mut intents: Vec<(u64, u64, u64)> = Vec::new();
+        let mut intents = Intents::default();
         while let Some(Decoded { record, place, sum, length }) = Record::decode(&journal[at..], epoch) {
             let sequence = place.sequence;
             if sequence != last_sequence + 1 || place.previous != last_sum {
@@ -139,9 +128,16 @@ impl Loaded {
             }
             self.ledger.apply(&record);
             match record.kind {
-                Kind::Flush => intents.retain(|(intended_at, ..)| intended_at.saturating_add(record.c) >= sequence),
-                Kind::Intent => intents.push((sequence, record.a, record.b)),
-                Kind::Contents | Kind::Zeros => self.log(&record),
+                Kind::Flush => intents.end_before(sequence.saturating_sub(record.c)),
+                Kind::RegionIntent => {
+                    intents.add(sequence, record.a * REGION_BLOCKS..(record.a + record.b) * REGION_BLOCKS);
+                }
+                Kind::Overwrite => intents.add(sequence, record.a..record.a + record.b),
+                Kind::Reset => {
+                    let start = u64::from(record.zone) * self.spec.geometry.zone_size_blocks.0;
+                    intents.remove(start..start + self.layout.capacity);
+                }
+                Kind::Contents | Kind::Zeros => self.log(&record, at),
                 _ => {}
             }
             (last_sequence, last_sum) = (sequence, sum);
@@ -159,22 +155,23 @@ impl Loaded {
             return Err(ImageError::Damaged { file: ImageFile::Journal, what });
         }
         self.records = last_sequence;
-        self.intended = intents.into_iter().flat_map(|(_, first, regions)| first..first + regions).collect();
+        self.intended = intents.blocks;
         let entries = &self.ledger.entries;
-        self.logged.retain(|logged| logged.generation == entries[logged.zone as usize].generation);
+        self.logged.complete(journal, |zone| entries[zone as usize].generation);
         Ok(())
     }
 
-    fn log(&mut self, record: &Record<'_>) {
-        let (zone, generation, first, blocks) = (record.zone, record.generation, record.a, record.b);
-        let lba = self.spec.geometry.zone_start(ZoneIndex(zone)).0 + first;
-        let (tags, data) = if record.kind == Kind::Zeros {
-            (self.codec.of_zeros(lba, generation, blocks).to_vec(), Vec::new())
-        } else {
-            let (tags, data) = record.payload[0].split_at((blocks * self.layout.tag_bytes) as usize);
-            (tags.to_vec(), data.to_vec())
+    /// A record that lies `at` so many bytes in the journal.
+    fn log(&mut self, record: &Record<'_>, at: usize) {
+        let source = match record.kind {
+            Kind::Zeros => Source::Zeros,
+            _ => {
+                let tags_at = at + record::HEADER_BYTES;
+                Source::Contents { tags_at, data_at: tags_at + (record.b * self.layout.tag_bytes) as usize }
+            }
         };
-        self.logged.push(Logged { zone, generation, first, blocks, tags, data });
+        let blocks = record.a..record.a + record.b;
+        self.logged.add(&self.layout, record.zone, record.generation, blocks, source);
     }
 
     /// No zone is as no drive of this geometry leaves one, whatever its checksum says.
@@ -194,9 +191,13 @@ impl Loaded {
         let capacity = self.layout.capacity;
         match record.kind {
             Kind::Flush => record.pointers().all(|p| p.zone < self.layout.zones && p.pointer <= capacity),
-            Kind::Intent => {
+            Kind::RegionIntent => {
                 let regions = (u64::from(self.layout.conventional) * capacity).div_ceil(REGION_BLOCKS);
                 record.a.checked_add(record.b).is_some_and(|end| end <= regions)
+            }
+            Kind::Overwrite => {
+                let blocks = u64::from(self.layout.zones) * self.spec.geometry.zone_size_blocks.0;
+                record.a.checked_add(record.b).is_some_and(|end| end <= blocks)
             }
             Kind::Contents | Kind::Zeros => {
                 if record.a.max(record.b) > capacity {
@@ -217,6 +218,49 @@ impl Loaded {
             }
             _ => record.zone < self.layout.zones && record.a.max(record.b) <= capacity,
         }
+    }
+}
+
+/// Blocks of an intent in versions 1 and 2.
+const REGION_BLOCKS: u64 = 256;
+
+/// Intents of overwrites, as the records say one after the other.
+#[derive(Debug, Default)]
+struct Intents {
+    blocks: RangeSet,
+    /// Those of the last flush's records and later ones, with the sequence of each; earlier ones are over or were repeated.
+    since: Vec<(u64, Range<u64>)>,
+}
+
+impl Intents {
+    fn add(&mut self, sequence: u64, blocks: Range<u64>) {
+        self.blocks.insert(blocks.clone());
+        self.since.push((sequence, blocks));
+    }
+
+    fn remove(&mut self, blocks: Range<u64>) {
+        if !self.blocks.overlaps(&blocks) {
+            return;
+        }
+        self.blocks.remove(blocks.clone());
+        let cut = |(sequence, old): (u64, Range<u64>)| {
+            let before = old.start..old.end.min(blocks.start);
+            let behind = old.start.max(blocks.end)..old.end;
+            [before, behind].map(|part| (sequence, part))
+        };
+        self.since =
+            std::mem::take(&mut self.since).into_iter().flat_map(cut).filter(|(_, part)| !part.is_empty()).collect();
+    }
+
+    /// Those of records before this one are over.
+    fn end_before(&mut self, sequence: u64) {
+        let before = self.since.len();
+        self.since.retain(|(own, _)| *own >= sequence);
+        if self.since.len() == before {
+            return;
+        }
+        self.blocks.clear();
+        self.since.iter().for_each(|(_, blocks)| self.blocks.insert(blocks.clone()));
     }
 }
 

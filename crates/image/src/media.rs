@@ -1,9 +1,9 @@
 //! Reading blocks and tags with blocking calls, as they will be once the journal's contents are written again.
 
-use crate::create::{sync, write};
 use crate::format::layout::Layout;
-use crate::format::tag::{TagCodec, Verdict};
-use crate::load::{Loaded, Logged, read};
+use crate::format::tag::{TagCodec, Verdict, is_zero};
+use crate::load::{Loaded, read};
+use crate::logged::Logged;
 use crate::{Files, ImageError, ImageFile};
 
 /// Blocks looked at in one go.
@@ -15,23 +15,30 @@ pub(crate) struct Media<'a> {
     layout: Layout,
     codec: TagCodec,
     zone_size: u64,
-    logged: &'a [Logged],
+    logged: &'a Logged,
+    /// The tags before this offset and from `hole_from` on are a hole.
+    hole_from: u64,
+    hole_to: u64,
+}
+
+/// Whose data are read with the tags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Of blocks whose tags say that they have some.
+    AtData,
+    /// Also of blocks that were never written, so that their tags can be contradicted.
+    AtEverything,
 }
 
 /// Consecutive blocks of a zone and their tags.
 pub(crate) struct Chunk {
     pub(crate) first: u64,
     pub(crate) blocks: u64,
-    pub(crate) tags: Vec<u8>,
-    data: Data,
-}
-
-enum Data {
-    /// Nothing is written here, so no data were read.
-    Unread,
-    Read(Vec<u8>),
-    /// Where the system could not read some of it: `None` is a block that is lost.
-    Pieces(Vec<Option<Vec<u8>>>),
+    tags: Vec<u8>,
+    /// Zeros where data were not looked at; empty if none were.
+    data: Vec<u8>,
+    /// Blocks whose data the system could not read, counted from `first`.
+    lost: Vec<u64>,
 }
 
 impl<'a> Media<'a> {
@@ -42,62 +49,134 @@ impl<'a> Media<'a> {
             codec: loaded.codec,
             zone_size: loaded.spec.geometry.zone_size_blocks.0,
             logged: &loaded.logged,
+            hole_from: 0,
+            hole_to: 0,
         }
+    }
+
+    /// The first block of a zone from `from` on, and before `end`, that may have a tag.
+    pub(crate) fn next_tagged(&mut self, zone: u32, from: u64, end: u64) -> Result<Option<u64>, ImageError> {
+        let unit = self.layout.tag_bytes;
+        let offset = self.layout.tag_offset(zone, from);
+        if !(self.hole_from..self.hole_to).contains(&offset) {
+            let failed = |error| ImageError::File { file: ImageFile::Tags, doing: "looking for data", error };
+            self.hole_from = offset;
+            self.hole_to = self.files.next_data(ImageFile::Tags, offset).map_err(failed)?.unwrap_or(u64::MAX);
+        }
+        let tagged = from + self.hole_to.saturating_sub(offset) / unit;
+        let next = self.logged.next(zone, from).map_or(tagged, |logged| logged.min(tagged));
+        Ok((next < end).then_some(next))
     }
 
     /// Reads blocks from `first` up to `end`, at most [`CHUNK_BLOCKS`] of them.
-    pub(crate) fn chunk(&mut self, zone: u32, first: u64, end: u64) -> Result<Chunk, ImageError> {
+    pub(crate) fn chunk(
+        &mut self,
+        (zone, generation): (u32, u32),
+        first: u64,
+        end: u64,
+        look: Look,
+    ) -> Result<Chunk, ImageError> {
         let blocks = (end - first).min(CHUNK_BLOCKS);
-        let Layout { tag_bytes, block_bytes, .. } = self.layout;
-        let length = (blocks * tag_bytes) as usize;
+        let length = (blocks * self.layout.tag_bytes) as usize;
         let mut tags = read(self.files, ImageFile::Tags, self.layout.tag_offset(zone, first), length)?;
-        lay_over(&mut tags, tag_bytes, zone, first, self.logged, |logged| &logged.tags);
-        if tags.iter().all(|&byte| byte == 0) {
-            return Ok(Chunk { first, blocks, tags, data: Data::Unread });
-        }
-        let offset = self.layout.data_offset(zone, first);
-        let data = match read(self.files, ImageFile::Data, offset, (blocks * block_bytes) as usize) {
-            Ok(mut data) => {
-                lay_over(&mut data, block_bytes, zone, first, self.logged, |logged| &logged.data);
-                Data::Read(data)
+        let zone_start = self.lba(zone, 0);
+        self.logged.lay_over_tags(&self.layout, &self.codec, zone_start, (zone, first), &mut tags);
+        let mut chunk = Chunk { first, blocks, tags, data: Vec::new(), lost: Vec::new() };
+        let mut at = 0;
+        while at < blocks {
+            let lba = zone_start + first;
+            let wants =
+                |index| self.wants(chunk.tag(first + index, self.layout.tag_bytes), lba + index, generation, look);
+            let wanted = wants(at);
+            let run = (at..blocks).take_while(|&index| wants(index) == wanted).count() as u64;
+            match wanted {
+                Wants::Nothing => {}
+                Wants::Data => self.read_data(&mut chunk, zone, at, at + run),
+                Wants::Contradiction => self.read_unwritten(&mut chunk, zone, at, at + run)?,
             }
-            Err(_) => Data::Pieces((0..blocks).map(|i| self.block(zone, first + i)).collect()),
-        };
-        Ok(Chunk { first, blocks, tags, data })
+            at += run;
+        }
+        Ok(chunk)
     }
 
-    /// What the tag of a block in a chunk says.
+    fn wants(&self, tag: &[u8], lba: u64, generation: u32, look: Look) -> Wants {
+        match self.codec.verify(tag, lba, generation, &[]) {
+            Verdict::Unwritten if look == Look::AtEverything => Wants::Contradiction,
+            Verdict::Unwritten | Verdict::Zeros | Verdict::Foreign => Wants::Nothing,
+            Verdict::Data | Verdict::Mismatch => Wants::Data,
+        }
+    }
+
+    /// Reads the data of blocks from `from` up to `to`, counted from the chunk's first.
+    fn read_data(&mut self, chunk: &mut Chunk, zone: u32, from: u64, to: u64) {
+        let unit = self.layout.block_bytes;
+        chunk.data.resize((chunk.blocks * unit) as usize, 0);
+        let first = chunk.first;
+        let place = &mut chunk.data[(from * unit) as usize..(to * unit) as usize];
+        if !self.read_exactly(zone, first + from, place) {
+            // Some of it cannot be read: which?
+            for (block, place) in (from..to).zip(place.chunks_exact_mut(unit as usize)) {
+                if !self.read_exactly(zone, first + block, place) {
+                    chunk.lost.push(block);
+                }
+            }
+        }
+    }
+
+    /// The same of blocks that should have none, and mostly are a hole.
+    fn read_unwritten(&mut self, chunk: &mut Chunk, zone: u32, from: u64, to: u64) -> Result<(), ImageError> {
+        let failed = |error| ImageError::File { file: ImageFile::Data, doing: "looking for data", error };
+        let offset = self.layout.data_offset(zone, chunk.first + from);
+        let next = self.files.next_data(ImageFile::Data, offset).map_err(failed)?;
+        let hole = next.map_or(u64::MAX, |next| next.saturating_sub(offset) / self.layout.block_bytes);
+        if hole < to - from {
+            self.read_data(chunk, zone, from + hole, to);
+        }
+        Ok(())
+    }
+
+    fn read_exactly(&mut self, zone: u32, block: u64, place: &mut [u8]) -> bool {
+        let offset = self.layout.data_offset(zone, block);
+        let is_read = self.files.read_at(ImageFile::Data, offset, place) == Ok(place.len());
+        if is_read {
+            self.logged.lay_over_data(&self.layout, zone, block, place);
+        }
+        is_read
+    }
+
+    /// What the tag of a block in a chunk says. A tag of zeros that data contradict fits nothing.
     pub(crate) fn verdict(&self, chunk: &Chunk, zone: u32, generation: u32, block: u64) -> Verdict {
         let tag = chunk.tag(block, self.layout.tag_bytes);
-        let lba = self.lba(zone, block);
-        match chunk.data(block, self.layout.block_bytes) {
-            Some(data) => self.codec.verify(tag, lba, generation, data),
-            None => match self.codec.verify(tag, lba, generation, &[]) {
-                Verdict::Data => Verdict::Mismatch,
-                other => other,
-            },
+        let data = chunk.data(block, self.layout.block_bytes);
+        match self.codec.verify(tag, self.lba(zone, block), generation, data) {
+            Verdict::Data | Verdict::Unwritten if chunk.is_lost(block) => Verdict::Mismatch,
+            Verdict::Unwritten if !is_zero(data) => Verdict::Mismatch,
+            verdict => verdict,
         }
     }
 
     /// A tag that fits a block as it is; `None` where the block cannot be read.
     pub(crate) fn accepted(&self, chunk: &Chunk, zone: u32, generation: u32, block: u64) -> Option<Vec<u8>> {
+        if chunk.is_lost(block) {
+            return None;
+        }
         let mut tag = chunk.tag(block, self.layout.tag_bytes).to_vec();
-        let data = chunk.data(block, self.layout.block_bytes)?;
+        let data = chunk.data(block, self.layout.block_bytes);
         self.codec.accept(&mut tag, self.lba(zone, block), generation, data);
         Some(tag)
     }
 
-    fn lba(&self, zone: u32, block: u64) -> u64 {
+    pub(crate) fn lba(&self, zone: u32, block: u64) -> u64 {
         u64::from(zone) * self.zone_size + block
     }
+}
 
-    fn block(&mut self, zone: u32, block: u64) -> Option<Vec<u8>> {
-        let bytes = self.layout.block_bytes;
-        let offset = self.layout.data_offset(zone, block);
-        let mut data = read(self.files, ImageFile::Data, offset, bytes as usize).ok()?;
-        lay_over(&mut data, bytes, zone, block, self.logged, |logged| &logged.data);
-        Some(data)
-    }
+/// What is to be read of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wants {
+    Nothing,
+    Data,
+    Contradiction,
 }
 
 impl Chunk {
@@ -105,56 +184,19 @@ impl Chunk {
         self.first + self.blocks
     }
 
-    /// Whether no block of it was ever written.
-    pub(crate) fn is_unwritten(&self) -> bool {
-        matches!(self.data, Data::Unread)
-    }
-
     pub(crate) fn tag(&self, block: u64, tag_bytes: u64) -> &[u8] {
         &self.tags[((block - self.first) * tag_bytes) as usize..][..tag_bytes as usize]
     }
 
-    /// A block's data, or `None` where they are lost. Of a chunk without any tag, nothing.
-    fn data(&self, block: u64, block_bytes: u64) -> Option<&[u8]> {
-        let index = (block - self.first) as usize;
-        match &self.data {
-            Data::Unread => Some(&[]),
-            Data::Read(data) => Some(&data[index * block_bytes as usize..][..block_bytes as usize]),
-            Data::Pieces(pieces) => pieces[index].as_deref(),
+    /// A block's data; nothing where none of the chunk were looked at.
+    fn data(&self, block: u64, block_bytes: u64) -> &[u8] {
+        if self.data.is_empty() {
+            return &[];
         }
+        &self.data[((block - self.first) * block_bytes) as usize..][..block_bytes as usize]
     }
-}
 
-/// Puts what the journal holds of a range over what was read of it. Later records go over earlier ones.
-fn lay_over(bytes: &mut [u8], unit: u64, zone: u32, first: u64, logged: &[Logged], part: impl Fn(&Logged) -> &Vec<u8>) {
-    let end = first + bytes.len() as u64 / unit;
-    for record in logged.iter().filter(|logged| logged.zone == zone) {
-        let source = part(record);
-        let (from, to) = (first.max(record.first), end.min(record.first + record.blocks));
-        if from >= to || source.is_empty() {
-            continue;
-        }
-        let length = ((to - from) * unit) as usize;
-        let source = &source[((from - record.first) * unit) as usize..][..length];
-        bytes[((from - first) * unit) as usize..][..length].copy_from_slice(source);
+    fn is_lost(&self, block: u64) -> bool {
+        self.lost.binary_search(&(block - self.first)).is_ok()
     }
-}
-
-/// Writes the journal's contents to where they belong.
-pub(crate) fn write_logged(files: &mut dyn Files, loaded: &Loaded) -> Result<(), ImageError> {
-    for logged in &loaded.logged {
-        if !logged.data.is_empty() {
-            let offset = loaded.layout.data_offset(logged.zone, logged.first);
-            write(files, ImageFile::Data, offset, &logged.data)?;
-        }
-        let offset = loaded.layout.tag_offset(logged.zone, logged.first);
-        write(files, ImageFile::Tags, offset, &logged.tags)?;
-    }
-    Ok(())
-}
-
-/// Syncs blocks and tags.
-pub(crate) fn sync_media(files: &mut dyn Files) -> Result<(), ImageError> {
-    sync(files, ImageFile::Data)?;
-    sync(files, ImageFile::Tags)
 }

@@ -38,7 +38,7 @@ impl MemoryFiles {
                 }
                 Ok(Bytes::new())
             }
-            FileOperation::Sync { .. } => Ok(Bytes::new()),
+            FileOperation::Sync { .. } | FileOperation::Allocate { .. } => Ok(Bytes::new()),
             FileOperation::PunchHole { file, offset, length } => {
                 self.punch_hole(file, offset, length).map(|()| Bytes::new())
             }

@@ -10,7 +10,6 @@ use crate::format::record::{HEADER_BYTES, MARK_STRIDE, MARKS_BYTES, encode_mark}
 use crate::format::{checkpoint, superblock};
 use crate::load::{Loaded, load};
 use crate::machine::Start;
-use crate::media::{sync_media, write_logged};
 use crate::{Files, Image, ImageError, ImageFile};
 
 /// What opening an image found and mended.
@@ -51,16 +50,17 @@ pub fn open(files: &mut dyn Files) -> Result<(Image, RecoveryReport), ImageError
         superblock_mended: loaded.superblock_copies_good != [true; 2],
         converted: (0..2).any(|copy| loaded.superblock_copies_good[copy] && !loaded.superblock_copies_current[copy]),
         checkpoint_mended: loaded.checkpoint_copies_good != [true; 2],
-        rewritten_blocks: loaded.logged.iter().map(|logged| logged.blocks).sum(),
+        rewritten_blocks: loaded.logged.blocks(),
         ..RecoveryReport::default()
     };
-    write_logged(files, &loaded)?;
+    loaded.logged.write(files, &loaded.layout, &loaded.codec, loaded.spec.geometry.zone_size_blocks.0)?;
     let examined = examine(files, &loaded)?;
     report.found_blocks = examined.found_blocks;
     report.dropped_blocks = examined.dropped_blocks;
     mend(files, &loaded.layout, &examined, &mut report)?;
     if !loaded.clean {
-        sync_media(files)?;
+        sync(files, ImageFile::Data)?;
+        sync(files, ImageFile::Tags)?;
     }
     let (table, finished) = build_table(&mut loaded, &examined.zones);
     report.finished_zones = finished;
@@ -85,20 +85,20 @@ fn mend(
     examined: &Examined,
     report: &mut RecoveryReport,
 ) -> Result<(), ImageError> {
+    // Nothing of this needs space: holes give some back, and a tag goes where one was.
+    let punch = |files: &mut dyn Files, file, offset, length| {
+        let failed = |error| ImageError::File { file, doing: "punching a hole", error };
+        files.punch_hole(file, offset, length).map_err(failed)
+    };
     for mend in &examined.mends {
         match mend {
             Mend::Clear { zone, first, end } => {
-                let zeros = vec![0; ((end - first) * layout.tag_bytes) as usize];
-                write(files, ImageFile::Tags, layout.tag_offset(*zone, *first), &zeros)?;
+                let length = (end - first) * layout.tag_bytes;
+                punch(files, ImageFile::Tags, layout.tag_offset(*zone, *first), length)?;
             }
             Mend::Zero { zone, first, end } => {
-                let offset = layout.data_offset(*zone, *first);
                 let length = (end - first) * layout.block_bytes;
-                files.punch_hole(ImageFile::Data, offset, length).map_err(|error| ImageError::File {
-                    file: ImageFile::Data,
-                    doing: "punching a hole",
-                    error,
-                })?;
+                punch(files, ImageFile::Data, layout.data_offset(*zone, *first), length)?;
             }
             Mend::Accept { zone, block, tag } => {
                 write(files, ImageFile::Tags, layout.tag_offset(*zone, *block), tag)?;
@@ -116,6 +116,8 @@ pub(crate) fn note_found(loaded: &mut Loaded, examined: &Examined) {
         add(&mut loaded.ledger.counters.host_written_blocks, entry.uncounted(found.pointer));
         if entry.had_zrwa {
             (entry.pointer, entry.written) = (found.pointer, found.written);
+            // What was being written fits its tags now.
+            entry.settled = entry.settled.max(found.written);
         }
         entry.durable = entry.durable.max(found.pointer);
     }

@@ -28,13 +28,21 @@ fn entry() -> Entry {
         durable: 0x11,
         pointer: 0x22,
         written: 0x33,
+        settled: 0x4455_6677_8899,
         ..Entry::default()
     }
 }
 
 #[test]
 fn an_entry_has_its_numbers_state_and_flags_where_the_table_says() {
-    let numbers = [(0, 4, 0x0102_0304), (4, 4, 0x0506_0708), (16, 8, 0x11), (24, 8, 0x22), (32, 8, 0x33)];
+    let numbers = [
+        (0, 4, 0x0102_0304),
+        (4, 4, 0x0506_0708),
+        (10, 6, 0x4455_6677_8899),
+        (16, 8, 0x11),
+        (24, 8, 0x22),
+        (32, 8, 0x33),
+    ];
     assert_numbers(&entry().encode(), &numbers);
     let states = [(Kept::Writable, 0), (Kept::Finished, 1), (Kept::ReadOnly, 2), (Kept::Offline, 3)];
     for (kept, code) in states {
@@ -62,10 +70,12 @@ fn a_record_has_its_numbers_where_the_table_says_and_its_checksums_cover_what_it
         (Kind::Zrwa, 6),
         (Kind::Commit, 7),
         (Kind::Flush, 8),
-        (Kind::Intent, 9),
+        (Kind::RegionIntent, 9),
         (Kind::Contents, 10),
         (Kind::Zeros, 11),
         (Kind::Reservations, 12),
+        (Kind::Overwrite, 13),
+        (Kind::Settled, 14),
     ];
     for (kind, code) in kinds {
         let payload = [0xaa; 5];
@@ -173,7 +183,7 @@ fn a_superblock_has_its_numbers_where_the_table_says() {
         let numbers = [
             (0, 8, u64::from_le_bytes(*b"zonda im")),
             (8, 8, u64::from_le_bytes(*b"age\0\0\0\0\0")),
-            (16, 4, 2),
+            (16, 4, 3),
             (20, 4, u64::from(crc(&copy[24..148]))),
             (24, 8, uuid),
             (32, 8, uuid),

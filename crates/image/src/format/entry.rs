@@ -6,7 +6,7 @@
 //!      8       state: 0 writable, 1 finished, 2 read only, 3 offline
 //!      9       bit 0: has a ZRWA; bit 1: had one since it was last empty; bit 2: has a descriptor extension;
 //!              bit 3: was finished, whatever it is now
-//!      10..16  0
+//!      10..16  settled: in a ZRWA, blocks below it were flushed, and only what an intent names may have been overwritten since
 //!      16..24  durable: blocks below this offset were synced when the entry was written
 //!      24..32  pointer: where the write pointer stood when the zone was finished, committed or became read only
 //!      32..40  written: high-water mark of the writes then
@@ -36,7 +36,7 @@ struct RawEntry {
     wear: U32,
     state: u8,
     flags: u8,
-    reserved: [u8; 6],
+    settled: [u8; 6],
     durable: U64,
     pointer: U64,
     written: U64,
@@ -70,6 +70,8 @@ pub(crate) struct Entry {
     pub(crate) durable: u64,
     pub(crate) pointer: u64,
     pub(crate) written: u64,
+    /// Of a zone that had a ZRWA.
+    pub(crate) settled: u64,
 }
 
 /// Counters of a drive since it was created.
@@ -117,12 +119,14 @@ impl Entry {
             + u8::from(self.had_zrwa) * HAD_ZRWA
             + u8::from(self.has_extension) * HAS_EXTENSION
             + u8::from(self.finished) * FINISHED;
+        let settled = self.settled.to_le_bytes();
+        assert_eq!(settled[6..], [0, 0], "a zone has fewer than 2^48 blocks");
         let raw = RawEntry {
             generation: self.generation.into(),
             wear: self.wear.into(),
             state: self.kept as u8,
             flags,
-            reserved: [0; 6],
+            settled: settled[..6].try_into().expect("six bytes"),
             durable: self.durable.into(),
             pointer: self.pointer.into(),
             written: self.written.into(),
@@ -136,6 +140,9 @@ impl Entry {
         let is_special = has_zrwa || self.has_extension || self.finished || self.kept != Kept::Writable;
         if zone < geometry.conventional_zone_count {
             return !is_special;
+        }
+        if self.settled > 0 && !self.had_zrwa {
+            return false;
         }
         if self.has_zrwa && !(self.had_zrwa && self.kept == Kept::Writable) {
             return false;
@@ -181,8 +188,12 @@ impl Entry {
             durable: raw.durable.get(),
             pointer: raw.pointer.get(),
             written: raw.written.get(),
+            settled: {
+                let [a, b, c, d, e, f] = raw.settled;
+                u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+            },
         };
-        (entry.durable.max(entry.pointer).max(entry.written) <= capacity).then_some(entry)
+        (entry.durable.max(entry.pointer).max(entry.written).max(entry.settled) <= capacity).then_some(entry)
     }
 }
 
@@ -201,7 +212,13 @@ impl Ledger {
     pub(crate) fn apply(&mut self, record: &Record<'_>) {
         match record.kind {
             Kind::Flush => self.apply_flush(record),
-            Kind::Intent | Kind::Contents | Kind::Zeros => {}
+            Kind::RegionIntent | Kind::Overwrite | Kind::Contents | Kind::Zeros => {}
+            Kind::Settled => {
+                let entry = &mut self.entries[record.zone as usize];
+                if entry.generation == record.generation && entry.had_zrwa {
+                    entry.settled = entry.settled.max(record.a);
+                }
+            }
             Kind::Reservations => self.reservations = record.payload.concat().into(),
             _ => self.apply_management(record),
         }
@@ -265,9 +282,13 @@ impl Ledger {
             }
             Kind::Zrwa => (entry.has_zrwa, entry.had_zrwa) = (true, true),
             Kind::Commit => (entry.pointer, entry.written) = (record.a, record.b),
-            Kind::Flush | Kind::Intent | Kind::Contents | Kind::Zeros | Kind::Reservations => {
-                unreachable!("no record of management")
-            }
+            Kind::Flush
+            | Kind::RegionIntent
+            | Kind::Overwrite
+            | Kind::Settled
+            | Kind::Contents
+            | Kind::Zeros
+            | Kind::Reservations => unreachable!("no record of management"),
         }
     }
 }

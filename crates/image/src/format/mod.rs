@@ -11,8 +11,8 @@ pub(crate) mod superblock;
 pub(crate) mod tag;
 
 /// The format that this crate writes. Opening an image of an older one converts it.
-pub const VERSION: u32 = 2;
-/// The oldest format that it reads. Version 1 keeps no reservations, and is otherwise the same.
+pub const VERSION: u32 = 3;
+/// The oldest format that it reads. Version 1 keeps no reservations. Versions 1 and 2 have intents of 256 blocks, and none in a ZRWA.
 pub(crate) const VERSION_OLDEST: u32 = 1;
 
 /// CRC-32C (Castagnoli, as in iSCSI, RFC 3720 section 12.1).

@@ -33,10 +33,12 @@
 //! 8 flush         blocks over-      blocks read      intents but      zone u32, generation u32, write pointer u64, ...
 //!                 written                            in the c records
 //!                                                    before are over
-//! 9 intent        first region      regions
+//! 9 intent        first region      regions                          (of 256 blocks; only in versions 1 and 2)
 //! 10 contents     first block       blocks                            tags, then data
 //! 11 zeros        first block       blocks
 //! 12 reservations                                                     what is kept of reservations; none: nothing
+//! 13 overwrite    first LBA         blocks
+//! 14 settled      blocks
 //! ```
 //! The epoch is the sequence number of the checkpoint that the records follow. The journal has its full length from the
 //! start and is written over from its beginning after each checkpoint; records of another epoch are leftovers. So are
@@ -114,10 +116,12 @@ pub(crate) enum Kind {
     Zrwa = 6,
     Commit = 7,
     Flush = 8,
-    Intent = 9,
+    RegionIntent = 9,
     Contents = 10,
     Zeros = 11,
     Reservations = 12,
+    Overwrite = 13,
+    Settled = 14,
 }
 
 /// One record. The fields mean what the table above says.
@@ -230,10 +234,12 @@ impl<'a> Record<'a> {
             6 => Kind::Zrwa,
             7 => Kind::Commit,
             8 => Kind::Flush,
-            9 => Kind::Intent,
+            9 => Kind::RegionIntent,
             10 => Kind::Contents,
             11 => Kind::Zeros,
             12 => Kind::Reservations,
+            13 => Kind::Overwrite,
+            14 => Kind::Settled,
             _ => return None,
         };
         if header.epoch.get() != epoch || !header.is_good() {

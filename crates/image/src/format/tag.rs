@@ -24,6 +24,8 @@ pub(crate) const TAG_BYTES: usize = 8;
 pub(crate) const GENERATION_MASK: u32 = (1 << 30) - 1;
 
 const KIND_SHIFT: u32 = 30;
+/// What lies in the data file where a block of zeros has metadata.
+const NOT_ZERO: u8 = 0xff;
 const METADATA_MAX: usize = zonda_zoned::limits::METADATA_BYTES_MAX as usize;
 
 /// Makes and reads the tags of one image.
@@ -89,6 +91,32 @@ impl TagCodec {
         tags.freeze()
     }
 
+    /// Data and tags, as they are kept, of consecutive blocks that may go where nothing was written. There a tag that is lost looks like
+    /// none, and it is the data that contradict it. So metadata never stand beside data of zeros: the data file gets something else.
+    pub(crate) fn of_overwrite(&self, lba: u64, generation: u32, data: Bytes, metadata: &[u8]) -> (Bytes, Bytes) {
+        let tags = self.of_data(lba, generation, &data, metadata);
+        let zeros = data.chunks_exact(self.block_bytes).map(is_zero);
+        let has_metadata = metadata.chunks_exact(self.metadata_bytes.max(1)).map(|metadata| !is_zero(metadata));
+        let hidden: Vec<usize> =
+            zeros.zip(has_metadata).enumerate().filter(|(_, pair)| *pair == (true, true)).map(|(i, _)| i).collect();
+        if hidden.is_empty() {
+            return (data, tags);
+        }
+        let (mut data, mut tags) = (BytesMut::from(&data[..]), BytesMut::from(&tags[..]));
+        for i in hidden {
+            data[i * self.block_bytes..][..self.block_bytes].fill(NOT_ZERO);
+            let tag = &mut tags[i * self.tag_bytes..][..self.tag_bytes];
+            self.encode(
+                tag,
+                lba + i as u64,
+                generation,
+                None,
+                &metadata[i * self.metadata_bytes..][..self.metadata_bytes],
+            );
+        }
+        (data.freeze(), tags.freeze())
+    }
+
     /// The tags of consecutive blocks of zeros.
     pub(crate) fn of_zeros(&self, lba: u64, generation: u32, blocks: u64) -> Bytes {
         let mut tags = BytesMut::zeroed(blocks as usize * self.tag_bytes);
@@ -149,6 +177,14 @@ impl TagCodec {
         covered[24..24 + metadata.len()].copy_from_slice(metadata);
         crc(&covered[..24 + metadata.len()]).max(1)
     }
+}
+
+/// Whether all bytes are zero.
+#[inline]
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    // In words: this is asked of whole blocks.
+    let (words, rest) = bytes.as_chunks::<8>();
+    words.iter().all(|word| u64::from_ne_bytes(*word) == 0) && rest.iter().all(|&byte| byte == 0)
 }
 
 #[cfg(test)]

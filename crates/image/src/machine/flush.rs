@@ -1,20 +1,19 @@
 //! Flush: data and tags are synced; then the journal notes, without a sync, up to where each zone is on the media.
 
-use std::collections::BTreeSet;
-
 use zonda_zoned::{CommandId, Outcome, Status, ZoneIndex};
 
 use crate::format::record::{FlushedPointer, Kind, POINTER_BYTES};
+use crate::ranges::RangeSet;
 use crate::{FileOperation, ImageFile};
 
 use super::journal::OwnRecord;
-use super::part::{NOBODY, Stage, Work};
+use super::part::{NOBODY, Part, Stage, Work};
 use super::{Image, Role};
 
 /// Pointers in one flush record.
 const POINTERS_MAX: usize = 56;
 /// Intents that a flush record takes over. With more, all stay until a flush finds fewer.
-const INTENTS_MAX: usize = 16;
+const INTENTS_MAX: usize = 256;
 
 /// Flushes go in rounds: what comes while one is under way waits for the next.
 #[derive(Debug, Default)]
@@ -29,6 +28,8 @@ pub(super) struct FlushRound {
     dirty: bool,
     pub(super) dirty_zones: Vec<u32>,
     pointers: Vec<FlushedPointer>,
+    /// Zones with a ZRWA of which this round settles some.
+    settling_zones: Vec<u32>,
     /// Blocks written in conventional zones and ZRWAs that no record has counted; those of them that the round counts.
     pub(super) overwritten_blocks: u64,
     overwritten_counted: u64,
@@ -96,7 +97,7 @@ impl Image {
 
     pub(super) fn begin_round(&mut self) {
         self.note_pointers();
-        self.note_touched_regions();
+        self.note_touched();
         let flush = &mut self.flush;
         flush.current.append(&mut flush.waiting);
         (flush.running, flush.failed, flush.dirty, flush.out) = (true, false, false, 2);
@@ -110,8 +111,13 @@ impl Image {
     fn note_pointers(&mut self) {
         self.flush.pointers.clear();
         for zone in std::mem::take(&mut self.flush.dirty_zones) {
+            let settled = self.settled_by_flush(zone);
             let run = &mut self.zones[zone as usize];
             let entry = &self.ledger.entries[zone as usize];
+            if settled > entry.settled {
+                run.settling = settled;
+                self.flush.settling_zones.push(zone);
+            }
             run.dirty = false;
             if zone < self.layout.conventional {
                 continue;
@@ -133,20 +139,34 @@ impl Image {
         }
     }
 
-    /// Intents of regions that are being written in do not end with this round.
-    fn note_touched_regions(&mut self) {
-        if self.layout.conventional == 0 || self.layout.logs_contents {
-            return;
+    /// Up to where all that was written in a ZRWA is acknowledged, and so will be on the media. 0: nothing is to be settled.
+    fn settled_by_flush(&self, zone: u32) -> u64 {
+        let (run, entry) = (&self.zones[zone as usize], &self.ledger.entries[zone as usize]);
+        if !entry.has_zrwa || run.generation != entry.generation || self.layout.logs_contents {
+            return 0;
         }
-        self.intents.touched = self.regions_of_overwrites(|stage| !matches!(stage, Stage::Waiting | Stage::Held));
+        let written = self.table.zone(ZoneIndex(zone)).written_blocks.0;
+        let under_way = run.parts.iter().map(|&index| &self.parts[index]);
+        let first = under_way.filter(|part| matches!(part.work, Work::Overwrite { .. })).map(|part| part.first).min();
+        first.map_or(written, |first| written.min(first))
     }
 
-    /// The regions of overwrites in conventional zones that are at such a stage.
-    fn regions_of_overwrites(&self, is_meant: impl Fn(Stage) -> bool) -> BTreeSet<u64> {
-        let meant = self.parts.iter().filter(|(_, part)| {
-            matches!(part.work, Work::Overwrite { .. }) && part.zone < self.layout.conventional && is_meant(part.stage)
-        });
-        meant.flat_map(|(index, _)| self.regions(index)).collect()
+    /// Intents of blocks that are being written do not end with this round.
+    fn note_touched(&mut self) {
+        if self.layout.logs_contents {
+            return;
+        }
+        self.intents.touched = self.named_of_overwrites(|stage| !matches!(stage, Stage::Waiting | Stage::Held));
+    }
+
+    /// The blocks that intents name of overwrites that are at such a stage.
+    fn named_of_overwrites(&self, is_meant: impl Fn(Stage) -> bool) -> RangeSet {
+        let meant = |part: &Part| matches!(part.work, Work::Overwrite { .. }) && is_meant(part.stage);
+        let mut named = RangeSet::default();
+        for (index, _) in self.parts.iter().filter(|(_, part)| meant(part)) {
+            named.insert(self.named_by_intent(index));
+        }
+        named
     }
 
     pub(super) fn on_flush_file(&mut self, done: bool) {
@@ -158,10 +178,16 @@ impl Image {
         self.flush.running = false;
         self.flush.broken |= self.flush.failed;
         let failed = self.flush.broken;
+        let settling = std::mem::take(&mut self.flush.settling_zones);
         if failed {
+            for &zone in &settling {
+                self.zones[zone as usize].settling = 0;
+                self.note_dirty(zone);
+            }
             let zones: Vec<u32> = self.flush.pointers.drain(..).map(|pointer| pointer.zone).collect();
             zones.into_iter().for_each(|zone| self.note_dirty(zone));
         } else {
+            self.record_settled(settling);
             self.record_flush();
         }
         let status = if failed { Status::WriteFault } else { Status::Success };
@@ -170,6 +196,15 @@ impl Image {
         }
         self.on_round_ended(!failed);
         self.begin_waiting_flushes();
+    }
+
+    fn record_settled(&mut self, zones: Vec<u32>) {
+        for zone in zones {
+            let run = &mut self.zones[zone as usize];
+            let mut record = OwnRecord::new(Kind::Settled, zone, run.generation);
+            record.a = std::mem::take(&mut run.settling);
+            self.push_record(record, NOBODY);
+        }
     }
 
     fn record_flush(&mut self) {
@@ -203,16 +238,16 @@ impl Image {
         record.c = u64::MAX;
         record.head = encode_pointers(pointers);
         let intended = !self.intents.durable.is_empty();
-        if intended && self.intents.touched.len() <= INTENTS_MAX {
-            self.intents.durable = self.intents.durable.intersection(&self.intents.touched).copied().collect();
+        if intended && self.intents.touched.ranges_count() <= INTENTS_MAX {
+            self.intents.durable = self.intents.durable.intersection(&self.intents.touched);
             // An intent on its way to the journal lies before this record there, and is not over either.
-            let mut regions = self.regions_of_overwrites(|stage| stage == Stage::Journal);
-            regions.extend(&self.intents.durable);
-            record.c = regions.len() as u64;
+            let mut named = self.named_of_overwrites(|stage| stage == Stage::Journal);
+            named.union(&self.intents.durable);
+            record.c = named.ranges_count() as u64;
             // Either these and the flush record are found by a recovery, or neither the flush record is.
-            for region in regions {
-                let mut intent = OwnRecord::new(Kind::Intent, 0, 0);
-                (intent.a, intent.b) = (region, 1);
+            for blocks in named.iter() {
+                let mut intent = OwnRecord::new(Kind::Overwrite, 0, 0);
+                (intent.a, intent.b) = (blocks.start, blocks.end - blocks.start);
                 self.push_record(intent, NOBODY);
             }
         }

@@ -243,6 +243,9 @@ impl Image {
         }
         if kind == Kind::Reset {
             self.zones[zone as usize].on_file = 0;
+            let blocks = self.lba(zone, 0)..self.lba(zone + 1, 0);
+            self.intents.durable.remove(blocks.clone());
+            self.intents.touched.remove(blocks);
         }
         let counters_added = self.ledger.counters.minus(&before);
         if let Some(undo) = &mut self.manage_mut(index).undo {

@@ -97,6 +97,8 @@ struct ZoneRun {
     exclusive: u32,
     /// How many of `parts` write over what is there.
     overwrites: u32,
+    /// In a ZRWA: blocks below it will be settled if the flush under way succeeds ([`Entry::settled`](crate::format::entry::Entry)).
+    settling: u64,
     /// Where the first failed write began, until it is dealt with.
     failed: Option<sequential::Failed>,
     /// It is in the list of zones that the next flush looks at.

@@ -2,71 +2,94 @@
 //!
 //! Two ways, by the format:
 //!
-//! - Blocks of at most a page without metadata: the page is old or new by itself. Before the first overwrite in a region
-//!   of a conventional zone since the last flush, an intent is written to the journal and synced; in a ZRWA the record of
-//!   its allocation serves for that. After a crash, blocks there that disagree with their tags are accepted as they are.
+//! - Blocks of at most a page without metadata: the page is old or new by itself. Before the first overwrite of a block since the
+//!   last flush, an intent that names it is written to the journal and synced. In a ZRWA that is for blocks that were flushed: the
+//!   others are known to be uncertain. After a crash, blocks of intents that disagree with their tags are accepted as they are.
 //! - Else contents and tags of the blocks go to the journal first, and are synced; a crash writes them again. The tags are
-//!   written when the data are, so that of a write that fails either the old tags or the new ones fit.
+//!   written when the data are, so that of a write that fails either the old tags or the new ones fit. Before that the blocks get
+//!   their space in the files, so that a recovery needs none.
 
-use std::collections::BTreeSet;
+use std::ops::Range;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use zonda_zoned::Status;
 
 use crate::format::entry::add;
 use crate::format::record::Kind;
-use crate::format::tag::Verdict;
-use crate::limits::REGION_BLOCKS;
+use crate::format::tag::{Verdict, is_zero};
+use crate::ranges::RangeSet;
 use crate::{FileOperation, ImageFile};
 
 use super::journal::OwnRecord;
 use super::part::{Part, Stage, Work};
 use super::{Image, Role};
 
-/// Regions of conventional zones in which blocks may disagree with their tags.
+/// Blocks, by LBA, that may disagree with their tags because they are being overwritten.
 #[derive(Debug, Default)]
 pub(super) struct Intents {
     /// Their intents are in the journal, synced, and not over.
-    pub(super) durable: BTreeSet<u64>,
-    /// Those written in since the last flush began.
-    pub(super) touched: BTreeSet<u64>,
+    pub(super) durable: RangeSet,
+    /// Those written since the last flush began.
+    pub(super) touched: RangeSet,
 }
 
 impl Image {
     pub(super) fn start_overwrite(&mut self, index: u32) {
-        let part = &mut self.parts[index];
-        let Work::Overwrite { data, tags, .. } = &part.work else { unreachable!("an overwrite") };
         if self.layout.logs_contents {
-            let kind = if data.is_some() { Kind::Contents } else { Kind::Zeros };
-            let mut record = OwnRecord::new(kind, part.zone, part.generation);
-            (record.a, record.b) = (part.first, part.blocks());
-            if let Some(data) = data {
-                (record.head, record.data) = (tags.clone(), data.clone());
-            }
-            part.stage = Stage::Journal;
-            self.push_record(record, index);
+            self.allocate_space(index);
             return;
         }
-        if part.zone < self.layout.conventional {
-            let regions = self.regions(index);
-            let known = regions.clone().all(|region| self.intents.durable.contains(&region));
-            self.intents.touched.extend(regions.clone());
-            if !known {
-                let mut record = OwnRecord::new(Kind::Intent, 0, 0);
-                (record.a, record.b) = (regions.start, regions.end - regions.start);
-                self.parts[index].stage = Stage::Journal;
-                self.push_record(record, index);
-                return;
-            }
+        let named = self.named_by_intent(index);
+        self.intents.touched.insert(named.clone());
+        if self.intents.durable.covers(&named) {
+            self.write_data_and_tags(index);
+            return;
         }
-        self.write_data_and_tags(index);
+        let mut record = OwnRecord::new(Kind::Overwrite, 0, 0);
+        (record.a, record.b) = (named.start, named.end - named.start);
+        self.parts[index].stage = Stage::Journal;
+        self.push_record(record, index);
     }
 
-    /// The regions that a part of a conventional zone touches.
-    pub(super) fn regions(&self, index: u32) -> std::ops::Range<u64> {
+    /// What is in the journal can be written again on a full file system.
+    fn allocate_space(&mut self, index: u32) {
+        let part = &mut self.parts[index];
+        let Work::Overwrite { data, .. } = &part.work else { unreachable!("an overwrite") };
+        let has_data = data.is_some();
+        let (zone, first, blocks) = (part.zone, part.first, part.blocks());
+        part.stage = Stage::Space;
+        part.out = 1 + u32::from(has_data);
+        let (offset, length) = (self.layout.tag_offset(zone, first), blocks * self.layout.tag_bytes);
+        self.emit(Role::Tags, index, FileOperation::Allocate { file: ImageFile::Tags, offset, length });
+        if has_data {
+            let (offset, length) = (self.layout.data_offset(zone, first), blocks * self.layout.block_bytes);
+            self.emit(Role::Data, index, FileOperation::Allocate { file: ImageFile::Data, offset, length });
+        }
+    }
+
+    fn log_contents(&mut self, index: u32) {
+        let part = &mut self.parts[index];
+        let Work::Overwrite { data, tags, .. } = &part.work else { unreachable!("an overwrite") };
+        let kind = if data.is_some() { Kind::Contents } else { Kind::Zeros };
+        let mut record = OwnRecord::new(kind, part.zone, part.generation);
+        (record.a, record.b) = (part.first, part.blocks());
+        if let Some(data) = data {
+            (record.head, record.data) = (tags.clone(), data.clone());
+        }
+        part.stage = Stage::Journal;
+        self.push_record(record, index);
+    }
+
+    /// The blocks of an overwrite, by LBA, that a recovery would hold to their tags if no intent named them.
+    pub(super) fn named_by_intent(&self, index: u32) -> Range<u64> {
         let Part { zone, first, end, .. } = self.parts[index];
-        let lba = self.lba(zone, 0);
-        (lba + first) / REGION_BLOCKS..(lba + end).div_ceil(REGION_BLOCKS)
+        let end = if zone < self.layout.conventional {
+            end
+        } else {
+            let settled = self.ledger.entries[zone as usize].settled.max(self.zones[zone as usize].settling);
+            end.min(settled).max(first)
+        };
+        self.lba(zone, first)..self.lba(zone, end)
     }
 
     /// The journal record of an overwrite is synced, or was not written.
@@ -76,8 +99,8 @@ impl Image {
             return;
         }
         if !self.layout.logs_contents {
-            let regions = self.regions(index);
-            self.intents.durable.extend(regions);
+            let named = self.named_by_intent(index);
+            self.intents.durable.insert(named);
         }
         self.write_data_and_tags(index);
     }
@@ -86,6 +109,8 @@ impl Image {
         let part = &mut self.parts[index];
         let Work::Overwrite { counts, found, .. } = &mut part.work else { unreachable!("an overwrite") };
         match part.stage {
+            Stage::Space if part.failed => self.fail_overwrite(index),
+            Stage::Space => self.log_contents(index),
             Stage::Data if !part.failed => self.write_tags(index),
             Stage::Data | Stage::Files if part.failed => {
                 *found = Some(Box::default());
@@ -101,11 +126,7 @@ impl Image {
                 self.end_overwrite(index, Status::Success);
             }
             Stage::MendRead => self.mend_overwrite(index),
-            _ => {
-                let zone = part.zone;
-                self.note_dirty(zone);
-                self.fail_overwrite(index);
-            }
+            _ => self.end_mended_overwrite(index),
         }
     }
 
@@ -124,7 +145,8 @@ impl Image {
         self.read_part(index);
     }
 
-    /// Blocks that fit their tags stay; those that are the new ones get the new tags; a block of a page is what it is.
+    /// Blocks that fit their tags stay; those that are the new ones get the new tags; a block of a page is what it is. What was never
+    /// written stays so, and its data become zeros again. All of that finds its space on a full file system.
     fn mend_overwrite(&mut self, index: u32) {
         let part = &mut self.parts[index];
         let Work::Overwrite { data: new, tags: new_tags, found, .. } = &mut part.work else {
@@ -138,27 +160,53 @@ impl Image {
         let (block_bytes, tag_bytes) = (self.layout.block_bytes as usize, self.codec.tag_bytes());
         let lba = u64::from(part.zone) * self.spec.geometry.zone_size_blocks.0 + part.first;
         let mut mended = BytesMut::from(&tags[..]);
+        let (mut new_tagged, mut emptied) = (RangeSet::default(), RangeSet::default());
         let blocks = data.chunks_exact(block_bytes).zip(mended.chunks_exact_mut(tag_bytes)).enumerate();
         for (i, (block, tag)) in blocks {
             let place = lba + i as u64;
             let verdict = self.codec.verify(tag, place, part.generation, block);
             let is_new = match new {
                 Some(new) => *block == new[i * block_bytes..][..block_bytes],
-                None => verdict == Verdict::Mismatch && block.iter().all(|&byte| byte == 0),
+                None => verdict == Verdict::Mismatch && is_zero(block),
             };
             match verdict {
-                Verdict::Data => {}
+                Verdict::Data => continue,
+                Verdict::Unwritten => {
+                    if !is_zero(block) {
+                        emptied.insert(i as u64..i as u64 + 1);
+                    }
+                    continue;
+                }
                 _ if is_new => tag.copy_from_slice(&new_tags[i * tag_bytes..][..tag_bytes]),
                 Verdict::Mismatch if !self.layout.logs_contents => {
                     self.codec.accept(tag, place, part.generation, block);
                 }
-                Verdict::Zeros | Verdict::Unwritten | Verdict::Mismatch | Verdict::Foreign => {}
+                Verdict::Zeros | Verdict::Mismatch | Verdict::Foreign => continue,
             }
+            new_tagged.insert(i as u64..i as u64 + 1);
         }
         part.stage = Stage::MendWrite;
-        part.out = 1;
-        let offset = self.layout.tag_offset(part.zone, part.first);
-        let pieces = vec![Bytes::from(mended)];
-        self.emit(Role::Tags, index, FileOperation::Write { file: ImageFile::Tags, offset, pieces });
+        part.out = (new_tagged.ranges_count() + emptied.ranges_count()) as u32;
+        let (zone, first) = (part.zone, part.first);
+        if part.out == 0 {
+            self.end_mended_overwrite(index);
+            return;
+        }
+        let mended = mended.freeze();
+        for Range { start, end } in new_tagged.iter() {
+            let offset = self.layout.tag_offset(zone, first + start);
+            let pieces = vec![mended.slice(start as usize * tag_bytes..end as usize * tag_bytes)];
+            self.emit(Role::Tags, index, FileOperation::Write { file: ImageFile::Tags, offset, pieces });
+        }
+        for Range { start, end } in emptied.iter() {
+            let (offset, length) =
+                (self.layout.data_offset(zone, first + start), (end - start) * self.layout.block_bytes);
+            self.emit(Role::Data, index, FileOperation::PunchHole { file: ImageFile::Data, offset, length });
+        }
+    }
+
+    fn end_mended_overwrite(&mut self, index: u32) {
+        self.note_dirty(self.parts[index].zone);
+        self.fail_overwrite(index);
     }
 }

@@ -54,7 +54,7 @@ pub(super) struct Part {
     /// Later parts that wait for it.
     pub(super) waiters: Vec<u32>,
     /// File operations that are out.
-    pub(super) out: u8,
+    pub(super) out: u32,
     /// One of them failed.
     pub(super) failed: bool,
     /// One of them failed because the file system is full.
@@ -143,6 +143,8 @@ pub(super) enum Stage {
     Waiting,
     /// For the end of a checkpoint.
     Held,
+    /// For space in the files, before its contents go to the journal.
+    Space,
     /// For its journal record.
     Journal,
     /// For its data, before its tags are written.
@@ -153,7 +155,7 @@ pub(super) enum Stage {
     Done,
     /// A failed overwrite looks at what is on file.
     MendRead,
-    /// A failed overwrite writes tags for what is on file; a failed sequential write clears tags.
+    /// A failed overwrite makes tags and data agree again; a failed sequential write clears tags.
     MendWrite,
     /// A failed sequential write syncs the cleared tags.
     MendSync,

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use zonda_zoned::{BlockBuffer, Outcome, Payload, Status};
 
 use crate::format::entry::add;
-use crate::format::tag::Verdict;
+use crate::format::tag::{Verdict, is_zero};
 use crate::{FileOperation, ImageFile};
 
 use super::part::{ReadRun, Stage, Work};
@@ -62,7 +62,8 @@ impl Image {
             match self.codec.verify(tag, lba + i as u64, part.generation, data) {
                 Verdict::Data => {}
                 Verdict::Zeros => zeros.push(i),
-                Verdict::Unwritten if may_be_unwritten => zeros.push(i),
+                // Data contradict a tag that was lost.
+                Verdict::Unwritten if may_be_unwritten && is_zero(data) => {}
                 Verdict::Unwritten | Verdict::Mismatch | Verdict::Foreign => return Status::UnrecoveredReadError,
             }
         }

@@ -1,5 +1,7 @@
 //! Commands: the zone table says what becomes of them, and they become parts.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use zonda_zoned::zones::WriteGrant;
 use zonda_zoned::{
@@ -139,7 +141,9 @@ impl Image {
             let Piece { zone, first, end } = self.piece(grant.start.0 + done, (blocks.0 - done).min(at_once));
             let length = end - first;
             let generation = self.zones[zone as usize].generation;
-            let (data, tags) = self.contents(buffer.as_deref(), grant.start.0 + done, done, length, generation);
+            let blocks = done..done + length;
+            let (data, tags) =
+                self.contents(buffer.as_deref(), grant.start.0 + done, blocks, generation, grant.overwrites);
             let work = if grant.overwrites {
                 Work::Overwrite { data, tags, counts: true, found: None }
             } else {
@@ -154,19 +158,26 @@ impl Image {
         self.end_one(command, Status::Success);
     }
 
-    /// Data and tags of `length` blocks of a write, from its block `skip` on.
+    /// Data and tags of some blocks of a write, counted from its first.
     fn contents(
         &self,
         buffer: Option<&BlockBuffer>,
         lba: u64,
-        skip: u64,
-        length: u64,
+        blocks: Range<u64>,
         generation: u32,
+        overwrites: bool,
     ) -> (Option<Bytes>, Bytes) {
-        let Some(buffer) = buffer else { return (None, self.codec.of_zeros(lba, generation, length)) };
-        let slice = |bytes: &Bytes, unit: u64| bytes.slice((skip * unit) as usize..((skip + length) * unit) as usize);
+        let Some(buffer) = buffer else {
+            return (None, self.codec.of_zeros(lba, generation, blocks.end - blocks.start));
+        };
+        let slice =
+            |bytes: &Bytes, unit: u64| bytes.slice((blocks.start * unit) as usize..(blocks.end * unit) as usize);
         let data = slice(&buffer.data, self.layout.block_bytes);
         let metadata = slice(&buffer.metadata, self.codec.metadata_bytes() as u64);
+        if overwrites && self.layout.logs_contents {
+            let (data, tags) = self.codec.of_overwrite(lba, generation, data, &metadata);
+            return (Some(data), tags);
+        }
         let tags = self.codec.of_data(lba, generation, &data, &metadata);
         (Some(data), tags)
     }

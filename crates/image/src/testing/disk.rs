@@ -1,6 +1,7 @@
 //! Five files in memory that remember what was synced, page by page.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use bytes::Bytes;
 use zonda_zoned::Prng;
@@ -17,8 +18,10 @@ pub(crate) enum Fault {
     Write(ImageFile, u64),
     /// The nth sync of this file fails.
     Sync(ImageFile, u64),
-    /// The file system is full: no write finds space. Holes and syncs need none.
+    /// The file system is full, and copies what it writes: no write finds space. Holes and syncs need none.
     Full,
+    /// The file system is full for this file, or for all: writes find no space for pages that have none.
+    NoSpace(Option<ImageFile>),
     /// Each operation but reads fails once in so many.
     Often(u64),
 }
@@ -32,12 +35,16 @@ pub(crate) struct Disk {
     pub(crate) prng: Option<Prng>,
     /// Blocking operations that change something, until the program is killed.
     pub(crate) changes_left: Option<u64>,
+    /// Bytes of each file that were read with blocking calls.
+    pub(crate) bytes_read: BTreeMap<ImageFile, u64>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct SimFile {
     bytes: Vec<u8>,
     dirty: BTreeMap<usize, Page>,
+    /// Pages that have space on the medium.
+    allocated: BTreeSet<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -50,6 +57,20 @@ impl SimFile {
     fn page(&self, page: usize) -> Vec<u8> {
         let end = self.bytes.len().min((page + 1) * PAGE);
         self.bytes[page * PAGE..end].to_vec()
+    }
+
+    /// Writing to this range takes space that the file does not have yet.
+    fn lacks_space(&self, range: Range<usize>) -> bool {
+        pages(&range).any(|page| !self.allocated.contains(&page))
+    }
+
+    fn allocate(&mut self, range: Range<usize>) {
+        self.allocated.extend(pages(&range));
+    }
+
+    /// Pages that lie in the range whole give their space back.
+    fn free(&mut self, range: &Range<usize>) {
+        self.allocated.retain(|page| page * PAGE < range.start || (page + 1) * PAGE > range.end);
     }
 
     fn change(&mut self, tick: u64, offset: usize, length: usize, change: impl FnOnce(&mut [u8])) {
@@ -101,6 +122,11 @@ impl SimFile {
     }
 }
 
+/// The pages that a range touches.
+fn pages(range: &Range<usize>) -> Range<usize> {
+    range.start / PAGE..range.end.div_ceil(PAGE)
+}
+
 impl Disk {
     pub(crate) fn new() -> Disk {
         Disk::default()
@@ -114,9 +140,12 @@ impl Disk {
     pub(crate) fn carry_out(&mut self, operation: &FileOperation, tick: u64) -> Result<Bytes, FileError> {
         let failing = self.is_to_fail(operation);
         if let Some(error) = failing {
-            let mut prng = self.prng.take().unwrap_or_else(|| Prng::new(1));
-            self.carry_out_in_part(operation, &mut prng);
-            self.prng = Some(prng);
+            // Where there is no space for a page, none of it is written.
+            if !matches!(self.fault, Some(Fault::NoSpace(_))) {
+                let mut prng = self.prng.take().unwrap_or_else(|| Prng::new(1));
+                self.carry_out_in_part(operation, &mut prng);
+                self.prng = Some(prng);
+            }
             return Err(error);
         }
         self.tick += 1;
@@ -129,11 +158,16 @@ impl Disk {
             }
             FileOperation::Write { offset, pieces, .. } => {
                 let all = pieces.concat();
+                file.allocate(*offset as usize..*offset as usize + all.len());
                 file.change(now, *offset as usize, all.len(), |bytes| bytes.copy_from_slice(&all));
             }
             FileOperation::Sync { .. } => file.sync(tick),
             FileOperation::PunchHole { offset, length, .. } => {
                 file.change(now, *offset as usize, *length as usize, |bytes| bytes.fill(0));
+                file.free(&(*offset as usize..(*offset + *length) as usize));
+            }
+            FileOperation::Allocate { offset, length, .. } => {
+                file.allocate(*offset as usize..(*offset + *length) as usize);
             }
         }
         Ok(Bytes::new())
@@ -152,7 +186,17 @@ impl Disk {
                 self.fault = left.checked_sub(1).map(|left| Fault::Sync(wanted, left));
                 left == 0
             }
-            (Fault::Full, FileOperation::Write { .. }) => return Some(FileError::StorageFull),
+            (Fault::Full, FileOperation::Write { .. } | FileOperation::Allocate { .. }) => {
+                return Some(FileError::StorageFull);
+            }
+            (Fault::NoSpace(Some(wanted)), operation) if operation.file() != wanted => false,
+            (Fault::NoSpace(_), FileOperation::Write { file, offset, pieces }) => {
+                let length: usize = pieces.iter().map(Bytes::len).sum();
+                return self.lacks_space(*file, *offset, length as u64).then_some(FileError::StorageFull);
+            }
+            (Fault::NoSpace(_), FileOperation::Allocate { file, offset, length }) => {
+                return self.lacks_space(*file, *offset, *length).then_some(FileError::StorageFull);
+            }
             (Fault::Often(one_in), _) => self.prng.get_or_insert_with(|| Prng::new(1)).chance(1, one_in),
             _ => false,
         };
@@ -161,6 +205,10 @@ impl Disk {
         }
         let is_full = matches!(self.fault, Some(Fault::Often(_)));
         Some(if is_full { FileError::StorageFull } else { FileError::Other("an injected error".to_owned()) })
+    }
+
+    fn lacks_space(&self, file: ImageFile, offset: u64, length: u64) -> bool {
+        self.files.get(&file).is_none_or(|file| file.lacks_space(offset as usize..(offset + length) as usize))
     }
 
     /// What a kill leaves of an operation: nothing, all, or the beginning of a write. Blocks and tags end at a page, as
@@ -187,6 +235,7 @@ impl Disk {
             length = end.saturating_sub(*offset as usize);
         }
         let file = self.files.entry(*name).or_default();
+        file.allocate(*offset as usize..*offset as usize + length);
         file.change(now, *offset as usize, length, |bytes| bytes.copy_from_slice(&all[..length]));
     }
 
@@ -225,7 +274,16 @@ impl Files for Disk {
         let rest = held.bytes.get(offset as usize..).unwrap_or_default();
         let found = rest.len().min(buffer.len());
         buffer[..found].copy_from_slice(&rest[..found]);
+        *self.bytes_read.entry(file).or_default() += found as u64;
         Ok(found)
+    }
+
+    fn next_data(&mut self, file: ImageFile, offset: u64) -> Result<Option<u64>, FileError> {
+        let held = self.files.get(&file).ok_or(FileError::Missing)?;
+        let mut pages = pages(&(offset as usize..held.bytes.len()));
+        // Tests put bytes where nothing was written.
+        let next = pages.find(|page| held.allocated.contains(page) || held.page(*page).iter().any(|&byte| byte != 0));
+        Ok(next.map(|page| offset.max((page * PAGE) as u64)))
     }
 
     fn write_at(&mut self, file: ImageFile, offset: u64, bytes: &[u8]) -> Result<(), FileError> {

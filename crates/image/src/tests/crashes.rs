@@ -203,3 +203,13 @@ fn crashes_of_every_kind_may_follow_each_other() {
     let crashes = &[Crash::Kill, Crash::PowerLoss, Crash::Close, Crash::None];
     run_all("mixed", 60, &Plan { rounds: 25, commands_max: 80, depth_max: 64, crashes });
 }
+
+#[test]
+#[ignore = "soak"]
+fn soak_crashes_of_every_kind_on_many_drives() {
+    let crashes = &[Crash::Kill, Crash::PowerLoss, Crash::Close, Crash::None];
+    for depth_max in [8, 64] {
+        let label = format!("soak at depth {depth_max}");
+        run_all(&label, 1500, &Plan { rounds: 25, commands_max: 120, depth_max, crashes });
+    }
+}

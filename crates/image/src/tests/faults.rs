@@ -72,22 +72,33 @@ fn run(geometry: &Geometry, seed: u64, rounds: u64) -> u64 {
     faults
 }
 
-#[test]
-fn a_fault_fails_what_it_meets_and_nothing_acknowledged_before() {
-    let mut geometries = Prng::new(1).fork("faults");
-    let drives = 60;
+/// How many faults were met on so many drives.
+fn run_all(label: &str, drives: u64) -> u64 {
+    let mut geometries = Prng::new(1).fork(label);
     let mut faults = 0;
     for seed in 0..drives {
         let geometry = random_geometry(&mut geometries);
         match std::panic::catch_unwind(|| run(&geometry, seed, 20)) {
             Ok(met) => faults += met,
             Err(cause) => {
-                eprintln!("drive {seed} of faults: {geometry:?}");
+                eprintln!("drive {seed} of {label}: {geometry:?}");
                 std::panic::resume_unwind(cause);
             }
         }
     }
-    assert!(faults > drives * 5, "{faults} faults on {drives} drives");
+    faults
+}
+
+#[test]
+fn a_fault_fails_what_it_meets_and_nothing_acknowledged_before() {
+    let faults = run_all("faults", 60);
+    assert!(faults > 60 * 5, "{faults} faults on 60 drives");
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_faults_on_many_drives() {
+    run_all("many faults", 2000);
 }
 
 #[test]

@@ -245,16 +245,19 @@ fn a_reset_whose_record_is_lost_has_not_happened() {
 }
 
 #[test]
-fn the_first_overwrite_in_a_region_waits_for_its_intent_and_later_ones_do_not() {
+fn the_first_overwrite_of_a_block_waits_for_its_intent_and_later_ones_do_not() {
     let mut drive = drive(plain());
     drive.submit(drive.write_of(0, 1, 1));
     assert_eq!((drive.out.len(), out(&drive, is_write(ImageFile::Journal))), (1, 1));
     drive.settle();
-    drive.submit(drive.write_of(5, 1, 1));
+    drive.submit(drive.write_of(0, 1, 2));
     assert_eq!((out(&drive, is_write(ImageFile::Journal)), out(&drive, is_write(ImageFile::Data))), (0, 1));
     drive.settle();
+    drive.submit(drive.write_of(0, 2, 3));
+    assert_eq!(out(&drive, is_write(ImageFile::Journal)), 1, "the block beside it has none");
+    drive.settle();
     drive.run(Operation::Flush);
-    drive.submit(drive.write_of(9, 1, 1));
+    drive.submit(drive.write_of(1, 1, 1));
     assert_eq!((drive.out.len(), out(&drive, is_write(ImageFile::Journal))), (1, 1), "the flush ended the intent");
 }
 

@@ -232,7 +232,7 @@ fn an_image_of_version_1_is_converted_when_it_is_opened_and_by_nothing_else() {
     assert!(drive.keep(value(1)));
     let mut disk = drive.lose_power(&mut Prng::new(1));
     for copy in 0..2 {
-        assert_eq!(disk.bytes(ImageFile::Superblock)[copy * COPY_BYTES + 16..][..4], [2, 0, 0, 0]);
+        assert_eq!(disk.bytes(ImageFile::Superblock)[copy * COPY_BYTES + 16..][..4], [3, 0, 0, 0]);
     }
     let drive = Drive::open(disk);
     assert!(!drive.report.converted);

@@ -84,11 +84,11 @@ fn settle(image: &mut Image, files: &mut MemoryFiles, newest_first: bool, fail: 
 
 /// No operation of an open drive reaches past the end of a file.
 fn check_range(files: &mut MemoryFiles, operation: &zonda_image::FileOperation) {
-    use zonda_image::FileOperation::{PunchHole, Read, Sync, Write};
+    use zonda_image::FileOperation::{Allocate, PunchHole, Read, Sync, Write};
     let (offset, length) = match operation {
         Read { offset, length, .. } => (*offset, *length as u64),
         Write { offset, pieces, .. } => (*offset, pieces.iter().map(|piece| piece.len() as u64).sum()),
-        PunchHole { offset, length, .. } => (*offset, *length),
+        PunchHole { offset, length, .. } | Allocate { offset, length, .. } => (*offset, *length),
         Sync { .. } => return,
     };
     let file = operation.file();

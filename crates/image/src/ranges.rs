@@ -1,0 +1,136 @@
+//! Sets of block addresses that lie together.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A set of numbers, kept as ranges that do not touch each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RangeSet {
+    /// The end of each range by its start.
+    ends: BTreeMap<u64, u64>,
+}
+
+impl RangeSet {
+    pub(crate) fn clear(&mut self) {
+        self.ends.clear();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// How many ranges it takes to write it down.
+    pub(crate) fn ranges_count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// In ascending order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.ends.iter().map(|(&start, &end)| start..end)
+    }
+
+    /// Whether all of a range is in the set.
+    pub(crate) fn covers(&self, range: &Range<u64>) -> bool {
+        range.is_empty() || self.ends.range(..=range.start).next_back().is_some_and(|(_, &end)| range.end <= end)
+    }
+
+    pub(crate) fn overlaps(&self, range: &Range<u64>) -> bool {
+        self.ends.range(..range.end).next_back().is_some_and(|(_, &end)| end > range.start) && !range.is_empty()
+    }
+
+    pub(crate) fn insert(&mut self, range: Range<u64>) {
+        if range.is_empty() || self.covers(&range) {
+            return;
+        }
+        let Range { mut start, mut end } = range;
+        while let Some((&other, &other_end)) = self.ends.range(..=end).next_back().filter(|(_, other)| **other >= start)
+        {
+            self.ends.remove(&other);
+            (start, end) = (start.min(other), end.max(other_end));
+        }
+        self.ends.insert(start, end);
+    }
+
+    pub(crate) fn remove(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        while let Some((&start, &end)) = self.ends.range(..range.end).next_back().filter(|(_, end)| **end > range.start)
+        {
+            self.ends.remove(&start);
+            if end > range.end {
+                self.ends.insert(range.end, end);
+            }
+            if start < range.start {
+                self.ends.insert(start, range.start);
+            }
+        }
+    }
+
+    pub(crate) fn union(&mut self, other: &RangeSet) {
+        other.iter().for_each(|range| self.insert(range));
+    }
+
+    /// What is in both.
+    pub(crate) fn intersection(&self, other: &RangeSet) -> RangeSet {
+        let mut both = RangeSet::default();
+        for range in other.iter() {
+            let before = self.ends.range(..range.start).next_back();
+            for (&start, &end) in before.into_iter().chain(self.ends.range(range.start..range.end)) {
+                both.insert(start.max(range.start)..end.min(range.end));
+            }
+        }
+        both
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use zonda_zoned::Prng;
+
+    fn numbers(set: &RangeSet) -> BTreeSet<u64> {
+        set.iter().flatten().collect()
+    }
+
+    #[test]
+    fn ranges_are_those_of_a_set_of_numbers() {
+        let mut prng = Prng::new(3);
+        for _ in 0..300 {
+            let (mut set, mut slow) = (RangeSet::default(), BTreeSet::new());
+            let (mut other, mut other_slow) = (RangeSet::default(), BTreeSet::new());
+            for _ in 0..12 {
+                let start = prng.below(40);
+                let range = start..start + prng.below(9);
+                if prng.chance(2, 3) {
+                    set.insert(range.clone());
+                    slow.extend(range.clone());
+                } else {
+                    set.remove(range.clone());
+                    slow.retain(|number| !range.contains(number));
+                }
+                let start = prng.below(40);
+                other.insert(start..start + 4);
+                other_slow.extend(start..start + 4);
+                assert_eq!(numbers(&set), slow);
+                assert_eq!(set.is_empty(), slow.is_empty());
+                let gaps = slow.iter().filter(|&&number| !slow.contains(&(number + 1))).count();
+                assert_eq!(set.ranges_count(), gaps, "ranges that touch are one: {set:?}");
+                assert_eq!(numbers(&set.intersection(&other)), slow.intersection(&other_slow).copied().collect());
+                let mut both = set.clone();
+                both.union(&other);
+                assert_eq!(numbers(&both), slow.union(&other_slow).copied().collect());
+                for number in 0..50 {
+                    let covered = (number..number + 3).all(|number| slow.contains(&number));
+                    assert_eq!(set.covers(&(number..number + 3)), covered);
+                    let overlaps = (number..number + 3).any(|number| slow.contains(&number));
+                    assert_eq!(set.overlaps(&(number..number + 3)), overlaps);
+                }
+            }
+            set.clear();
+            assert!(set.is_empty() && set.covers(&(5..5)));
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! File systems that are full, and have room again.
+
+use zonda_zoned::{Blocks, Geometry, Operation, Prng, Status, ZoneAction, ZoneIndex, ZoneState};
+
+use crate::testing::{Drive, Fault, spec};
+use crate::{ImageFile, open};
+
+fn plain() -> Geometry {
+    Geometry { metadata_bytes: 0, conventional_zone_count: 0, ..Geometry::tiny() }
+}
+
+/// Conventional zones whose blocks go through the journal.
+fn logged() -> Geometry {
+    conventional(8)
+}
+
+fn conventional(metadata_bytes: u16) -> Geometry {
+    let (zone_size_blocks, zone_capacity_blocks) = (Blocks(16), Blocks(16));
+    Geometry { metadata_bytes, conventional_zone_count: 2, zone_size_blocks, zone_capacity_blocks, ..Geometry::tiny() }
+}
+
+#[test]
+fn a_first_block_that_finds_no_space_in_each_zone_leaves_all_of_them_writable() {
+    let geometry = plain();
+    let mut drive = Drive::create(&spec(geometry.clone()));
+    let zones: Vec<u64> = (0..u64::from(geometry.zone_count)).map(|zone| zone * geometry.zone_size_blocks.0).collect();
+    drive.disk.fault = Some(Fault::NoSpace(None));
+    for &start in &zones {
+        assert_eq!(drive.write(start, 1, 1), Status::CapacityExceeded);
+    }
+    // What needs no space goes on meanwhile, and after a restart.
+    for restart in [false, true] {
+        if restart {
+            let fault = drive.disk.fault;
+            drive = Drive::open(drive.kill(&mut Prng::new(3)));
+            drive.disk.fault = fault;
+        }
+        for (zone, &start) in (0..).map(ZoneIndex).zip(&zones) {
+            assert_eq!(
+                drive.image.zones().zone(zone).state,
+                if restart { ZoneState::Empty } else { drive.image.zones().zone(zone).state }
+            );
+            assert_ne!(drive.image.zones().zone(zone).state, ZoneState::ReadOnly);
+            assert!(drive.manage(ZoneAction::Reset, start).is_success());
+        }
+        assert!(drive.run(Operation::Flush).status.is_success());
+    }
+    drive.disk.fault = None;
+    for &start in &zones {
+        assert!(drive.write(start, 1, 1).is_success());
+        assert!(drive.manage(ZoneAction::Finish, start).is_success());
+    }
+}
+
+#[test]
+fn contents_are_logged_only_where_they_have_their_space() {
+    let mut drive = Drive::create(&spec(logged()));
+    assert!(drive.write(2, 1, 5).is_success());
+    drive.disk.fault = Some(Fault::NoSpace(None));
+    assert!(drive.write(2, 1, 6).is_success(), "a block that has its space is overwritten");
+    assert_eq!(drive.write(8, 8, 20), Status::CapacityExceeded);
+    assert_eq!(drive.marks(2, 1), [Ok(6)]);
+    assert_eq!(drive.marks(8, 8), [Ok(0); 8]);
+    drive.disk.fault = None;
+    assert!(drive.write(8, 8, 20).is_success());
+}
+
+#[test]
+fn an_image_whose_contents_are_logged_opens_on_a_full_file_system_after_a_kill() {
+    for seed in 0..40 {
+        let mut drive = Drive::create(&spec(logged()));
+        assert!(drive.write(0, 2, 1).is_success());
+        drive.submit(drive.write_of(3, 8, 30));
+        drive.submit(drive.write_of(1, 4, 60));
+        let mut prng = Prng::new(seed);
+        for _ in 0..prng.below(12) {
+            drive.step_any(&mut prng);
+        }
+        let mut disk = drive.kill(&mut prng);
+        disk.fault = Some(Fault::NoSpace(None));
+        open(&mut disk).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let mut drive = Drive::open(disk);
+        assert_eq!(drive.marks(0, 1), [Ok(1)]);
+        assert!(drive.marks(0, 12).iter().all(Result::is_ok));
+    }
+}
+
+#[test]
+fn an_overwrite_that_finds_no_space_leaves_what_was_there() {
+    let geometry = conventional(0);
+    // Data or tags of a block that was never written find no space.
+    for file in [ImageFile::Data, ImageFile::Tags] {
+        let mut drive = Drive::create(&spec(geometry.clone()));
+        drive.disk.fault = Some(Fault::NoSpace(Some(file)));
+        assert_eq!(drive.write(1, 2, 9), Status::CapacityExceeded);
+        assert_eq!(drive.marks(0, 4), [Ok(0); 4], "{file}");
+        assert!(drive.run(Operation::Flush).status.is_success());
+        drive.disk.fault = None;
+        let mut drive = Drive::open(drive.kill(&mut Prng::new(1)));
+        assert_eq!(drive.marks(0, 4), [Ok(0); 4], "{file}");
+        assert_eq!(drive.write(1, 2, 9), Status::Success);
+        assert_eq!(drive.image.zones().zone(ZoneIndex(0)).written_blocks, Blocks(geometry.zone_capacity_blocks.0));
+    }
+}

@@ -1,0 +1,233 @@
+//! What a crash makes uncertain is what was being overwritten, and nothing beside it.
+
+use zonda_zoned::{BlockBuffer, Blocks, Geometry, Lba, Operation, Payload, Prng, Status, ZoneAction, ZrwaGeometry};
+
+use crate::format::record::{Kind, MARKS_BYTES, Place, Record};
+use crate::format::superblock::COPY_BYTES;
+use crate::testing::{Disk, Drive, spec};
+use crate::{Finding, ImageFile, check};
+
+const BLOCK: u64 = 512;
+
+/// One conventional zone of 512 blocks, which are overwritten in place without being logged.
+fn conventional() -> Geometry {
+    Geometry {
+        metadata_bytes: 0,
+        conventional_zone_count: 1,
+        zone_size_blocks: Blocks(512),
+        zone_capacity_blocks: Blocks(512),
+        max_transfer_blocks: Blocks(512),
+        ..Geometry::tiny()
+    }
+}
+
+fn with_zrwa() -> Geometry {
+    let zrwa = ZrwaGeometry {
+        size_blocks: Blocks(8),
+        flush_granularity_blocks: Blocks(1),
+        resources: 1,
+        explicit_flush: true,
+    };
+    Geometry {
+        conventional_zone_count: 0,
+        metadata_bytes: 0,
+        zone_size_blocks: Blocks(16),
+        zone_capacity_blocks: Blocks(16),
+        zrwa: Some(zrwa),
+        ..Geometry::tiny()
+    }
+}
+
+/// Four bytes of a block of the first zone rot.
+fn rot(disk: &mut Disk, block: u64) {
+    disk.bytes(ImageFile::Data)[(block * BLOCK) as usize..][..4].copy_from_slice(b"rot!");
+}
+
+/// The blocks that a check finds damaged, and how many it accepts on the word of an intent.
+fn checked(disk: &Disk) -> (Vec<u64>, u64) {
+    let report = check(&mut disk.clone(), &mut |_| {}).unwrap();
+    let blocks = report.findings.iter().map(|finding| match finding {
+        Finding::Block { lba, .. } => lba.0,
+        Finding::Copy { file } => panic!("a copy in {file}"),
+    });
+    (blocks.collect(), report.accepted_blocks)
+}
+
+#[test]
+fn rot_in_a_flushed_block_is_found_though_its_neighbour_was_being_overwritten() {
+    let mut drive = Drive::create(&spec(conventional()));
+    assert!(drive.write(0, 100, 1).is_success());
+    let mut drive = Drive::open(drive.close());
+    assert!(drive.write(200, 1, 7).is_success());
+    let mut disk = drive.kill(&mut Prng::new(1));
+    rot(&mut disk, 5);
+    assert_eq!(checked(&disk), (vec![5], 0));
+    let mut drive = Drive::open(disk);
+    assert_eq!(drive.marks(5, 2), [Err(Status::UnrecoveredReadError), Ok(7)]);
+    assert_eq!(drive.report.accepted_blocks, 0);
+}
+
+#[test]
+fn a_check_says_how_many_blocks_it_takes_on_the_word_of_an_intent() {
+    let mut drive = Drive::create(&spec(conventional()));
+    assert!(drive.write(0, 100, 1).is_success());
+    assert!(drive.run(Operation::Flush).status.is_success());
+    assert!(drive.write(40, 3, 7).is_success());
+    let mut disk = drive.kill(&mut Prng::new(1));
+    rot(&mut disk, 41);
+    rot(&mut disk, 43);
+    assert_eq!(checked(&disk), (vec![43], 1));
+    let mut drive = Drive::open(disk);
+    assert_eq!(drive.marks(40, 4), [Ok(7), Ok(b'r'), Ok(9), Err(Status::UnrecoveredReadError)]);
+    assert_eq!(drive.report.accepted_blocks, 1);
+}
+
+#[test]
+fn rot_in_a_flushed_block_of_a_zrwa_is_found_and_an_overwrite_of_it_is_accepted() {
+    for overwritten in [false, true] {
+        let mut drive = Drive::create(&spec(with_zrwa()));
+        assert!(drive.manage(ZoneAction::Open { zrwa: true }, 0).is_success());
+        assert!(drive.write(0, 6, 1).is_success());
+        assert!(drive.run(Operation::Flush).status.is_success());
+        assert!(drive.write(4, 1, 50).is_success());
+        if overwritten {
+            assert!(drive.write(2, 1, 60).is_success());
+        }
+        let mut disk = drive.kill(&mut Prng::new(1));
+        rot(&mut disk, 2);
+        let (found, accepted) = if overwritten { (vec![], 1) } else { (vec![2], 0) };
+        assert_eq!(checked(&disk), (found, accepted));
+        let mut drive = Drive::open(disk);
+        let expected = if overwritten { Ok(b'r') } else { Err(Status::UnrecoveredReadError) };
+        assert_eq!(drive.marks(1, 5), [Ok(2), expected, Ok(4), Ok(50), Ok(6)]);
+    }
+}
+
+#[test]
+fn a_flush_settles_a_zrwa_only_up_to_a_write_that_is_under_way() {
+    let mut drive = Drive::create(&spec(with_zrwa()));
+    assert!(drive.manage(ZoneAction::Open { zrwa: true }, 0).is_success());
+    assert!(drive.write(0, 6, 1).is_success());
+    drive.submit(drive.write_of(3, 1, 90));
+    let write = drive.out.len();
+    drive.submit(Operation::Flush);
+    while drive.out.len() > write {
+        drive.step(write);
+    }
+    // Of the write the data get there, and the program is killed.
+    let data = drive.out.iter().position(|(command, _)| command.operation.file() == ImageFile::Data);
+    drive.step(data.expect("a block of a ZRWA that was not flushed is written at once"));
+    let mut drive = Drive::open(drive.disk);
+    assert_eq!(drive.marks(2, 3), [Ok(3), Ok(90), Ok(5)]);
+}
+
+#[test]
+fn a_block_that_is_written_while_a_flush_settles_it_has_an_intent() {
+    let mut drive = Drive::create(&spec(with_zrwa()));
+    assert!(drive.manage(ZoneAction::Open { zrwa: true }, 0).is_success());
+    assert!(drive.write(0, 6, 1).is_success());
+    drive.submit(Operation::Flush);
+    let syncs = drive.out.len();
+    drive.submit(drive.write_of(3, 1, 90));
+    assert!(drive.out[syncs..].iter().all(|(command, _)| command.operation.file() == ImageFile::Journal));
+    (0..syncs).for_each(|_| drive.step(0));
+    while let Some(next) = drive.out.iter().position(|(command, _)| command.operation.file() == ImageFile::Journal) {
+        drive.step(next);
+    }
+    let data = drive.out.iter().position(|(command, _)| command.operation.file() == ImageFile::Data);
+    drive.step(data.expect("the intent is recorded, so the write goes on"));
+    let mut drive = Drive::open(drive.disk);
+    assert_eq!(drive.marks(2, 3), [Ok(3), Ok(90), Ok(5)]);
+}
+
+#[test]
+fn an_intent_ends_with_the_zone_that_it_was_for() {
+    let mut drive = Drive::create(&spec(with_zrwa()));
+    for round in 0..2 {
+        assert!(drive.manage(ZoneAction::Open { zrwa: true }, 0).is_success());
+        assert!(drive.write(0, 4, 10 * round).is_success());
+        assert!(drive.run(Operation::Flush).status.is_success());
+        if round == 0 {
+            assert!(drive.write(2, 1, 7).is_success());
+            assert!(drive.manage(ZoneAction::Reset, 0).is_success());
+        }
+    }
+    // The intent of the first round says nothing of block 2 now.
+    let mut disk = drive.disk.clone();
+    rot(&mut disk, 2);
+    assert_eq!(checked(&disk), (vec![2], 0));
+    drive.submit(drive.write_of(2, 1, 90));
+    assert!(drive.out.iter().all(|(command, _)| command.operation.file() == ImageFile::Journal), "{:?}", drive.out);
+}
+
+#[test]
+fn tags_that_are_lost_are_an_error_where_data_contradict_them() {
+    for clean in [true, false] {
+        let mut drive = Drive::create(&spec(conventional()));
+        assert!(drive.write(0, 100, 1).is_success());
+        assert!(drive.write(100, 1, 0).is_success());
+        assert!(drive.run(Operation::Flush).status.is_success());
+        let mut disk = if clean { drive.close() } else { drive.kill(&mut Prng::new(1)) };
+        disk.bytes(ImageFile::Tags)[..4096].fill(0);
+        assert_eq!(checked(&disk), ((0..100).collect(), 0), "stopped in order: {clean}");
+        let mut drive = Drive::open(disk);
+        assert_eq!(
+            drive.marks(98, 4),
+            [Err(Status::UnrecoveredReadError), Err(Status::UnrecoveredReadError), Ok(0), Ok(0)]
+        );
+    }
+}
+
+#[test]
+fn tags_that_are_lost_are_an_error_where_only_metadata_say_that_something_was_written() {
+    let mut drive = Drive::create(&spec(Geometry { metadata_bytes: 8, ..conventional() }));
+    let write = |data: u8, metadata: u8, lba: u64| {
+        let payload = BlockBuffer { data: vec![data; 2 * 512].into(), metadata: vec![metadata; 2 * 8].into() };
+        Operation::Write { start: Lba(lba), blocks: Blocks(2), payload: Payload::Bytes(Box::new(payload)) }
+    };
+    for (data, metadata, lba) in [(0, 7, 0), (0, 0, 2), (9, 0, 4)] {
+        assert!(drive.run(write(data, metadata, lba)).status.is_success());
+        let read = drive.read(lba, 2).unwrap();
+        assert_eq!((&read.data[..], &read.metadata[..]), (&[data; 1024][..], &[metadata; 16][..]));
+    }
+    for clean in [true, false] {
+        let mut drive = Drive::open(drive.disk.clone());
+        let read = drive.read(0, 2).unwrap();
+        assert_eq!((&read.data[..], &read.metadata[..]), (&[0; 1024][..], &[7; 16][..]), "after a restart");
+        let mut disk = if clean { drive.close() } else { drive.kill(&mut Prng::new(1)) };
+        disk.bytes(ImageFile::Tags)[..4096].fill(0);
+        assert_eq!(checked(&disk), (vec![0, 1, 4, 5], 0), "stopped in order: {clean}");
+        let mut drive = Drive::open(disk);
+        let expected =
+            [0, 1, 2, 3, 4, 5].map(|lba| if [2, 3].contains(&lba) { Ok(0) } else { Err(Status::UnrecoveredReadError) });
+        assert_eq!(drive.marks(0, 6), expected);
+    }
+}
+
+/// A journal that begins with this record, as versions 1 and 2 wrote it.
+fn with_region_intent(mut disk: Disk) -> Disk {
+    let loaded = crate::load::load(&mut disk).unwrap();
+    let payload = [&[][..], &[]];
+    let record = Record { kind: Kind::RegionIntent, zone: 0, generation: 0, a: 0, b: 1, c: 0, payload };
+    let place = Place { epoch: loaded.sequence, sequence: 1, previous: 0, failed_batches: 0 };
+    let head = record.encode(place).head;
+    disk.bytes(ImageFile::Journal)[MARKS_BYTES as usize..][..head.len()].copy_from_slice(&head);
+    for copy in 0..2 {
+        disk.bytes(ImageFile::Superblock)[copy * COPY_BYTES + 16] = 2;
+    }
+    disk
+}
+
+#[test]
+fn an_image_of_version_2_is_opened_with_its_intents_of_256_blocks_and_converted() {
+    let mut drive = Drive::create(&spec(conventional()));
+    assert!(drive.write(0, 300, 1).is_success());
+    let mut disk = with_region_intent(Drive::open(drive.close()).kill(&mut Prng::new(1)));
+    rot(&mut disk, 255);
+    rot(&mut disk, 256);
+    assert_eq!(checked(&disk), (vec![256], 1));
+    let mut drive = Drive::open(disk);
+    assert!(drive.report.converted);
+    assert_eq!(drive.marks(254, 3), [Ok(255), Ok(b'r'), Err(Status::UnrecoveredReadError)]);
+    assert!(!Drive::open(drive.close()).report.converted);
+}
