@@ -7,6 +7,7 @@ use zonda_image::ImageSpec;
 use zonda_ssd::description::{DrivePlan, DriveSpec, PayloadSpec, Profiles, SpecError};
 
 use crate::elements::create_elements;
+use crate::making::Making;
 use crate::{DriveError, ELEMENTS_FILE, ImageDirectory, random};
 
 /// A drive of the profile `name`, with another number of zones, or zones of another capacity, if they are given. The size
@@ -45,29 +46,45 @@ pub fn sized(
     Ok(spec)
 }
 
-/// Makes an image of this drive in `path`, which must be empty or not there.
+/// Makes an image of this drive in `path`, which must be empty or not there. What a creation has left there that was stopped goes first.
+///
+/// When this returns the image survives a loss of power. Before, it does not exist for anybody else, and if this fails nothing of it is left.
 ///
 /// # Errors
-/// When there is something already, or the disk refuses. What was made until then is left as it is.
+/// When there is something already, another program makes an image there, or the disk refuses.
 pub fn create_image(path: &Path, drive: &DrivePlan) -> Result<(), DriveError> {
-    let mut directory = ImageDirectory::make(path)?;
     let spec = ImageSpec::new(drive.profile().geometry(), drive.profile_text().to_owned(), random::uuid()?);
-    zonda_image::create(&spec, &mut directory).map_err(|error| {
-        DriveError::new(
-            format!("the image in {} cannot be made: {error}", path.display()),
-            "remove what is in the directory, make room, and try again",
-        )
-    })?;
-    create_elements(path, drive.profile(), &spec.uuid).map_err(|error| {
-        DriveError::new(
-            format!("{ELEMENTS_FILE} in {} cannot be made: {error}", path.display()),
-            "remove what is in the directory, make room, and try again",
-        )
-    })?;
-    directory.sync_names().map_err(|error| {
-        DriveError::new(
-            format!("the files in {} may not survive a loss of power: {error}", path.display()),
-            "put the image on another file system",
-        )
+    make(path, |path| {
+        create_files(path, &spec)?;
+        create_elements(path, drive.profile(), &spec.uuid)
+            .map_err(|error| failed(format!("{ELEMENTS_FILE} in {} cannot be made: {error}", path.display())))
     })
+}
+
+/// The same with what a specification says, and without storage elements.
+///
+/// # Errors
+/// As for [`create_image`].
+pub fn create_image_of(path: &Path, spec: &ImageSpec) -> Result<(), DriveError> {
+    make(path, |path| create_files(path, spec))
+}
+
+fn make(path: &Path, fill: impl FnOnce(&Path) -> Result<(), DriveError>) -> Result<(), DriveError> {
+    let making = Making::begin(path)?;
+    match fill(path) {
+        Ok(()) => making.finish(),
+        Err(error) => {
+            making.abandon();
+            Err(error)
+        }
+    }
+}
+
+fn create_files(path: &Path, spec: &ImageSpec) -> Result<(), DriveError> {
+    zonda_image::create(spec, &mut ImageDirectory::new_in(path))
+        .map_err(|error| failed(format!("the image in {} cannot be made: {}", path.display(), error.message())))
+}
+
+fn failed(what: String) -> DriveError {
+    DriveError::new(what, "make room, or choose another directory, and try again")
 }

@@ -2,13 +2,17 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use rustix::fs::{FlockOperation, flock, fstat};
+use rustix::io::{Errno, retry_on_intr};
 use zonda_image::{FileError, Files, ImageFile};
 use zonda_ring::{File, FileOptions};
 
 use crate::DriveError;
+use crate::making::refuse_unfinished;
 
 /// The files of one image, opened. Those that are missing are told of when they are asked for.
 #[derive(Debug)]
@@ -33,36 +37,10 @@ pub(crate) struct DirectoryParts {
 }
 
 impl ImageDirectory {
-    /// A directory for a new image, made if it is not there.
-    ///
-    /// # Errors
-    /// When it holds something else already, or cannot be made.
-    pub fn make(path: &Path) -> Result<ImageDirectory, DriveError> {
-        if let Ok(mut entries) = fs::read_dir(path)
-            && entries.next().is_some()
-        {
-            let is_image = path.join(ImageFile::Superblock.name()).exists();
-            let what = if is_image { "holds an image already" } else { "is not empty" };
-            return Err(occupied(path, what));
-        }
-        fs::create_dir_all(path).map_err(|error| cannot_make(path, &error))?;
-        // Of two programs that begin at once one makes the file, and has the image to itself until it is complete.
-        let place = path.join(ImageFile::Superblock.name());
-        let made = File::open(&place, FileOptions::create_new()).and_then(|file| Ok((file.lock()?, file)));
-        let lock = match made {
-            Ok((true, file)) => file,
-            Ok((false, _)) => return Err(in_use(path)),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                return Err(occupied(path, "holds an image already"));
-            }
-            Err(error) => return Err(cannot_make(path, &error)),
-        };
-        Ok(ImageDirectory {
-            path: path.to_owned(),
-            files: Default::default(),
-            access: FileOptions::read_write(),
-            _lock: Some(lock),
-        })
+    /// A directory in which an image is being made: see [`Making`](crate::making::Making).
+    pub(crate) fn new_in(path: &Path) -> ImageDirectory {
+        let access = FileOptions::read_write();
+        ImageDirectory { path: path.to_owned(), files: Default::default(), access, _lock: None }
     }
 
     /// An image that nobody else may open for writing until this is dropped, nor could before.
@@ -70,8 +48,11 @@ impl ImageDirectory {
     /// # Errors
     /// When there is none, it is in use, or may not be written.
     pub fn lock(path: &Path) -> Result<ImageDirectory, DriveError> {
-        let lock = acquire_lock(path, FileOptions::read_write())?;
+        let lock = acquire_lock(path, FileOptions::read_write(), FlockOperation::NonBlockingLockExclusive)?;
         let directory = ImageDirectory::open(path, FileOptions::read_write())?;
+        // A creation may have been stopped after its last act and before that was durable. If it were undone by a loss of power now,
+        // the image would be taken for one that was not completed. Where directories cannot be synced the creation has failed for that.
+        let _ = File::sync_directory(path);
         Ok(ImageDirectory { _lock: Some(lock), ..directory })
     }
 
@@ -83,17 +64,31 @@ impl ImageDirectory {
         ImageDirectory::open(path, FileOptions::read_only())
     }
 
-    /// An image to look at, which no other program may open for writing until this is dropped, nor could before.
+    /// An image to look at, which no other program may open for writing until this is dropped, nor could before. Others may look at
+    /// it meanwhile. Nothing is written, so that it may be on a medium that is read-only.
     ///
     /// # Errors
     /// When there is none, it is in use, or may not be read.
     pub fn look_alone(path: &Path) -> Result<ImageDirectory, DriveError> {
-        let lock = acquire_lock(path, FileOptions::read_only())?;
+        let lock = acquire_lock(path, FileOptions::read_only(), FlockOperation::NonBlockingLockShared)?;
         let directory = ImageDirectory::look(path)?;
         Ok(ImageDirectory { _lock: Some(lock), ..directory })
     }
 
+    /// The same of files that may not be an image yet.
+    pub(crate) fn look_at_any(path: &Path) -> Result<ImageDirectory, DriveError> {
+        ImageDirectory::open_any(path, FileOptions::read_only())
+    }
+
     fn open(path: &Path, access: FileOptions) -> Result<ImageDirectory, DriveError> {
+        refuse_unfinished(path)?;
+        let directory = ImageDirectory::open_any(path, access)?;
+        // Files that were there before a look that finds no mark are those of an image that is complete.
+        refuse_unfinished(path)?;
+        Ok(directory)
+    }
+
+    fn open_any(path: &Path, access: FileOptions) -> Result<ImageDirectory, DriveError> {
         let mut directory = ImageDirectory { path: path.to_owned(), files: Default::default(), access, _lock: None };
         for file in ImageFile::ALL {
             let place = path.join(file.name());
@@ -147,20 +142,6 @@ impl ImageDirectory {
     fn existing(&self, file: ImageFile) -> Result<&File, FileError> {
         self.files[file as usize].as_deref().ok_or(FileError::Missing)
     }
-
-    /// Makes the names of the files last.
-    ///
-    /// # Errors
-    /// What the system said.
-    pub fn sync_names(&self) -> io::Result<()> {
-        File::sync_directory(&self.path)?;
-        // The directory's own name is in the one above.
-        match self.path.parent() {
-            Some(above) if above.as_os_str().is_empty() => File::sync_directory(Path::new(".")),
-            Some(above) => File::sync_directory(above),
-            None => Ok(()),
-        }
-    }
 }
 
 impl Files for ImageDirectory {
@@ -194,12 +175,14 @@ impl Files for ImageDirectory {
 }
 
 /// The lock of an image; it is released with the process, however that ends.
-fn acquire_lock(path: &Path, access: FileOptions) -> Result<File, DriveError> {
+fn acquire_lock(path: &Path, access: FileOptions, operation: FlockOperation) -> Result<File, DriveError> {
     let place = path.join(ImageFile::Superblock.name());
+    refuse_unfinished(path)?;
     let file = File::open(&place, access).map_err(|error| cannot_open(path, &place, &error))?;
-    match file.lock() {
-        Ok(true) => Ok(file),
-        Ok(false) => Err(in_use(path)),
+    match retry_on_intr(|| flock(&file, operation)) {
+        // One that was replaced meanwhile locks nothing.
+        Ok(()) if is_in_place(&file, &place) => Ok(file),
+        Ok(()) | Err(Errno::WOULDBLOCK) => Err(in_use(path)),
         Err(error) => Err(DriveError::new(
             format!("the image in {} cannot be locked: {error}", path.display()),
             "put the image on a file system that has locks",
@@ -207,25 +190,32 @@ fn acquire_lock(path: &Path, access: FileOptions) -> Result<File, DriveError> {
     }
 }
 
-fn in_use(path: &Path) -> DriveError {
+/// Whether this is the file that is found in this place.
+pub(crate) fn is_in_place(file: &File, place: &Path) -> bool {
+    let Ok(opened) = fstat(file) else { return false };
+    fs::metadata(place).is_ok_and(|found| (found.dev(), found.ino()) == (opened.st_dev, opened.st_ino))
+}
+
+pub(crate) fn in_use(path: &Path) -> DriveError {
     DriveError::in_use(
         format!("the image in {} is in use by another program", path.display()),
         "stop the server that has it, or reach it through that server by its nvme-tcp:// URL",
     )
 }
 
-fn occupied(path: &Path, what: &str) -> DriveError {
+pub(crate) fn occupied(path: &Path, what: &str) -> DriveError {
     DriveError::new(
         format!("the directory {} {what}", path.display()),
         "choose another directory, or remove this one if nobody needs what is in it",
     )
 }
 
-fn cannot_make(path: &Path, error: &io::Error) -> DriveError {
-    DriveError::new(
-        format!("the directory {} cannot be made: {error}", path.display()),
-        "choose a directory in which you may write",
-    )
+pub(crate) fn cannot_make(path: &Path, error: &io::Error) -> DriveError {
+    let help = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room, or choose a directory on another file system",
+        _ => "choose a directory in which you may write",
+    };
+    DriveError::new(format!("no image can be made in {}: {error}", path.display()), help)
 }
 
 /// What the system said, as the image understands it.
@@ -283,24 +273,16 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_is_being_made_belongs_to_one_program() {
-        let above = tempfile::tempdir().expect("a directory");
-        let path = above.path().join("image");
-        let makers: Vec<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                (0..8).map(|_| scope.spawn(|| ImageDirectory::make(&path).map(|made| made._lock))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
-        });
-        let (made, refused): (Vec<_>, Vec<_>) = makers.into_iter().partition(Result::is_ok);
-        assert_eq!(made.len(), 1, "{refused:?}");
-        for error in refused.into_iter().filter_map(Result::err) {
-            assert!(
-                error.message.contains("holds an image already") || error.message.contains("is not empty"),
-                "{error}"
-            );
-        }
-        let error = ImageDirectory::lock(&path).expect_err("it is not complete");
-        assert!(error.is_in_use, "{error}");
+    fn several_may_look_at_an_image_while_nobody_opens_it_for_writing() {
+        let image = image();
+        let first = ImageDirectory::look_alone(image.path()).expect("it is free");
+        let second = ImageDirectory::look_alone(image.path()).expect("nobody writes to it");
+        drop(first);
+        assert!(ImageDirectory::lock(image.path()).expect_err("somebody looks at it").is_in_use);
+        drop(second);
+        let owner = ImageDirectory::lock(image.path()).expect("it is free again");
+        assert!(ImageDirectory::look_alone(image.path()).expect_err("somebody writes to it").is_in_use);
+        drop(owner);
     }
 
     #[test]

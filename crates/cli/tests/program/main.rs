@@ -4,6 +4,7 @@ mod advise;
 mod bad_input;
 mod bench;
 mod bench_target;
+mod creation;
 mod drive;
 mod elements;
 mod examples;

@@ -29,9 +29,7 @@ pub(super) fn image(out: &Path) -> PathBuf {
 /// Makes the image if it is not there, serves it, runs the jobs on it, and stops.
 pub(super) fn show(out: &Path, screen: Screen, quiet: bool) -> Result<(), Failure> {
     let image = image(out);
-    if !image.exists() {
-        create::sized_image(&image, PROFILE, ZONES, ZONE_CAPACITY)?;
-    }
+    create::sized_image(&image, PROFILE, ZONES, ZONE_CAPACITY)?;
     let server = serve(&image)?;
     let info = server.info();
     let url = format!("nvme-tcp://{}/{}", info.listen[0], info.subsystems[0].nqn);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use zonda_config::{ByteSize, unplaced};
-use zonda_devices::{DriveError, create_image, sized};
+use zonda_devices::{DriveError, create_image, is_vacant, sized};
 use zonda_ssd::description::{DrivePlan, ErrorSource, SpecError};
 
 use crate::errors::Failure;
@@ -82,14 +82,27 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     ))
 }
 
-/// The image that is served when nobody says what to serve.
-pub(crate) fn default_image(directory: &Path) -> Result<(), Failure> {
+/// The image that is served when nobody says what to serve; false: there is something already.
+pub(crate) fn default_image(directory: &Path) -> Result<bool, Failure> {
     sized_image(directory, PROFILE_DEFAULT, ZONES_DEFAULT, ZONE_CAPACITY_DEFAULT)
 }
 
-/// An image of a profile with so many zones of such a capacity.
-pub(crate) fn sized_image(directory: &Path, profile: &str, zones: u32, zone_capacity: ByteSize) -> Result<(), Failure> {
-    create(directory, &drive(profile, Some(zones), Some(zone_capacity), None)?)
+/// An image of a profile with so many zones of such a capacity; false: there is something already.
+pub(crate) fn sized_image(
+    directory: &Path,
+    profile: &str,
+    zones: u32,
+    zone_capacity: ByteSize,
+) -> Result<bool, Failure> {
+    if !is_vacant(directory) {
+        return Ok(false);
+    }
+    let drive = drive(profile, Some(zones), Some(zone_capacity), None)?;
+    match create(directory, &drive) {
+        // Another program was faster.
+        Err(_) if !is_vacant(directory) => Ok(false),
+        made => made.map(|()| true),
+    }
 }
 
 fn create(directory: &Path, drive: &DrivePlan) -> Result<(), Failure> {

@@ -131,8 +131,7 @@ fn subsystem_of(image: &Path) -> Result<SubsystemSpec, Failure> {
 
 fn default_image() -> Result<PathBuf, Failure> {
     let path = PathBuf::from(DEFAULT_IMAGE);
-    if !path.exists() {
-        create::default_image(&path)?;
+    if create::default_image(&path)? {
         // The standard output is for the greeting.
         let _ = writeln!(
             io::stderr(),

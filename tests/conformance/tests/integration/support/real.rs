@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 use zonda_conformance::TestBackend;
-use zonda_devices::{Drive, FileBacked, ImageDirectory, NamespaceOptions, NvmeTcpUrl, Remote};
+use zonda_devices::{Drive, FileBacked, NamespaceOptions, NvmeTcpUrl, Remote, create_image_of};
 use zonda_exports::{Running, ServerPlan, Source, start};
 use zonda_image::ImageSpec;
 use zonda_ring::{Ring, RingOptions};
@@ -21,9 +21,8 @@ const NQN: &str = "nqn.2026-01.io.zonda:conformance";
 pub fn image(geometry: &Geometry) -> Option<TempDir> {
     // Memory where there is a file system of it: thousands of syncs on a disk are minutes.
     let directory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("there is room for a directory");
-    let mut files = ImageDirectory::make(directory.path()).expect("it is empty");
     let spec = ImageSpec::new(geometry.clone(), String::new(), [7; 16]);
-    zonda_image::create(&spec, &mut files).ok().map(|()| directory)
+    create_image_of(directory.path(), &spec).ok().map(|()| directory)
 }
 
 /// A drive on a ring.
