@@ -5,7 +5,8 @@ use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use super::{assert_golden, file, json_in, output_in, refused_in, scratch, zonda_in};
+use super::server::Server;
+use super::{assert_golden, file, json_in, output_in, refused_in, scratch, wait_until, zonda_in};
 
 /// Writes some zones full, and some in part.
 const FILL: &str = "[[job]]\noperation = \"append\"\nblock_size = \"64 KiB\"\nzones = \"0..2\"\nbytes = \"1536 KiB\"\n";
@@ -130,4 +131,89 @@ fn mistakes_about_images_are_told_with_a_remedy() {
         assert!(words.contains(part), "{arguments:?}: \"{part}\" is not in:\n{refusal}");
     }
     assert!(!directory.join("b").exists(), "nothing is made from wrong numbers");
+}
+
+/// An image whose server was killed.
+fn killed_image(directory: &Path) {
+    make_image(directory);
+    Server::start(directory, &["drives/a"]).kill();
+    wait_until("the lock is free", || zonda_in(directory, &["drive", "show", "drives/a"]).code == Some(0));
+}
+
+/// A copy of the checkpoint that was written in part.
+fn tear_checkpoint(directory: &Path) {
+    let mut state = OpenOptions::new().write(true).open(directory.join("drives/a/state.zonda")).expect("it is there");
+    state.write_all(&[0; 512]).expect("it is there");
+}
+
+#[test]
+fn a_checkpoint_that_was_cut_short_by_a_kill_is_no_damage_and_after_a_stop_in_order_it_is() {
+    let directory = scratch("torn");
+    killed_image(&directory);
+    tear_checkpoint(&directory);
+    let checked = output_in(&directory, &["drive", "check", "drives/a", "--quiet"]);
+    let words = checked.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("drives/a is well") && words.contains("was not written to its end"), "{checked}");
+    assert!(!words.contains("is damaged"), "{checked}");
+    let verdict = json_in(&directory, &["drive", "check", "drives/a", "--quiet", "--json"]);
+    assert_eq!((&verdict["is_well"], &verdict["findings"]), (&true.into(), &serde_json::json!([])));
+    assert!(verdict["notes"][0].as_str().is_some_and(|note| note.starts_with("state.zonda: one of the two copies")));
+
+    // Opening it writes both.
+    output_in(&directory, &["zone", "finish", "drives/a", "3"]);
+    let verdict = json_in(&directory, &["drive", "check", "drives/a", "--quiet", "--json"]);
+    assert_eq!((&verdict["clean"], &verdict["notes"]), (&true.into(), &serde_json::json!([])));
+    tear_checkpoint(&directory);
+    let ran = zonda_in(&directory, &["drive", "check", "drives/a", "--quiet"]);
+    assert!(ran.code == Some(1) && ran.stdout.contains("one of two copies is damaged"), "{}", ran.stdout);
+}
+
+/// The commands that look at an image.
+const LOOKS: [&[&str]; 3] =
+    [&["drive", "show", "drives/a"], &["drive", "check", "drives/a", "--quiet"], &["zone", "report", "drives/a"]];
+
+#[test]
+fn an_image_is_looked_at_without_a_change_and_by_several_at_once() {
+    let directory = scratch("looks");
+    killed_image(&directory);
+    let contents = || {
+        let files = std::fs::read_dir(directory.join("drives/a")).unwrap().map(|file| file.unwrap().path());
+        files.map(|path| (std::fs::read(&path).unwrap(), path)).collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = contents();
+    let other = std::fs::File::open(directory.join("drives/a/image.zonda")).unwrap();
+    other.lock_shared().unwrap();
+    for look in LOOKS {
+        output_in(&directory, look);
+    }
+    assert!(refused_in(&directory, &["zone", "reset", "drives/a", "3"]).contains("in use by another program"));
+    assert!(contents() == before, "nothing has changed");
+    drop(other);
+    let server = Server::start(&directory, &["drives/a"]);
+    for look in LOOKS {
+        assert!(refused_in(&directory, look).contains("in use by another program"));
+    }
+    server.stop();
+}
+
+#[test]
+fn an_image_on_a_medium_that_is_read_only_is_looked_at() {
+    let directory = scratch("read-only");
+    killed_image(&directory);
+    let mounted = "mount --bind drives drives && mount -o remount,bind,ro drives";
+    let in_private = |script: &str| {
+        let script = format!("{mounted} && {script}");
+        let command =
+            std::process::Command::new("unshare").args(["-m", "sh", "-c", &script]).current_dir(&*directory).output();
+        command.is_ok_and(|output| output.status.success())
+    };
+    if !in_private("true") {
+        println!("skipped: nothing can be mounted here");
+        return;
+    }
+    assert!(!in_private("touch drives/a/new"), "it is read-only");
+    for look in LOOKS {
+        let script = format!("{} {}", env!("CARGO_BIN_EXE_zonda"), look.join(" "));
+        assert!(in_private(&script), "{look:?}");
+    }
 }

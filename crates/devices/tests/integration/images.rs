@@ -3,11 +3,12 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use tempfile::TempDir;
 use zonda_config::ByteSize;
 use zonda_devices::{
-    Connection, Drive, FileBacked, Location, MemoryDrive, Model, NamespaceOptions, PacedDrive, create_image, sized,
+    Connection, Drive, FileBacked, ImageDirectory, Location, MemoryDrive, Model, NamespaceOptions, PacedDrive,
+    create_image, sized,
 };
 use zonda_profiles::BUILTIN;
 use zonda_ring::{Bytes, Ring, RingOptions};
@@ -15,7 +16,7 @@ use zonda_ssd::description::Profiles;
 use zonda_ssd::profile::Profile;
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, CompletionQueue, Geometry, Lba, NamespaceId, Operation, Outcome, Payload,
-    Prng, ReportFilter, Status, ZoneAction, ZoneState, ZoneTarget,
+    Prng, ReportFilter, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
 };
 
 /// The built-in profiles, and no files.
@@ -289,4 +290,31 @@ fn writes_that_leave_together_fail_on_their_own() {
     let written = 16 + first_failed as u64 * 16;
     assert_eq!(write_pointer(&mut drive, 0).1, Some(Lba(written)));
     assert!(read(&mut drive, 0, written).iter().all(|byte| *byte == 7));
+}
+
+#[test]
+fn an_image_on_a_medium_that_is_read_only_can_be_looked_at() {
+    let Some(disk) = SmallDisk::new(12 << 20) else {
+        println!("skipped: a small file system cannot be mounted here");
+        return;
+    };
+    let path = disk.0.path().join("drive");
+    make(&path);
+    let mut drive = open(&path);
+    assert_eq!(write(&mut drive, 0, 16, 7), Status::Success);
+    drop(drive);
+    drop(open_when_free(&path));
+    // A ring that is dropped closes its files a moment later.
+    let is_read_only = || mount_remount(disk.0.path(), MountFlags::RDONLY, "").is_ok();
+    while !is_read_only() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let mut files = ImageDirectory::look_alone(&path).expect("it need not be written");
+    let inspection = zonda_image::inspect(&mut files).expect("it is well");
+    assert!(!inspection.clean);
+    assert_eq!(inspection.zones.zone(ZoneIndex(0)).written_blocks, Blocks(16));
+    let report = zonda_image::check(&mut files, &mut |_| ()).expect("it is well");
+    assert_eq!((report.blocks, report.more_findings), (16, false));
+    let error = FileBacked::open(&path, &Ring::new(RingOptions::default()).unwrap()).map(|_| ());
+    error.expect_err("it cannot be written");
 }

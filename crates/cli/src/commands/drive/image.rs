@@ -6,7 +6,7 @@ use serde::Serialize;
 use zonda_config::ByteSize;
 use zonda_devices::{DriveFacts, FoundElements, ImageDirectory, random};
 use zonda_exports::snapshot::{ElementsSnapshot, LifeSnapshot};
-use zonda_image::{CheckReport, Inspection};
+use zonda_image::{CheckReport, Finding, ImageFile, Inspection};
 use zonda_ssd::profile::Profile;
 use zonda_zoned::{ReportFilter, ZoneDescriptor};
 
@@ -61,13 +61,14 @@ pub(super) fn show(directory: &Path, json: bool) -> Result<(), Failure> {
     if json { print_json(&Sheet::of(directory, &inspection)) } else { print(&text_of(directory, &inspection)) }
 }
 
-fn inspect(directory: &Path) -> Result<Inspection, Failure> {
-    let mut files = lock(directory)?;
+/// What an image is and holds. Nothing is written, and nobody may be writing to it.
+pub(crate) fn inspect(directory: &Path) -> Result<Inspection, Failure> {
+    let mut files = look(directory)?;
     zonda_image::inspect(&mut files).map_err(|error| unusable(directory, &error))
 }
 
-fn lock(directory: &Path) -> Result<ImageDirectory, Failure> {
-    ImageDirectory::lock(directory).map_err(connect::failure)
+fn look(directory: &Path) -> Result<ImageDirectory, Failure> {
+    ImageDirectory::look_alone(directory).map_err(connect::failure)
 }
 
 fn unusable(directory: &Path, error: &zonda_image::ImageError) -> Failure {
@@ -201,12 +202,14 @@ struct Verdict {
     clean: bool,
     blocks_verified: u64,
     findings: Vec<String>,
+    /// What is no damage, but not as after a stop in order.
+    notes: Vec<String>,
     /// More is damaged than `findings` lists.
     more_findings: bool,
 }
 
 pub(super) fn check(directory: &Path, json: bool, quiet: bool) -> Result<(), Failure> {
-    let mut files = lock(directory)?;
+    let mut files = look(directory)?;
     let mut bar = Progress::new(quiet);
     let report = zonda_image::check(&mut files, &mut |progress| {
         bar.show(Some(f64::from(progress.zones) / f64::from(progress.zones_total.max(1))), || {
@@ -215,12 +218,14 @@ pub(super) fn check(directory: &Path, json: bool, quiet: bool) -> Result<(), Fai
     });
     bar.finish();
     let report = report.map_err(|error| unusable(directory, &error))?;
+    let (notes, damage): (Vec<_>, Vec<_>) = report.findings.iter().partition(|finding| is_ordinary(finding, &report));
     let verdict = Verdict {
         directory: directory.display().to_string(),
-        is_well: report.findings.is_empty(),
+        is_well: damage.is_empty(),
         clean: report.clean,
         blocks_verified: report.blocks,
-        findings: report.findings.iter().map(ToString::to_string).collect(),
+        findings: damage.iter().map(ToString::to_string).collect(),
+        notes: notes.iter().map(|_| TORN_CHECKPOINT.to_owned()).collect(),
         more_findings: report.more_findings,
     };
     if json {
@@ -231,18 +236,29 @@ pub(super) fn check(directory: &Path, json: bool, quiet: bool) -> Result<(), Fai
     if verdict.is_well { Ok(()) } else { Err(Failure::Run) }
 }
 
+/// What is said of a copy of the checkpoint that cannot be read after a kill or a loss of power.
+const TORN_CHECKPOINT: &str = "state.zonda: one of the two copies of the checkpoint was not written to its end when the drive stopped; that is \
+     no damage: the other copy is whole, and opening the drive writes this one again";
+
+/// Checkpoints are written one copy after the other while a drive runs: where it was stopped in the middle of that, one of them
+/// is not whole. After a stop in order both are, or one is damaged.
+fn is_ordinary(finding: &Finding, report: &CheckReport) -> bool {
+    !report.clean && matches!(finding, Finding::Copy { file: ImageFile::State })
+}
+
 fn words_of(verdict: &Verdict, report: &CheckReport) -> String {
     let stop =
         if report.clean { "" } else { "; the last stop was not in order, and what recovery makes of it was verified" };
     let blocks = units::counted(report.blocks, "block");
     let screen = Screen::of_stdout();
+    let notes: String = verdict.notes.iter().map(|note| screen.paragraph(note, 2)).collect();
     if verdict.is_well {
-        return screen.paragraph(&format!("{} is well: {blocks} verified{stop}", verdict.directory), 0);
+        return screen.paragraph(&format!("{} is well: {blocks} verified{stop}", verdict.directory), 0) + &notes;
     }
     let mut table = Table::new(&["damaged"]);
     verdict.findings.iter().for_each(|finding| table.row(&[finding]));
     let more = if verdict.more_findings { "and more\n" } else { "" };
     let table = table.render_wide(2);
     let title = screen.paragraph(&format!("{} is damaged: {blocks} verified{stop}", verdict.directory), 0);
-    format!("{title}\n{table}{more}")
+    format!("{title}\n{table}{more}{notes}")
 }

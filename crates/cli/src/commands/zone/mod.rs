@@ -2,11 +2,16 @@
 
 mod manage;
 
+use std::ops::Range;
+
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use zonda_zoned::{Geometry, ZoneDescriptor, ZoneType};
+use zonda_devices::{Location, is_volume};
+use zonda_image::Inspection;
+use zonda_zoned::{Geometry, ReportFilter, ZoneDescriptor, ZoneIndex, ZoneType};
 
 use crate::commands::connect::{self, ConnectArgs};
+use crate::commands::drive::image::inspect;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::table::Table;
@@ -108,15 +113,22 @@ struct Zone {
 }
 
 fn report(args: &ReportArgs) -> Result<(), Failure> {
-    let location = connect::location(&args.place.location)?;
-    let (geometry, descriptors) = connect::with(&location, &args.place.connect.options()?, |connection| {
-        let geometry = connection.geometry().clone();
-        let first = args.zone.unwrap_or(0);
-        check_zone(&geometry, first)?;
-        let all = geometry.zone_count - first;
-        let count = args.count.unwrap_or(if args.zone.is_some() { 1 } else { all }).min(all);
-        Ok((geometry, connect::descriptors(connection, first, count)?))
-    })?;
+    let (location, options) = (connect::location(&args.place.location)?, args.place.connect.options()?);
+    let (geometry, descriptors) = match &location {
+        // Nothing is repaired for a look, so that it may be on a medium that is read-only.
+        Location::Image(directory) if !is_volume(directory) => {
+            let Inspection { spec, zones: table, .. } = inspect(directory)?;
+            let zones = zones_of(args, &spec.geometry)?;
+            let start = spec.geometry.zone_start(ZoneIndex(zones.start));
+            let report = table.report(start, ReportFilter::All, false, true, zones.len() as u32);
+            (spec.geometry, report.expect("a report of zones that exist succeeds").zones)
+        }
+        _ => connect::with(&location, &options, |connection| {
+            let geometry = connection.geometry().clone();
+            let zones = zones_of(args, &geometry)?;
+            Ok((geometry, connect::descriptors(connection, zones.start, zones.len() as u32)?))
+        })?,
+    };
     if args.json {
         return print_json(&Report {
             location: location.to_string(),
@@ -146,6 +158,15 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
         zone_map::draw(&zone_map::of_descriptors(&descriptors, &geometry), geometry.zone_capacity_blocks.0, screen)
     };
     print(&format!("{summary}\n{body}"))
+}
+
+/// The zones that are to be shown.
+fn zones_of(args: &ReportArgs, geometry: &Geometry) -> Result<Range<u32>, Failure> {
+    let first = args.zone.unwrap_or(0);
+    check_zone(geometry, first)?;
+    let all = geometry.zone_count - first;
+    let count = args.count.unwrap_or(if args.zone.is_some() { 1 } else { all }).min(all);
+    Ok(first..first + count)
 }
 
 fn limit(limit: Option<u32>) -> String {
