@@ -8,7 +8,7 @@ use zonda_ssd::allocation::{AllocationFacts, ElementBook};
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{Blocks, Instant, Lba, ZoneIndex, ZoneState, ZonedDevice};
 
-use crate::VolumeDrive;
+use crate::{SpaceFacts, VolumeDrive};
 
 /// A drive that can be looked at and shut down.
 pub trait Drive: ZonedDevice {
@@ -20,8 +20,14 @@ pub trait Drive: ZonedDevice {
         let _ = blocks;
     }
 
-    /// Failures inside the drive since it was opened: blocks that cannot be read, writes that the disk refused.
+    /// Failures inside the drive since it was opened: blocks that cannot be read, writes that the disk refused. Writes for which there
+    /// was no room are no failures of the media: [`space`](Drive::space) counts them.
     fn media_errors(&self) -> u64;
+
+    /// Whether there is room for what is written; `None` for a drive that is not on a file system of this machine.
+    fn space(&self) -> Option<SpaceFacts> {
+        None
+    }
 
     /// What is to be had from `start` on, over at most `most` blocks, none of which are behind the drive's end. A hole reads as
     /// zeros. Drives that do not know what they hold say that everything holds something.
@@ -60,7 +66,7 @@ pub trait Drive: ZonedDevice {
         self.close(now);
     }
 
-    /// What went wrong on the media since this was last asked, in words for a log.
+    /// What went wrong on the media since this was last asked, in words for a log; one thing at a time.
     fn take_trouble(&mut self) -> Option<String> {
         None
     }

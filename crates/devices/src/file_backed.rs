@@ -1,9 +1,10 @@
 //! [`FileBacked`]: a drive whose media are files.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
 use std::rc::Rc;
 
+use rustix::fs::fstatvfs;
 use zonda_image::limits::RESERVATIONS_BYTES_MAX;
 use zonda_image::{Counters, FileCommand, FileError, FileOperation, Image, ImageFile, RecoveryReport, Ticket};
 use zonda_nvme::reservation::SAVED_RESERVATIONS_BYTES_MAX;
@@ -17,7 +18,8 @@ use zonda_zoned::{
 use crate::directory::{DirectoryParts, file_error};
 use crate::elements::ElementKeeper;
 use crate::gather::{FileWrite, Gathering};
-use crate::{Drive, DriveError, DriveFacts, ImageDirectory, LifeCounters};
+use crate::space::SpaceWatch;
+use crate::{Drive, DriveError, DriveFacts, ImageDirectory, LifeCounters, SpaceFacts};
 
 /// An image, opened and locked, its file operations on a ring.
 ///
@@ -42,8 +44,13 @@ pub struct FileBacked {
     media_errors: u64,
     /// Since somebody last asked: file operations that failed, and why the first of them did.
     trouble: Option<(u64, FileError)>,
+    space: SpaceWatch,
+    /// Writes of blocks under way that were begun while the file system was full.
+    begun_while_full: HashSet<Ticket>,
+    /// Syncs under way.
+    syncs: HashSet<Ticket>,
     /// What opening has found and nobody was told yet.
-    note: Option<String>,
+    notes: VecDeque<String>,
 }
 
 /// An image that was opened and repaired, before it is put on a ring. That may be another thread's.
@@ -81,10 +88,11 @@ impl FileBacked {
         let files = ImageFile::ALL.map(|file| directory.file(file).expect("it was opened with the others"));
         let [client, elements_client] = clients;
         let elements = ElementKeeper::open(directory.path(), image.spec(), image.zones(), elements_client);
-        let (elements, note) = match elements {
-            Ok(elements) => (elements, None),
-            Err(why) => (None, Some(why)),
-        };
+        let mut notes = VecDeque::new();
+        let elements = elements.unwrap_or_else(|why| {
+            notes.push_back(why);
+            None
+        });
         let drive = FileBacked {
             image,
             elements,
@@ -98,7 +106,10 @@ impl FileBacked {
             is_closing: false,
             media_errors: 0,
             trouble: None,
-            note,
+            space: SpaceWatch::default(),
+            begun_while_full: HashSet::new(),
+            syncs: HashSet::new(),
+            notes,
         };
         (drive, report)
     }
@@ -147,7 +158,10 @@ impl FileBacked {
                     self.gathering.add(FileWrite { ticket, file, offset, pieces });
                     continue;
                 }
-                FileOperation::Sync { .. } => Operation::Sync { file: self.file(file), data_only: true },
+                FileOperation::Sync { .. } => {
+                    self.syncs.insert(ticket);
+                    Operation::Sync { file: self.file(file), data_only: true }
+                }
                 FileOperation::PunchHole { offset, length, .. } => {
                     Operation::PunchHole { file: self.file(file), offset, length }
                 }
@@ -162,6 +176,10 @@ impl FileBacked {
             let FileWrite { ticket, file, offset, .. } = writes[0];
             let pieces = writes.iter().flat_map(|write| write.pieces.iter().cloned()).collect();
             self.client.submit(ticket.0, Operation::Write { file: self.file(file), offset, pieces });
+            // State and journal have their blocks from the start.
+            if self.space.facts().is_full && matches!(file, ImageFile::Data | ImageFile::Tags) {
+                self.begun_while_full.insert(ticket);
+            }
             if writes.len() > 1 {
                 self.gathered.insert(ticket, writes);
             }
@@ -190,9 +208,12 @@ impl FileBacked {
     }
 
     /// Tells the image what has ended.
-    fn collect(&mut self) {
+    fn collect(&mut self, now: Instant) {
         while let Some(Done { token, result, .. }) = self.client.next() {
             let ticket = Ticket(token);
+            if self.begun_while_full.remove(&ticket) && result.is_ok() {
+                self.space.succeeded();
+            }
             if let Some(writes) = self.gathered.remove(&ticket) {
                 self.end_gathered(writes, result.is_ok());
                 continue;
@@ -205,7 +226,15 @@ impl FileBacked {
                     Err(file_error(&error))
                 }
             };
-            if let Err(error) = &result {
+            // Room that is missed only when a sync looks for it has cost what was acknowledged: that is trouble like any other.
+            let is_sync = self.syncs.remove(&ticket);
+            let is_full = result == Err(FileError::StorageFull);
+            if is_full {
+                self.space.failed(now, || free_bytes(&self.files));
+            }
+            if let Err(error) = &result
+                && (is_sync || !is_full)
+            {
                 self.media_errors += 1;
                 self.trouble.get_or_insert_with(|| (0, error.clone())).0 += 1;
             }
@@ -267,7 +296,8 @@ impl ZonedDevice for FileBacked {
 
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
         self.has_news = false;
-        self.collect();
+        self.collect(now);
+        self.space.look(now, || free_bytes(&self.files));
         self.image.poll(completions);
         self.carry_out();
         self.keep_elements(now);
@@ -276,7 +306,8 @@ impl ZonedDevice for FileBacked {
     fn next_wakeup(&self) -> Option<Instant> {
         // The ring wakes whoever waits for a file.
         let save_at = self.elements.as_ref().and_then(ElementKeeper::next_wakeup);
-        if self.has_news { Some(Instant::ZERO) } else { save_at }
+        let wakeup = save_at.into_iter().chain(self.space.next_wakeup()).min();
+        if self.has_news { Some(Instant::ZERO) } else { wakeup }
     }
 }
 
@@ -300,6 +331,10 @@ impl Drive for FileBacked {
         self.media_errors
     }
 
+    fn space(&self) -> Option<SpaceFacts> {
+        Some(self.space.facts())
+    }
+
     fn kept_reservations(&self) -> Option<Bytes> {
         Some(Bytes::copy_from_slice(self.image.reservations()))
     }
@@ -315,9 +350,9 @@ impl Drive for FileBacked {
     }
 
     fn take_trouble(&mut self) -> Option<String> {
-        let note = self.note.take().or_else(|| self.elements.as_mut()?.take_trouble());
-        if note.is_some() {
-            return note;
+        let note = self.notes.pop_front().or_else(|| self.space.take_news());
+        if let Some(note) = note.or_else(|| self.elements.as_mut()?.take_trouble()) {
+            return Some(note);
         }
         let (count, first) = self.trouble.take()?;
         Some(match count {
@@ -343,6 +378,12 @@ impl Drive for FileBacked {
     fn is_closed(&self) -> bool {
         self.is_at_rest() && self.elements.as_ref().is_none_or(ElementKeeper::has_ended)
     }
+}
+
+/// What the file system of an image has left for this user; `None` where it does not say.
+fn free_bytes(files: &[Rc<File>]) -> Option<u64> {
+    let found = fstatvfs(&files[ImageFile::Data as usize]).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 /// An image has room for whatever a target wants kept.

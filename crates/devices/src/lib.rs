@@ -34,6 +34,7 @@ pub mod random;
 mod remote;
 #[cfg(test)]
 mod shelf;
+mod space;
 mod url;
 mod volume;
 
@@ -52,6 +53,7 @@ pub use making::is_vacant;
 pub use memory::{MemoryDrive, PacedDrive};
 pub use model::Model;
 pub use remote::Remote;
+pub use space::SpaceFacts;
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
 pub use volume::{
     Asked, CONTROL_SOCKET, CheckReport, CheckedMember, IgnoredDrive, ImportOptions, ImportReport, ImportedMember,

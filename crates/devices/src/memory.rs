@@ -4,7 +4,7 @@ use zonda_layers::{Memory, Paced};
 use zonda_ring::Bytes;
 use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull, ZonedDevice};
 
-use crate::{Drive, DriveFacts, Model};
+use crate::{Drive, DriveFacts, Model, SpaceFacts};
 
 /// A drive in memory.
 #[derive(Debug)]
@@ -99,6 +99,10 @@ impl Drive for PacedDrive {
 
     fn media_errors(&self) -> u64 {
         self.paced.device().media_errors()
+    }
+
+    fn space(&self) -> Option<SpaceFacts> {
+        self.paced.device().space()
     }
 
     fn kept_reservations(&self) -> Option<Bytes> {

@@ -125,7 +125,7 @@ impl Drives {
     pub(crate) fn tell_close_errors(&mut self) -> Option<String> {
         let mut sources = Vec::new();
         for served in &mut self.served {
-            if let Some(trouble) = served.drive.take_trouble() {
+            while let Some(trouble) = served.drive.take_trouble() {
                 events::trouble(&served.source, &trouble);
             }
             if let Some(error) = served.drive.close_error() {
@@ -139,7 +139,7 @@ impl Drives {
     /// The target hears of failures inside the drives, for SMART, and the log of those since it was last told.
     pub(crate) fn tell_health(&mut self, now: Instant, target: &mut Target) {
         for (index, served) in self.served.iter_mut().enumerate() {
-            if let Some(trouble) = served.drive.take_trouble() {
+            while let Some(trouble) = served.drive.take_trouble() {
                 events::trouble(&served.source, &trouble);
             }
             let health = DeviceHealth { degraded: served.drive.media_errors() > 0, ..DeviceHealth::default() };

@@ -100,12 +100,15 @@ fn namespaces(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Resul
     });
     gauge(to, "elements", "Storage elements in each state", None, states)?;
     type Figure = fn(&NamespaceSnapshot) -> Option<f64>;
-    let gauges: [(&str, &str, Option<&Unit>, Figure); 13] = [
+    let gauges: [(&str, &str, Option<&Unit>, Figure); 14] = [
         ("active_zones", "Zones that hold an active resource", None, |n| Some(f64::from(n.active_zones))),
         ("active_zones_max", "Zones that may be active", None, |n| n.max_active_zones.map(f64::from)),
         ("open_zones", "Zones that hold an open resource", None, |n| Some(f64::from(n.open_zones))),
         ("written", "Bytes below write pointers", Some(&Unit::Bytes), |n| Some(n.written_bytes as f64)),
         ("outstanding_commands", "Commands in the drive", None, |n| Some(n.outstanding as f64)),
+        ("no_space", "Whether there is no room for what is written to an image: 1 or 0", None, |n| {
+            Some(f64::from(u8::from(n.space?.is_full)))
+        }),
         ("dlwa", "Device-level write amplification of the drive's life", None, |n| Some(n.life.as_ref()?.dlwa)),
         ("zone_erases_min", "Erases of the least worn zone", None, |n| Some(wear_of_zones(n)?.erases_min as f64)),
         ("zone_erases_mean", "Erases of an average zone", None, |n| Some(wear_of_zones(n)?.erases_mean)),
@@ -128,8 +131,11 @@ fn namespaces(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Resul
         gauge(to, name, help, unit, points)?;
     }
     type Count = fn(&NamespaceSnapshot) -> Option<u64>;
-    let counts: [(&str, &str, Option<&Unit>, Count); 6] = [
+    let counts: [(&str, &str, Option<&Unit>, Count); 7] = [
         ("media_errors", "Failures inside the drive", None, |n| Some(n.media_errors)),
+        ("no_space_errors", "File operations of an image that failed as there was no room", None, |n| {
+            Some(n.space?.failures)
+        }),
         ("life_host_write", "Bytes that hosts wrote in the drive's life", Some(&Unit::Bytes), |n| {
             Some(n.life.as_ref()?.host_write_bytes)
         }),
@@ -318,7 +324,7 @@ mod tests {
     use zonda_devices::MemberSummary;
 
     use super::*;
-    use crate::snapshot::{ElementsSnapshot, NbdExportSnapshot, SubsystemSnapshot, Traffic};
+    use crate::snapshot::{ElementsSnapshot, NbdExportSnapshot, SpaceSnapshot, SubsystemSnapshot, Traffic};
 
     fn text_of(namespace: NamespaceSnapshot) -> String {
         let subsystem = SubsystemSnapshot { nqn: "nqn.a".to_owned(), sessions: vec![], namespaces: vec![namespace] };
@@ -350,6 +356,27 @@ mod tests {
             assert!(flexible.contains(&line), "no {line} in\n{flexible}");
         }
         assert!(!flexible.contains("zonda_zone_erases_max{"), "{flexible}");
+    }
+
+    #[test]
+    fn a_full_file_system_is_a_gauge_and_what_failed_for_it_a_counter() {
+        let image = |is_full| {
+            let space = Some(SpaceSnapshot { is_full, failures: 17 });
+            text_of(NamespaceSnapshot { id: 1, space, media_errors: 3, ..Default::default() })
+        };
+        let labels = "nqn=\"nqn.a\",namespace=\"1\"";
+        for (is_full, value) in [(true, "1.0"), (false, "0.0")] {
+            let text = image(is_full);
+            for line in [
+                format!("zonda_no_space{{{labels}}} {value}\n"),
+                format!("zonda_no_space_errors_total{{{labels}}} 17\n"),
+                format!("zonda_media_errors_total{{{labels}}} 3\n"),
+            ] {
+                assert!(text.contains(&line), "no {line} in\n{text}");
+            }
+        }
+        let memory = text_of(NamespaceSnapshot { id: 1, ..Default::default() });
+        assert!(!memory.contains("zonda_no_space{"), "a drive in memory has none: {memory}");
     }
 
     #[test]

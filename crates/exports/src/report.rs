@@ -1,6 +1,6 @@
 //! Gathers a snapshot.
 
-use zonda_devices::VolumeDrive;
+use zonda_devices::{SpaceFacts, VolumeDrive};
 use zonda_ring::Ring;
 use zonda_target::{DeviceKey, Target};
 use zonda_zoned::{Instant, NamespaceId};
@@ -11,7 +11,7 @@ use crate::nbd::Nbd;
 use crate::served::Served;
 use crate::snapshot::{
     CommandSnapshot, ElementsSnapshot, ErrorSnapshot, LifeSnapshot, MemorySnapshot, NamespaceSnapshot, SessionSnapshot,
-    Snapshot, StateSnapshot, SubsystemSnapshot, Traffic,
+    Snapshot, SpaceSnapshot, StateSnapshot, SubsystemSnapshot, Traffic,
 };
 use crate::sockets::Sockets;
 use crate::start::backend_name;
@@ -123,6 +123,7 @@ fn namespace(id: NamespaceId, served: &Served) -> NamespaceSnapshot {
         commands: served.meter.kinds().map(|(kind, meter)| command(kind.name(), meter)).collect(),
         errors: errors.into_iter().map(|(status, count)| ErrorSnapshot { status: status.to_string(), count }).collect(),
         media_errors: served.drive().media_errors(),
+        space: served.drive().space().map(|SpaceFacts { is_full, failures }| SpaceSnapshot { is_full, failures }),
         life: facts.life.as_ref().map(LifeSnapshot::of),
         elements: facts.elements.map(|elements| ElementsSnapshot::of(&elements, facts.life.as_ref())),
         volume: served.drive().as_volume().map(VolumeDrive::report),

@@ -120,6 +120,9 @@ pub struct NamespaceSnapshot {
     pub errors: Vec<ErrorSnapshot>,
     /// Failures inside the drive since the server started.
     pub media_errors: u64,
+    /// Room on the file system of an image; absent for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space: Option<SpaceSnapshot>,
     /// Over the life of the drive; absent for a drive in memory.
     pub life: Option<LifeSnapshot>,
     /// What its zones are built of; absent where they are fixed, and for a drive in memory.
@@ -128,6 +131,15 @@ pub struct NamespaceSnapshot {
     /// What a redundant volume tells of itself; absent for a drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeReport>,
+}
+
+/// Whether there is room for what is written to an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpaceSnapshot {
+    /// The file system is full, or a quota used up: writes end with Capacity Exceeded.
+    pub is_full: bool,
+    /// File operations that failed for that since the server started.
+    pub failures: u64,
 }
 
 /// Zones in one state.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use zonda_exports::HTTP_DEFAULT;
-use zonda_exports::snapshot::{NamespaceSnapshot, NbdRequestSnapshot, NbdSnapshot, Snapshot};
+use zonda_exports::snapshot::{NamespaceSnapshot, NbdRequestSnapshot, NbdSnapshot, Snapshot, SpaceSnapshot};
 
 use crate::commands::drive::image::elements_in_words;
 use crate::commands::volume::show;
@@ -212,10 +212,37 @@ fn namespace_text(namespace: &NamespaceSnapshot, screen: Screen) -> String {
         let mapping = units::bytes(elements.mapping_bytes);
         text += &format!("    elements   {}, {mapping} of mapping\n", elements_in_words(elements));
     }
+    if let Some(SpaceSnapshot { is_full, failures: failures @ 1.. }) = namespace.space {
+        let now = if is_full { "none on the file system: writes fail until there is room" } else { "enough by now" };
+        let failed = units::counted(failures, "file operation");
+        text += &format!("    room       {now}; {failed} failed for want of it since the start\n");
+    }
     let errors = namespace.errors.iter().map(|error| format!("{} {}", units::count(error.count), error.status));
     let errors: Vec<String> = errors.collect();
     if !errors.is_empty() {
         text += &format!("    errors     {}\n", errors.join(", "));
     }
     text + &commands_text(namespace, screen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_without_room_is_shown_and_that_it_had_none_later() {
+        let text = |is_full, failures| {
+            let space = Some(SpaceSnapshot { is_full, failures });
+            let namespace = NamespaceSnapshot { id: 1, space, ..NamespaceSnapshot::default() };
+            namespace_text(&namespace, Screen { width: 100, colour: false })
+        };
+        let full = text(true, 1_200);
+        assert!(
+            full.contains("room       none on the file system: writes fail") && full.contains("1,200 file"),
+            "{full}"
+        );
+        let later = text(false, 1);
+        assert!(later.contains("room       enough by now; 1 file operation failed for want of it"), "{later}");
+        assert!(!text(false, 0).contains("room"), "nothing where nothing has failed");
+    }
 }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use zonda_config::ByteSize;
 use zonda_devices::{
     Connection, Drive, FileBacked, ImageDirectory, Location, MemoryDrive, Model, NamespaceOptions, PacedDrive,
-    create_image, sized,
+    SpaceFacts, create_image, sized,
 };
 use zonda_profiles::BUILTIN;
 use zonda_ring::{Bytes, Ring, RingOptions};
@@ -16,7 +16,7 @@ use zonda_ssd::description::Profiles;
 use zonda_ssd::profile::Profile;
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, CompletionQueue, Geometry, Lba, NamespaceId, Operation, Outcome, Payload,
-    Prng, ReportFilter, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
+    Prng, ReportFilter, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
 };
 
 /// The built-in profiles, and no files.
@@ -207,6 +207,16 @@ impl SmallDisk {
     }
 }
 
+impl SmallDisk {
+    /// Nothing has room on it any more, until the file that this returns is removed.
+    fn fill(&self) -> PathBuf {
+        let path = self.0.path().join("ballast");
+        let mut ballast = std::fs::File::create(&path).expect("there is room for a name");
+        while std::io::Write::write_all(&mut ballast, &[1; 4096]).is_ok() {}
+        path
+    }
+}
+
 impl Drop for SmallDisk {
     fn drop(&mut self) {
         // A mount that stays goes with the machine.
@@ -290,6 +300,50 @@ fn writes_that_leave_together_fail_on_their_own() {
     let written = 16 + first_failed as u64 * 16;
     assert_eq!(write_pointer(&mut drive, 0).1, Some(Lba(written)));
     assert!(read(&mut drive, 0, written).iter().all(|byte| *byte == 7));
+}
+
+#[test]
+fn a_full_disk_is_told_once_and_once_when_there_is_room() {
+    let Some((disk, path, ballast)) = nearly_full() else { return };
+    let mut ring = Ring::new(RingOptions::default()).unwrap();
+    let mut drive = FileBacked::open(&path, &ring).expect("it is well").0;
+    assert_eq!(drive.space(), Some(SpaceFacts::default()));
+    let more = disk.fill();
+    let execute = |drive: &mut FileBacked, ring: &mut Ring, start: u64| {
+        let mut ended = CompletionQueue::new();
+        let command =
+            Command { id: CommandId(start), namespace: NamespaceId::FIRST, operation: write_of(start, 16, 3) };
+        drive.submit(ring.now(), command).expect("it is idle");
+        loop {
+            drive.poll(ring.now(), &mut ended);
+            if let Some(completion) = ended.pop() {
+                return completion.status;
+            }
+            let until = drive.next_wakeup();
+            ring.turn(until).unwrap();
+        }
+    };
+    for _ in 0..10 {
+        assert_eq!(execute(&mut drive, &mut ring, 0), Status::CapacityExceeded);
+    }
+    let told = drive.take_trouble().expect("it is told");
+    assert!(told.contains("the file system is full"), "{told}");
+    assert_eq!(drive.take_trouble(), None, "once");
+    let facts = drive.space().expect("it is on a file system");
+    assert!(facts.is_full && facts.failures >= 10, "{facts:?}");
+    assert_eq!(drive.media_errors(), 0, "nothing is wrong with the media");
+
+    std::fs::remove_file(&ballast).unwrap();
+    std::fs::remove_file(&more).ok();
+    while drive.space().is_some_and(|space| space.is_full) {
+        let until = drive.next_wakeup();
+        ring.turn(until).unwrap();
+        drive.poll(ring.now(), &mut CompletionQueue::new());
+    }
+    let told = drive.take_trouble().expect("it is told");
+    assert!(told.contains("there is room on the file system again"), "{told}");
+    assert_eq!(drive.take_trouble(), None, "once");
+    assert_eq!(execute(&mut drive, &mut ring, 0), Status::Success);
 }
 
 #[test]

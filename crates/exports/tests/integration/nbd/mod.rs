@@ -5,6 +5,7 @@ mod data;
 mod holes;
 mod limits;
 mod sessions;
+mod space;
 mod tls;
 mod traffic;
 
