@@ -4,6 +4,8 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::{Errno, retry_on_intr};
 use zonda_image::ImageSpec;
 use zonda_ring::{Client, Done, File, FileOptions, Operation};
 use zonda_ssd::allocation::{ElementBook, ZoneStanding};
@@ -78,15 +80,24 @@ impl ElementKeeper {
                  one serves"
             ));
         }
-        let file = writable(opened, &path, 2 * slot_bytes).map(Rc::new);
-        trouble.extend(file.as_ref().err().map(|error| format!("the storage elements cannot be kept: {error}")));
+        let file = match writable(opened, &path, 2 * slot_bytes) {
+            Ok((file, unallocated)) => {
+                let in_words = |error| format!("{ELEMENTS_FILE} has no room of its own, and may not be saved: {error}");
+                trouble.extend(unallocated.map(in_words));
+                Some(Rc::new(file))
+            }
+            Err(error) => {
+                trouble.push(format!("the storage elements cannot be kept: {error}"));
+                None
+            }
+        };
         let trouble = (!trouble.is_empty()).then(|| trouble.join("; "));
         let is_on_file = anew.is_none() && book.changes() == 0;
         Ok(Some(ElementKeeper {
             saved_changes: is_on_file.then_some(0),
             book,
             anew,
-            file: file.ok(),
+            file,
             client,
             uuid: spec.uuid,
             slot_bytes,
@@ -210,8 +221,9 @@ impl ElementKeeper {
     }
 }
 
-/// The file, made if it is missing, with the length that it must have.
-fn writable(opened: io::Result<File>, path: &Path, length: u64) -> io::Result<File> {
+/// The file, made if it is missing, with the length that it must have. All of its blocks are allocated, as `create` does: one that was brought back
+/// from a copy may have holes, and a file system that is full later could not fill them. Why that could not be done comes beside it.
+fn writable(opened: io::Result<File>, path: &Path, length: u64) -> io::Result<(File, Option<io::Error>)> {
     let file = match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             File::open(path, FileOptions { create: true, ..FileOptions::read_write() })?
@@ -221,5 +233,10 @@ fn writable(opened: io::Result<File>, path: &Path, length: u64) -> io::Result<Fi
     if file.length()? != length {
         file.set_length(length)?;
     }
-    Ok(file)
+    let allocated = match retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), 0, length)) {
+        // Such a file system has no blocks to be had beforehand.
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => None,
+        Err(error) => Some(error.into()),
+    };
+    Ok((file, allocated))
 }

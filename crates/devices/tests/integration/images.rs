@@ -195,10 +195,10 @@ fn an_image_is_not_made_where_something_is() {
 }
 
 /// A file system that holds so many bytes; `None` where nobody may mount one.
-struct SmallDisk(TempDir);
+pub(crate) struct SmallDisk(pub(crate) TempDir);
 
 impl SmallDisk {
-    fn new(bytes: u64) -> Option<SmallDisk> {
+    pub(crate) fn new(bytes: u64) -> Option<SmallDisk> {
         let directory = TempDir::new().expect("there is room for a directory");
         let size = CString::new(format!("size={bytes}")).expect("no zero in it");
         // Not by mount(8): between its start and its own program, a child holds the locks of the images of all other tests.
@@ -209,7 +209,7 @@ impl SmallDisk {
 
 impl SmallDisk {
     /// Nothing has room on it any more, until the file that this returns is removed.
-    fn fill(&self) -> PathBuf {
+    pub(crate) fn fill(&self) -> PathBuf {
         let path = self.0.path().join("ballast");
         let mut ballast = std::fs::File::create(&path).expect("there is room for a name");
         while std::io::Write::write_all(&mut ballast, &[1; 4096]).is_ok() {}

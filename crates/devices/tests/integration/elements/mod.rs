@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use bed::{Bed, SECOND, ZONES, check_owners, image, standings, used};
+use bed::{Bed, SECOND, ZONES, check_owners, image, make, standings, used};
 use zonda_devices::{Drive, ELEMENTS_FILE, FileBacked, FoundElements, Model, PacedDrive};
 use zonda_ssd::allocation::{ElementBook, ElementState};
 use zonda_ssd::profile::Profile;
@@ -14,6 +14,8 @@ use zonda_zoned::{
     Blocks, Command, CommandId, CompletionQueue, Duration, Instant, Lba, NamespaceId, Operation, Payload, Prng, Status,
     ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
 };
+
+use crate::images::SmallDisk;
 
 #[test]
 fn whatever_is_killed_when_the_elements_are_those_that_were_saved() {
@@ -275,6 +277,40 @@ fn elements_that_cannot_be_saved_last_as_long_as_the_drive_is_open() {
     assert_eq!(bed.execute(bed.write(1, 10)), Status::Success);
     assert_eq!((bed.drive.next_wakeup(), bed.book().table().zones[1].len()), (None, 8));
     bed.close();
+}
+
+#[test]
+fn elements_are_saved_on_a_file_system_that_is_full() {
+    let Some(disk) = SmallDisk::new(16 << 20) else {
+        println!("skipped: a small file system cannot be mounted here");
+        return;
+    };
+    let path = disk.0.path().join("drive");
+    make(&path, "block");
+    let file = path.join(ELEMENTS_FILE);
+    let length = std::fs::metadata(&file).unwrap().len();
+    let whole: fn(&Path, u64) = |_, _| ();
+    let missing: fn(&Path, u64) = |file, _| std::fs::remove_file(file).unwrap();
+    // As a copy has it that leaves zeros out.
+    let sparse: fn(&Path, u64) = |file, length| {
+        let content = std::fs::read(file).unwrap();
+        let copy = std::fs::File::create(file).unwrap();
+        copy.set_len(length).unwrap();
+        copy.write_all_at(&content[..64.min(content.len())], 0).unwrap();
+    };
+    for (what, damage) in [("whole", whole), ("missing", missing), ("sparse", sparse)] {
+        damage(&file, length);
+        let mut bed = Bed::open(&path);
+        while bed.drive.take_trouble().is_some() {}
+        let ballast = disk.fill();
+        bed.execute(bed.manage(ZoneAction::Finish, 3));
+        bed.settle(&path);
+        bed.execute(bed.manage(ZoneAction::Reset, 3));
+        bed.settle(&path);
+        assert_eq!(bed.drive.take_trouble(), None, "{what}");
+        std::fs::remove_file(ballast).unwrap();
+        bed.close();
+    }
 }
 
 #[test]
