@@ -13,7 +13,7 @@ use zonda_nvme::Nqn;
 use crate::{DriveError, Location, NamespaceOptions};
 
 /// Permissions of the group and of all others.
-const OF_OTHERS: u32 = 0o077;
+pub(crate) const OF_OTHERS: u32 = 0o077;
 /// A key or a certificate has some kilobytes.
 const KEY_BYTES_MAX: u64 = 1 << 20;
 

@@ -12,7 +12,8 @@ use zonda_image::{FileError, Files, ImageFile};
 use zonda_ring::{File, FileOptions};
 
 use crate::DriveError;
-use crate::making::refuse_unfinished;
+use crate::access::OF_OTHERS;
+use crate::making::{image_files, refuse_unfinished};
 
 /// The files of one image, opened. Those that are missing are told of when they are asked for.
 #[derive(Debug)]
@@ -172,6 +173,22 @@ impl Files for ImageDirectory {
     fn next_data(&mut self, file: ImageFile, offset: u64) -> Result<Option<u64>, FileError> {
         self.existing(file)?.next_data(offset).map_err(|error| file_error(&error))
     }
+}
+
+/// Which files of an image others than its owner may open, and the command that ends that; `None` where none is open to them. Images are made with
+/// files that are their owner's alone, but one that was made by an early zonda, or copied, may not be.
+#[must_use]
+pub fn exposed_files(path: &Path) -> Option<String> {
+    let mode_of = |name: &str| {
+        let found = fs::metadata(path.join(name)).ok().filter(fs::Metadata::is_file);
+        found.map(|found| found.mode() & 0o7777)
+    };
+    let exposed = image_files().filter_map(|name| Some((name, mode_of(name)?)));
+    let exposed: Vec<_> = exposed.filter(|(_, mode)| mode & OF_OTHERS != 0).collect();
+    let (first, mode) = exposed.first()?;
+    let more = if exposed.len() > 1 { " and more" } else { "" };
+    let shown = path.display();
+    Some(format!("others than the owner may open {first} (mode {mode:04o}){more}: chmod 600 {shown}/*.zonda"))
 }
 
 /// The lock of an image; it is released with the process, however that ends.

@@ -15,7 +15,7 @@ use zonda_zoned::{
     ZoneState, ZoneTarget, ZonedDevice,
 };
 
-use crate::directory::{DirectoryParts, file_error};
+use crate::directory::{DirectoryParts, exposed_files, file_error};
 use crate::elements::ElementKeeper;
 use crate::gather::{FileWrite, Gathering};
 use crate::space::SpaceWatch;
@@ -88,7 +88,7 @@ impl FileBacked {
         let files = ImageFile::ALL.map(|file| directory.file(file).expect("it was opened with the others"));
         let [client, elements_client] = clients;
         let elements = ElementKeeper::open(directory.path(), image.spec(), image.zones(), elements_client);
-        let mut notes = VecDeque::new();
+        let mut notes: VecDeque<String> = exposed_files(directory.path()).into_iter().collect();
         let elements = elements.unwrap_or_else(|why| {
             notes.push_back(why);
             None

@@ -42,7 +42,7 @@ pub(crate) use access::Access;
 pub use access::{Credentials, read_key, read_secret};
 pub use connection::{Connection, NamespaceOptions};
 pub use create::{create_image, create_image_of, sized};
-pub use directory::ImageDirectory;
+pub use directory::{ImageDirectory, exposed_files};
 pub use drive::{Drive, DriveFacts, LifeCounters};
 pub use elements::{ELEMENTS_FILE, FoundElements};
 pub use error::DriveError;

@@ -195,7 +195,7 @@ fn and_more(count: usize) -> &'static str {
 }
 
 /// Names of files that a creation makes.
-fn image_files() -> impl Iterator<Item = &'static str> {
+pub(crate) fn image_files() -> impl Iterator<Item = &'static str> {
     ImageFile::ALL.into_iter().map(ImageFile::name).chain([ELEMENTS_FILE])
 }
 

@@ -1,11 +1,12 @@
 //! How commands reach a namespace: an image on this machine, or one that a server has.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use zonda_chap::Secret;
 use zonda_config::ConfigError;
-use zonda_devices::{Connection, Credentials, DriveError, Location, NamespaceOptions};
+use zonda_devices::{Connection, Credentials, DriveError, Location, NamespaceOptions, exposed_files};
 use zonda_zoned::{Geometry, Operation, Outcome, ReportFilter, Status, ZoneDescriptor, ZoneIndex};
 
 use crate::errors::Failure;
@@ -98,7 +99,19 @@ pub(crate) fn location(text: &str) -> Result<Location, Failure> {
 
 /// Opens the image, or connects to the server.
 pub(crate) fn open(location: &Location, options: &NamespaceOptions) -> Result<Connection, Failure> {
-    Connection::open(location, options).map_err(failure)
+    let connection = Connection::open(location, options).map_err(failure)?;
+    if let Location::Image(directory) = location {
+        warn_if_exposed(directory);
+    }
+    Ok(connection)
+}
+
+/// Files of an image that others may open are told of, with the command that ends that.
+pub(crate) fn warn_if_exposed(directory: &Path) {
+    if let Some(words) = exposed_files(directory) {
+        // The standard output is for what was asked.
+        let _ = writeln!(io::stderr(), "warning: {}: {words}", directory.display());
+    }
 }
 
 /// Opens a namespace, does something with it, and closes it again; also where that fails, so that an image is at rest.

@@ -217,3 +217,25 @@ fn an_image_on_a_medium_that_is_read_only_is_looked_at() {
         assert!(in_private(&script), "{look:?}");
     }
 }
+
+#[test]
+fn files_that_others_may_open_are_told_of_with_the_command_that_ends_that() {
+    let directory = scratch("exposed");
+    make_image(&directory);
+    for look in LOOKS {
+        assert_eq!(zonda_in(&directory, look).stderr, "", "{look:?}");
+    }
+    std::fs::set_permissions(directory.join("drives/a/data.zonda"), Permissions::from_mode(0o644)).unwrap();
+    let words = "others than the owner may open data.zonda (mode 0644): chmod 600 drives/a/*.zonda";
+    for command in LOOKS.into_iter().chain([&["zone", "finish", "drives/a", "3"][..]]) {
+        let ran = zonda_in(&directory, command);
+        let told = format!("warning: drives/a: {words}\n");
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), told.as_str()), "{command:?}");
+    }
+    let server = Server::start(&directory, &["drives/a"]);
+    output_in(&directory, &["zone", "finish", server.url(0), "4"]);
+    let log = server.stop();
+    assert_eq!(log.matches(words).count(), 1, "{log}");
+    std::fs::set_permissions(directory.join("drives/a/data.zonda"), Permissions::from_mode(0o600)).unwrap();
+    assert!(!Server::start(&directory, &["drives/a"]).stop().contains("chmod"));
+}

@@ -1,6 +1,8 @@
 //! Images on real file systems.
 
 use std::ffi::CString;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
@@ -8,8 +10,9 @@ use tempfile::TempDir;
 use zonda_config::ByteSize;
 use zonda_devices::{
     Connection, Drive, FileBacked, ImageDirectory, Location, MemoryDrive, Model, NamespaceOptions, PacedDrive,
-    SpaceFacts, create_image, sized,
+    SpaceFacts, create_image, exposed_files, sized,
 };
+use zonda_image::ImageFile;
 use zonda_profiles::BUILTIN;
 use zonda_ring::{Bytes, Ring, RingOptions};
 use zonda_ssd::description::Profiles;
@@ -371,4 +374,24 @@ fn an_image_on_a_medium_that_is_read_only_can_be_looked_at() {
     assert_eq!((report.blocks, report.more_findings), (16, false));
     let error = FileBacked::open(&path, &Ring::new(RingOptions::default()).unwrap()).map(|_| ());
     error.expect_err("it cannot be written");
+}
+
+#[test]
+fn the_files_of_an_image_are_their_owners_alone_and_others_are_told_of() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("drive");
+    make(&path);
+    for file in ImageFile::ALL {
+        let mode = std::fs::metadata(path.join(file.name())).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+    assert_eq!(exposed_files(&path), None);
+    let tags = path.join(ImageFile::Tags.name());
+    std::fs::set_permissions(&tags, Permissions::from_mode(0o640)).unwrap();
+    let ring = Ring::new(RingOptions::default()).unwrap();
+    let mut drive = FileBacked::open(&path, &ring).expect("it is well").0;
+    let told = drive.take_trouble().expect("it is told");
+    let command = format!("chmod 600 {}/*.zonda", path.display());
+    assert!(told.contains("may open tags.zonda (mode 0640)") && told.ends_with(&command), "{told}");
+    assert_eq!(drive.take_trouble(), None, "once");
 }

@@ -68,7 +68,9 @@ pub(crate) fn inspect(directory: &Path) -> Result<Inspection, Failure> {
 }
 
 fn look(directory: &Path) -> Result<ImageDirectory, Failure> {
-    ImageDirectory::look_alone(directory).map_err(connect::failure)
+    let files = ImageDirectory::look_alone(directory).map_err(connect::failure)?;
+    connect::warn_if_exposed(directory);
+    Ok(files)
 }
 
 fn unusable(directory: &Path, error: &zonda_image::ImageError) -> Failure {
