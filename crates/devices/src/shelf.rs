@@ -254,6 +254,11 @@ pub(crate) fn seize(path: &Path) {
     change(path, |kept| kept.holder = Some(holder));
 }
 
+/// The reservation of a drive is given to a host, or ends.
+pub(crate) fn set_holder(path: &Path, holder: Option<Holder>) {
+    change(path, |kept| kept.holder = holder);
+}
+
 /// Who has reserved a drive.
 pub(crate) fn holder(path: &Path) -> Option<Holder> {
     with(|shelf| shelf.drives.get(path).and_then(|kept| kept.holder))

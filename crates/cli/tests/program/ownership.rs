@@ -93,6 +93,44 @@ fn a_server_that_is_paused_while_another_takes_its_volume_over_answers_nothing_w
     drives.stop();
 }
 
+/// The copy names a member that a spare has replaced since, and does not reach another one.
+#[test]
+fn a_takeover_from_a_directory_older_than_a_change_of_members_leaves_the_volume_to_its_server() {
+    let (directory, drives) = make("older-takeover");
+    make_drives(&directory, &["s"]);
+    let spares = Server::start(&directory, &["s"]);
+    copy(&directory);
+    let first = Server::start(&directory, &["vol"]);
+    output_in(&directory, &["volume", "spare", "add", "vol", spares.url(0)]);
+    output_in(&directory, &["member", "fail", "vol", "0"]);
+    wait_until("the spare is rebuilt", || state(&directory, "vol") == "well");
+    let file = directory.join("copy/volume.toml");
+    let text = fs::read_to_string(&file).expect("it is there");
+    let nowhere = drives.url(2).replacen(&drives.address(), "127.0.0.1:1", 1);
+    fs::write(&file, text.replacen(drives.url(2), &nowhere, 1)).expect("there is room");
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| (0..4).for_each(|_| write(&directory, &first)));
+        for _ in 0..6 {
+            let refused = refused_in(&directory, &["volume", "takeover", "copy"]);
+            assert!(refused.contains("another server may go on with it: of its members 0, 2 too few can"), "{refused}");
+            assert!(refused.contains("a newer copy of its directory"), "{refused}");
+        }
+        writing.join().expect("no host has seen an error");
+    });
+    wait_until("a member that was taken for a moment is caught up", || state(&directory, "vol") == "well");
+    let outside = refused_in(&directory, &["zone", "reset", drives.url(1), "3"]);
+    assert!(outside.contains("reservation conflict"), "it is reserved for its server again: {outside}");
+    write(&directory, &first);
+    let log = first.stop();
+    assert!(!log.contains("is not served any more"), "{log}");
+    // What is stopped is free: nothing of the takeovers is left.
+    let second = Server::start(&directory, &["vol"]);
+    assert_eq!(state(&directory, "vol"), "well");
+    second.stop();
+    spares.stop();
+    drives.stop();
+}
+
 #[test]
 fn a_server_that_was_killed_has_its_volume_again_at_once_and_a_member_is_nobody_elses() {
     let (directory, drives) = make("owner-killed");

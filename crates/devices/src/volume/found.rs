@@ -54,16 +54,20 @@ impl Device {
         self.probed.identity.as_ref().filter(|_| !is_own).map(in_words)
     }
 
+    /// The place that the newest superblock gives it.
+    fn member_of(&self, newest: &Membership) -> Option<usize> {
+        member_of(self.probed.membership()?, newest)
+    }
+
     /// Whether the volume's newest superblock has this device as a member that takes part.
     pub(super) fn is_known_to(&self, newest: Option<&Membership>) -> bool {
-        newest.is_some_and(|newest| member_of(&self.probed, newest).is_some())
+        newest.is_some_and(|newest| self.member_of(newest).is_some())
     }
 }
 
-/// The place that the newest superblock gives a device.
-fn member_of(probed: &Probed, newest: &Membership) -> Option<usize> {
-    let own = probed.membership().filter(|own| own.array == newest.array)?;
-    let known = newest.members.get(usize::from(own.member))?;
+/// The place that the newest superblock gives the device with this one.
+pub(super) fn member_of(own: &Membership, newest: &Membership) -> Option<usize> {
+    let known = newest.members.get(usize::from(own.member)).filter(|_| own.array == newest.array)?;
     (known.id == own.id() && known.state != MemberState::Failed).then_some(usize::from(own.member))
 }
 
@@ -171,8 +175,8 @@ impl Found {
         let others_may_use = newest.as_deref().filter(|_| has_remote && !is_from_here);
         let others_may_use = others_may_use.and_then(|newest| {
             let open = devices.iter().flatten().chain(spares.iter().map(|(_, device)| device));
-            let here: Vec<usize> = open.filter_map(|device| member_of(&device.probed, newest)).collect();
-            usable_elsewhere(newest, |at| here.contains(&at))
+            let here: Vec<usize> = open.filter_map(|device| device.member_of(newest)).collect();
+            usable_elsewhere(newest, |at| here.contains(&at), 0)
         });
         if let Some(missing) = others_may_use {
             let error = may_be_used_elsewhere(&directory, &missing);
@@ -216,7 +220,8 @@ impl Found {
                     found.leaving.push(seat);
                 }
                 _ => {
-                    let member = found.newest.as_deref().and_then(|newest| member_of(&probed, newest));
+                    let newest = found.newest.as_deref().zip(probed.membership());
+                    let member = newest.and_then(|(newest, own)| member_of(own, newest));
                     let member = member.filter(|member| *member < found.devices.len());
                     found.misplaced.extend(member.map(|member| (found.spares.len(), member)));
                     found.spares.push(Spare { place, seat });
@@ -237,7 +242,7 @@ impl Found {
     fn members_elsewhere(&self) -> Vec<(usize, usize)> {
         let newest = self.newest.as_deref().filter(|newest| self.directory.file.epoch < Some(newest.epoch));
         let Some(newest) = newest else { return Vec::new() };
-        let known_as = |device: &Option<Device>| device.as_ref().and_then(|device| member_of(&device.probed, newest));
+        let known_as = |device: &Option<Device>| device.as_ref().and_then(|device| device.member_of(newest));
         let moves = self.devices.iter().enumerate().filter_map(|(from, device)| Some((from, known_as(device)?)));
         let is_there = |to: usize| self.devices.get(to).is_none_or(|device| known_as(device) == Some(to));
         moves.filter(|(from, to)| from != to && !is_there(*to)).collect()

@@ -33,7 +33,9 @@ pub(super) struct Lease {
     /// How many members have to confirm.
     confirmations: Option<usize>,
     until: Instant,
-    ask_at: Instant,
+    pub(super) ask_at: Instant,
+    /// Till when it is waited for members that another owner has taken to be given back.
+    pub(super) contested_until: Option<Instant>,
     /// Commands that wait until it is known.
     held: VecDeque<Command>,
 }
@@ -56,7 +58,7 @@ impl Lease {
 
     /// When members are to be asked.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.is_needed.then_some(self.ask_at)
+        self.is_needed.then_some(self.contested_until.map_or(self.ask_at, |until| until.min(self.ask_at)))
     }
 
     /// Commands that will not be taken any more.
@@ -118,11 +120,19 @@ impl VolumeDrive {
         moved
     }
 
-    /// A member that refuses what this program sends belongs to another owner, and with it the volume: no member is written to any more, and
-    /// every command ends with an error. Says whether that has happened now.
+    /// A member that refuses what this program sends belongs to another owner, and with it the volume, unless it is
+    /// [given back](VolumeDrive::wait_for_takeover): no member is written to any more, and every command ends with an error. Says whether
+    /// anything has happened now.
     pub(super) fn look_for_conflicts(&mut self, now: Instant) -> bool {
-        let is_taken = |member: &MemberIndex| self.on.member(*member).is_some_and(Seat::is_refused);
-        if !matches!(self.phase, Phase::Open | Phase::Settling(_)) || !self.members().any(|member| is_taken(&member)) {
+        if !matches!(self.phase, Phase::Open | Phase::Settling(_)) {
+            return false;
+        }
+        if self.phase == Phase::Open
+            && let Some(moved) = self.wait_for_takeover(now)
+        {
+            return moved;
+        }
+        if !self.members().any(|member| self.on.member(member).is_some_and(Seat::is_refused)) {
             return false;
         }
         self.phase = Phase::TakenOver(now + NAME_MAX);

@@ -84,6 +84,14 @@ impl Link {
         Some(completion)
     }
 
+    /// Everything in flight ends as if the connection were lost. Returns what cannot be repeated over the next one.
+    pub(super) fn cut_off(&mut self, geometry: &Geometry) -> Vec<Completion> {
+        let mut in_flight: Vec<CommandId> = self.in_flight.keys().copied().collect();
+        in_flight.sort_unstable();
+        let cut_off = in_flight.into_iter().map(|id| Completion::of(id, Status::AbortedPowerLoss));
+        cut_off.filter_map(|completion| self.ended(geometry, completion, true)).collect()
+    }
+
     /// Blocks up to this one, which is behind the last of them, were acknowledged.
     fn acknowledge(&mut self, geometry: &Geometry, end: Lba) {
         let Some(zone) = geometry.zone_of(Lba(end.0 - 1)) else { return };
@@ -154,6 +162,18 @@ mod tests {
         link.sent(&command(4, read));
         let failed = Completion::of(CommandId(4), Status::UnrecoveredReadError);
         assert!(link.ended(&geometry, failed, true).is_some(), "the device has answered");
+    }
+
+    #[test]
+    fn all_that_is_in_flight_when_a_connection_is_given_up_is_held_or_ends() {
+        let (geometry, mut link) = (Geometry::tiny(), Link::default());
+        let read = Operation::Read { start: Lba(3), blocks: Blocks(1) };
+        for (id, operation) in [(3, Operation::Flush), (1, read.clone()), (2, write(0, 4))] {
+            link.sent(&command(id, operation));
+        }
+        assert_eq!(link.cut_off(&geometry), [Completion::of(CommandId(2), Status::AbortedPowerLoss)]);
+        assert_eq!(link.held, [command(1, read), command(3, Operation::Flush)]);
+        assert_eq!(link.cut_off(&geometry), [], "nothing is in flight any more");
     }
 
     #[test]

@@ -18,7 +18,8 @@
 //!   adopt.rs      a device on its way to become a member or a spare: opened and looked at without stopping the loop
 //!   seat.rs       a member's device, and the commands in flight on it
 //!   owner.rs      who uses a volume, to the servers of its members      lease.rs   what ends when another owner does
-//!   takeover.rs   a volume taken from an owner that cannot be reached
+//!   takeover.rs   a volume taken from an owner that cannot be reached    targets.rs  its drives
+//!   contest.rs    an owner whose member was taken, and may be given back
 //!   link.rs       what of these goes on over another connection
 //! ```
 //!
@@ -28,6 +29,7 @@
 mod adopt;
 mod bugs;
 mod check;
+mod contest;
 mod directory;
 mod drive;
 mod found;
@@ -62,6 +64,9 @@ mod sides_tests;
 mod spare_watch;
 mod spares;
 mod takeover;
+#[cfg(test)]
+mod takeover_tests;
+mod targets;
 
 pub use adopt::RequestId;
 pub use check::{CheckReport, CheckedMember};

@@ -20,13 +20,13 @@ use crate::{Credentials, Drive, DriveError, Location, shelf};
 const BLOCK_BYTES: usize = 512;
 
 /// Directories `a` and `b`, of which the second is a copy of the first.
-struct Bench {
-    volumes: [Option<VolumeDrive>; 2],
-    drives: Vec<PathBuf>,
-    ring: Ring,
-    told: String,
+pub(super) struct Bench {
+    pub(super) volumes: [Option<VolumeDrive>; 2],
+    pub(super) drives: Vec<PathBuf>,
+    pub(super) ring: Ring,
+    pub(super) told: String,
     next: u64,
-    above: TempDir,
+    pub(super) above: TempDir,
 }
 
 impl Drop for Bench {
@@ -37,11 +37,11 @@ impl Drop for Bench {
 }
 
 impl Bench {
-    fn new() -> Bench {
+    pub(super) fn new() -> Bench {
         Bench::of(Scheme::raid5(2))
     }
 
-    fn of(scheme: Scheme) -> Bench {
+    pub(super) fn of(scheme: Scheme) -> Bench {
         shelf::begin();
         let above = TempDir::new().expect("there is room");
         let drives: Vec<PathBuf> = (0..scheme.members()).map(|at| above.path().join(format!("d{at}"))).collect();
@@ -58,26 +58,26 @@ impl Bench {
         bench
     }
 
-    fn directory(&self, at: usize) -> PathBuf {
+    pub(super) fn directory(&self, at: usize) -> PathBuf {
         self.above.path().join(["a", "b"][at])
     }
 
-    fn open(&mut self, at: usize) -> Result<(), DriveError> {
+    pub(super) fn open(&mut self, at: usize) -> Result<(), DriveError> {
         let volume = shelf::as_program(at, || VolumeDrive::open(&self.directory(at), &self.ring))?;
         self.volumes[at] = Some(volume);
         Ok(())
     }
 
-    fn cut_off(&self, at: usize, drives: &[usize]) {
+    pub(super) fn cut_off(&self, at: usize, drives: &[usize]) {
         drives.iter().for_each(|drive| shelf::set_cut_off(at, &self.drives[*drive], true));
     }
 
-    fn mend(&self, at: usize) {
+    pub(super) fn mend(&self, at: usize) {
         self.drives.iter().for_each(|drive| shelf::set_cut_off(at, drive, false));
     }
 
     /// Runs one of the programs for a while; the other one is paused.
-    fn run(&mut self, at: usize, time: Duration) -> Vec<Completion> {
+    pub(super) fn run(&mut self, at: usize, time: Duration) -> Vec<Completion> {
         let (until, mut ended) = (self.ring.now() + time, Vec::new());
         loop {
             let volume = self.volumes[at].as_mut().expect("it is open");
@@ -94,7 +94,7 @@ impl Bench {
     }
 
     /// What becomes of a command.
-    fn ask(&mut self, at: usize, operation: Operation) -> Completion {
+    pub(super) fn ask(&mut self, at: usize, operation: Operation) -> Completion {
         self.next += 1;
         let command = Command { id: CommandId(self.next), namespace: NamespaceId::FIRST, operation };
         let now = self.ring.now();
@@ -104,7 +104,7 @@ impl Bench {
         ended.remove(0)
     }
 
-    fn write(&mut self, at: usize, lba: u64, byte: u8) -> Status {
+    pub(super) fn write(&mut self, at: usize, lba: u64, byte: u8) -> Status {
         let buffer = BlockBuffer { data: vec![byte; BLOCK_BYTES].into(), metadata: Vec::new().into() };
         let payload = Payload::Bytes(Box::new(buffer));
         self.ask(at, Operation::Write { start: Lba(lba), blocks: Blocks(1), payload }).status
@@ -118,7 +118,7 @@ impl Bench {
     }
 
     /// The first byte of a block.
-    fn read(&mut self, at: usize, lba: u64) -> Result<u8, Status> {
+    pub(super) fn read(&mut self, at: usize, lba: u64) -> Result<u8, Status> {
         let completion = self.ask(at, Operation::Read { start: Lba(lba), blocks: Blocks(1) });
         match completion.outcome {
             Outcome::Data(Payload::Bytes(buffer)) => Ok(buffer.data[0]),
@@ -126,23 +126,27 @@ impl Bench {
         }
     }
 
-    fn close(&mut self, at: usize) {
+    pub(super) fn close(&mut self, at: usize) {
         let now = self.ring.now();
         self.volumes[at].as_mut().expect("it is open").close(now);
         self.run(at, Duration::from_secs(3));
         assert!(self.volumes[at].take().expect("it is open").is_closed());
     }
 
-    fn try_to_take_over(&self, at: usize, accepts_missing: bool) -> Result<super::TakeoverReport, DriveError> {
+    pub(super) fn try_to_take_over(
+        &self,
+        at: usize,
+        accepts_missing: bool,
+    ) -> Result<super::TakeoverReport, DriveError> {
         let options = TakeoverOptions { accepts_missing, ..TakeoverOptions::default() };
         shelf::as_program(at, || VolumeDrive::take_over(&self.directory(at), options, &self.ring))
     }
 
-    fn take_over(&mut self, at: usize) -> super::TakeoverReport {
+    pub(super) fn take_over(&mut self, at: usize) -> super::TakeoverReport {
         self.try_to_take_over(at, false).expect("its members are there")
     }
 
-    fn is_held(&self) -> Vec<bool> {
+    pub(super) fn is_held(&self) -> Vec<bool> {
         self.drives.iter().map(|drive: &PathBuf| shelf::holder(Path::new(drive)).is_some()).collect()
     }
 }
@@ -281,7 +285,7 @@ fn a_spare_that_two_volumes_name_is_the_ones_that_opened_it_first() {
     drop(second);
 }
 
-const MIRROR: Scheme = Scheme { level: Level::Raid1, data: 1, parity: 1 };
+pub(super) const MIRROR: Scheme = Scheme { level: Level::Raid1, data: 1, parity: 1 };
 
 #[test]
 fn half_of_a_mirror_is_taken_over_only_if_an_operator_says_that_nobody_uses_the_other_half() {
@@ -440,7 +444,7 @@ fn a_mount_that_is_refused_keeps_what_was_taken_over_before() {
 }
 
 /// A spare of a server for the first volume.
-fn add_spare(bench: &mut Bench) -> PathBuf {
+pub(super) fn add_spare(bench: &mut Bench) -> PathBuf {
     let spare = bench.above.path().join("spare");
     shelf::add(&spare, &shelf::geometry(32));
     shelf::set_remote(&spare);
@@ -453,7 +457,7 @@ fn add_spare(bench: &mut Bench) -> PathBuf {
     spare
 }
 
-fn fail_member(bench: &mut Bench) {
+pub(super) fn fail_member(bench: &mut Bench) {
     let request = super::VolumeRequest::Fail { member: "0".to_owned() };
     bench.volumes[0].as_mut().expect("it is open").manage(&request, &bench.ring).expect("it can do without");
     bench.run(0, Duration::from_secs(10));

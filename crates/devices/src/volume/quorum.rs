@@ -24,15 +24,20 @@ pub(super) fn is_last_owner(file: &VolumeFile, owner: &Owner, seen_epoch: u64) -
     file.place.as_ref() == Some(&owner.place_text()) && is_newest
 }
 
-/// The members that are not reached, if another server may use the volume with them alone, by the newest superblock of those that are.
-pub(super) fn usable_elsewhere(newest: &Membership, is_reached: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
+/// The members that are not reached, if another server may use the volume with them alone, by the newest superblock of those that are. Of
+/// the members not reached so far `unread` may be reached still.
+pub(super) fn usable_elsewhere(
+    newest: &Membership,
+    is_reached: impl Fn(usize) -> bool,
+    unread: usize,
+) -> Option<Vec<usize>> {
     let data = usize::from(newest.scheme?.data);
     let missing = newest.members.iter().enumerate().filter(|(at, member)| {
         // One that is being rebuilt may have become active.
         member.state != MemberState::Failed && !is_reached(*at)
     });
     let missing: Vec<usize> = missing.map(|(at, _)| at).collect();
-    (missing.len() >= data && !is_planted(OwnerBug::CopyIsTrusted)).then_some(missing)
+    (missing.len().saturating_sub(unread) >= data && !is_planted(OwnerBug::CopyIsTrusted)).then_some(missing)
 }
 
 impl VolumeDrive {

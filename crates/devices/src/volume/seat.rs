@@ -28,6 +28,12 @@ pub(super) struct Seat {
     is_refused: bool,
     /// By whom, if that is known.
     refused_by: Option<Holder>,
+    /// When that came to be known.
+    refused_at: Instant,
+    /// After that the drive has answered again: the other host has given it back.
+    is_given_back: bool,
+    /// The connection stands, and is not used any more.
+    is_severed: bool,
     stays_reserved: bool,
     /// When the question was asked whose the drive is that is not answered yet.
     asked_at: Option<Instant>,
@@ -64,6 +70,9 @@ impl Seat {
             is_awaited: false,
             is_refused: false,
             refused_by: None,
+            refused_at: Instant::ZERO,
+            is_given_back: false,
+            is_severed: false,
             stays_reserved: false,
             asked_at: None,
             confirmed_at: None,
@@ -91,6 +100,21 @@ impl Seat {
         (self.is_refused, self.refused_by) = (true, Some(by));
     }
 
+    /// Whether another host had the drive, and it answers this one again.
+    pub(super) fn is_given_back(&self) -> bool {
+        self.is_given_back
+    }
+
+    /// Another host had the drive for a while: what was in flight then is not known to have ended. It is cut off, as if the connection were
+    /// lost, and the drive is connected to again.
+    pub(super) fn sever(&mut self) {
+        (self.is_severed, self.is_refused, self.is_given_back) = (true, false, false);
+        self.asked_at = None;
+        if let Some(link) = &mut self.link {
+            self.refused.extend(link.cut_off(self.drive.geometry(NamespaceId::FIRST)));
+        }
+    }
+
     /// Who has the drive; `None` while that may still become known.
     pub(super) fn refused_by(&self) -> Option<Option<Holder>> {
         let conflict = self.drive.conflict().unwrap_or_default();
@@ -105,7 +129,7 @@ impl Seat {
 
     /// Asks the drive whether it is still this program's.
     pub(super) fn confirm(&mut self, now: Instant) {
-        if !self.is_claimed() || self.asked_at.is_some() || self.drive.is_disconnected() {
+        if !self.is_claimed() || self.asked_at.is_some() || self.is_lost() {
             return;
         }
         let operation = Operation::ReportZones {
@@ -121,10 +145,15 @@ impl Seat {
 
     /// Whether the end of a command is not for the volume.
     fn keeps(&mut self, now: Instant, completion: &Completion) -> bool {
-        self.is_refused |= completion.status == Status::ReservationConflict;
+        if completion.status == Status::ReservationConflict && !self.is_refused {
+            (self.is_refused, self.refused_at) = (true, now);
+        }
         if completion.id == CONFIRM {
             let asked_at = self.asked_at.take();
-            if completion.status.is_success() {
+            if completion.status.is_success() && self.is_refused {
+                // What was asked before may be answered late.
+                self.is_given_back |= asked_at > Some(self.refused_at);
+            } else if completion.status.is_success() {
                 self.confirmed_at = if is_planted(OwnerBug::LeaseFromAnswer) { Some(now) } else { asked_at };
             }
         }
@@ -140,7 +169,11 @@ impl Seat {
 
     /// Whether its connection is lost, and commands are held.
     pub(super) fn is_cut_off(&self) -> bool {
-        self.link.is_some() && self.drive.is_disconnected()
+        self.link.is_some() && self.is_lost()
+    }
+
+    fn is_lost(&self) -> bool {
+        self.is_severed || self.drive.is_disconnected()
     }
 
     /// The same, and the volume knows of it.
@@ -176,7 +209,8 @@ impl Seat {
     /// Goes on over another connection to the same device. Returns the first one.
     pub(super) fn reconnect(&mut self, drive: Box<dyn Drive>) -> Seat {
         self.is_awaited = false;
-        self.asked_at = None;
+        (self.is_severed, self.is_refused, self.is_given_back) = (false, false, false);
+        (self.refused_by, self.asked_at) = (None, None);
         self.is_claimed |= drive.claimed().is_some();
         Seat::of(std::mem::replace(&mut self.drive, drive))
     }
@@ -211,8 +245,10 @@ impl Seat {
 
     /// Submits what was held, once there is a connection again.
     fn submit_held(&mut self, now: Instant) {
-        let Some(link) = self.link.as_mut().filter(|link| !link.held.is_empty() && !self.drive.is_disconnected())
-        else {
+        let Some(link) = self.link.as_mut().filter(|link| {
+            let is_lost = self.is_severed || self.drive.is_disconnected();
+            !link.held.is_empty() && !is_lost
+        }) else {
             return;
         };
         while let Some(command) = link.held.pop_front() {
@@ -279,12 +315,16 @@ impl ZonedDevice for Seat {
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         if let Some(link) = &mut self.link {
-            if !link.held.is_empty() || self.drive.is_disconnected() {
+            if !link.held.is_empty() || self.is_severed || self.drive.is_disconnected() {
                 link.held.push_back(command);
                 self.under_way += 1;
                 return Ok(());
             }
             link.sent(&command);
+        } else if self.is_severed {
+            self.refused.push(Completion::of(command.id, Status::NamespaceNotReady));
+            self.under_way += 1;
+            return Ok(());
         }
         if let Err(QueueFull(command)) = self.drive.submit(now, command) {
             self.link.iter_mut().for_each(|link| link.taken_back(&command));
@@ -301,6 +341,10 @@ impl ZonedDevice for Seat {
         if self.is_remote {
             let mut ended = CompletionQueue::new();
             self.drive.poll(now, &mut ended);
+            if self.is_severed {
+                // It was cut off, and has ended for the volume.
+                ended = CompletionQueue::new();
+            }
             let is_lost = self.drive.is_disconnected();
             while let Some(completion) = ended.pop() {
                 if self.keeps(now, &completion) {

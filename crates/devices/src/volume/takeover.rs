@@ -9,10 +9,10 @@ use zonda_zoned::{CompletionQueue, Duration, Instant, ZonedDevice};
 use super::VolumeDrive;
 use super::bugs::{OwnerBug, is_planted};
 use super::directory::{MISSING, VolumeDirectory};
-use super::gathering::gather;
 use super::lease::LEASE;
 use super::open::cannot_save;
-use super::seat::{Seat, give_back, is_behind_server, release};
+use super::seat::{Seat, is_behind_server, release};
+use super::targets::{Step, Target, Targets};
 use crate::DriveError;
 
 /// What a takeover has done.
@@ -65,7 +65,8 @@ impl VolumeDrive {
     ///
     /// # Errors
     /// When there is no such volume, a program on this machine has it, no server has any of its members, or another server may go on with
-    /// those that cannot be reached; and what to do. Nothing has changed then.
+    /// those that cannot be reached or that this directory does not know; and what to do. All is reserved as before then: an owner that
+    /// lost a member for the moment that it took to read it has it again.
     pub fn take_over(path: &Path, options: TakeoverOptions, ring: &Ring) -> Result<TakeoverReport, DriveError> {
         let mut directory = VolumeDirectory::open(path)?;
         if !directory.note_owner() {
@@ -74,51 +75,42 @@ impl VolumeDrive {
                 "images are free when the program ends that has them open",
             ));
         }
-        let asked = AskedMembers::of(&directory, ring);
-        let reached = if options.accepts_missing { Ok(()) } else { asked.must_reach_enough(&directory) };
+        let mut targets = Targets::ask(&directory, options.force, ring)?;
+        // Who only releases takes nothing from anybody.
+        let checks = !options.accepts_missing && !options.releases;
+        let reached = if options.accepts_missing { Ok(()) } else { targets.must_reach_enough(&directory) };
         let checked =
-            reached.and_then(|()| if options.releases { asked.must_be_from_here(&directory) } else { Ok(()) });
-        if let Err(error) = checked {
-            asked.give_back(ring);
-            return Err(error);
+            reached.and_then(|()| if options.releases { targets.must_be_from_here(&directory) } else { Ok(()) });
+        let stayed_reserved = directory.file.stays_reserved;
+        let taken = checked.and_then(|()| {
+            // Before anybody loses a reservation: from then on there must be one.
+            directory.file.stays_reserved = true;
+            directory.save().map_err(|error| cannot_save(&directory, &error))?;
+            targets.take_all(&mut directory, checks, ring)
+        });
+        if let Err(error) = taken {
+            return Err(refuse(directory, targets, stayed_reserved, error, ring));
         }
-        // Before anybody loses a reservation: from then on there must be one.
-        directory.file.stays_reserved = true;
-        if let Err(error) = directory.save() {
-            asked.give_back(ring);
-            return Err(cannot_save(&directory, &error));
-        }
-        let (mut report, mut held) = (TakeoverReport::default(), Vec::new());
-        let members = asked.0.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
-        let places = directory.file.member.iter().chain(&directory.file.spare).cloned().collect::<Vec<_>>();
-        let mut members_taken = Vec::new();
-        for (at, (place, asked)) in places.iter().zip(members).enumerate().filter(|(_, (place, _))| place.at != MISSING)
-        {
-            // Hosts that are no servers of this volume may have a spare for good reasons.
-            let is_member = at < directory.file.member.len();
-            directory.owner_mut().into_iter().for_each(|owner| owner.take_over(options.force && is_member));
-            let access = directory.access(place);
-            if access.as_ref().is_ok_and(|access| !is_behind_server(&access.location)) {
+        let (mut report, mut held, mut members_taken) = (TakeoverReport::default(), Vec::new(), Vec::new());
+        for Target { place, is_member, step, .. } in targets.targets {
+            let is_image = || directory.access(&place).is_ok_and(|access| !is_behind_server(&access.location));
+            if place.at == MISSING || is_image() {
                 continue;
             }
-            let taken = match asked {
-                Some(Asked::Reserved(seat)) => Ok(seat),
-                Some(Asked::Missing(error)) => Err(error),
-                Some(Asked::InOtherHands(_)) | None => access.and_then(|access| Seat::open(&access, ring)),
-            };
             let mut drive = TakenDrive { at: place.at.clone(), ..TakenDrive::default() };
-            match taken.map(|seat| (seat.drive.claimed(), seat)) {
-                Ok((Some(claimed), seat)) => {
-                    if let Some(owner) = directory.owner_mut() {
-                        owner.granted(&claimed);
-                        let shown =
-                            |holder| if owner.had(&claimed) { FROM_HERE.to_owned() } else { owner.shown(&holder) };
-                        drive.taken_from = claimed.preempted.map(shown);
+            match step {
+                Step::Reserved(seat) => match seat.drive.claimed() {
+                    Some(claimed) => {
+                        if let Some(owner) = directory.owner() {
+                            let shown =
+                                |holder| if owner.had(&claimed) { FROM_HERE.to_owned() } else { owner.shown(&holder) };
+                            drive.taken_from = claimed.preempted.map(shown);
+                        }
+                        held.push((report.drives.len(), seat));
                     }
-                    held.push((report.drives.len(), seat));
-                }
-                Ok((None, _)) => drive.error = Some("its server knows no reservations".to_owned()),
-                Err(error) => drive.error = Some(error.message),
+                    None => drive.error = Some("its server knows no reservations".to_owned()),
+                },
+                Step::InOtherHands(error) | Step::Missing(error) => drive.error = Some(error.message),
             }
             members_taken.extend(is_member.then_some(report.drives.len()));
             report.drives.push(drive);
@@ -144,6 +136,27 @@ impl VolumeDrive {
     }
 }
 
+/// All is as it was before, or the error says what is not.
+fn refuse(
+    mut directory: VolumeDirectory,
+    targets: Targets,
+    stayed_reserved: bool,
+    error: DriveError,
+    ring: &Ring,
+) -> DriveError {
+    let kept = targets.undo(&directory, ring);
+    if kept.is_empty() {
+        if std::mem::replace(&mut directory.file.stays_reserved, stayed_reserved) != stayed_reserved {
+            // If the file says still that members stay reserved, whoever uses it next keeps them so.
+            let _ = directory.save();
+        }
+        return error;
+    }
+    let message =
+        format!("{}; {} could not be given back, and stay reserved for this directory", error.message, kept.join(", "));
+    DriveError { message, ..error }
+}
+
 /// Waits, and keeps connections alive.
 fn keep_alive(held: &mut [(usize, Seat)], until: Instant, ring: &Ring) -> Result<(), DriveError> {
     while ring.now() < until {
@@ -166,78 +179,4 @@ fn refused(held: &mut Vec<(usize, Seat)>, ring: &Ring) -> Result<Vec<(usize, Sea
     let (refused, kept) = std::mem::take(held).into_iter().partition(|(_, seat)| seat.is_refused());
     *held = kept;
     Ok(refused)
-}
-
-/// A member, before anything is taken from another owner.
-enum Asked {
-    /// It is free, or was this volume's from here.
-    Reserved(Seat),
-    /// Another host has it.
-    InOtherHands(DriveError),
-    Missing(DriveError),
-}
-
-/// The members in their order.
-struct AskedMembers(Vec<Asked>);
-
-impl AskedMembers {
-    fn of(directory: &VolumeDirectory, ring: &Ring) -> AskedMembers {
-        let access = |place| directory.access(place);
-        let is_remote = |place| access(place).is_ok_and(|access| is_behind_server(&access.location));
-        let gathered = gather(directory.file.member.iter().map(access).collect(), false, ring);
-        let asked = directory.file.member.iter().zip(gathered).map(|(place, gathered)| match gathered {
-            Ok((seat, _)) => Asked::Reserved(seat),
-            Err(error) if error.is_in_use && is_remote(place) => Asked::InOtherHands(error),
-            Err(error) => Asked::Missing(error),
-        });
-        AskedMembers(asked.collect())
-    }
-
-    /// Refuses a takeover after which another server might go on with the members that it does not reach.
-    fn must_reach_enough(&self, directory: &VolumeDirectory) -> Result<(), DriveError> {
-        let missing = self.0.iter().enumerate().filter_map(|(at, asked)| match asked {
-            Asked::Missing(error) => Some(format!("member {at} ({}): {}", directory.file.member[at].at, error.message)),
-            _ => None,
-        });
-        let missing: Vec<String> = missing.collect();
-        // Where the file does not say how many are enough, one may be.
-        if missing.len() < directory.file.enough.unwrap_or(1) {
-            return Ok(());
-        }
-        Err(DriveError::new(
-            format!("another server may go on with members that cannot be taken: {}", missing.join("; ")),
-            format!(
-                "see that they can be reached from here; where no other server uses the volume: zonda volume takeover --accept-missing {}",
-                directory.path().display()
-            ),
-        ))
-    }
-
-    /// Nobody loses anything by a release: what others have is taken over by a takeover, and not by the way.
-    fn must_be_from_here(&self, directory: &VolumeDirectory) -> Result<(), DriveError> {
-        for (at, asked) in self.0.iter().enumerate() {
-            if let Asked::InOtherHands(error) = asked {
-                let what = format!("nothing is released: member {at} ({})", directory.file.member[at].at);
-                let by = match (error.holder, directory.owner()) {
-                    (Some(holder), Some(owner)) => format!("is reserved by {}", owner.shown(&holder)),
-                    _ => format!("is in use: {}", error.message),
-                };
-                let help = format!(
-                    "release it from the directory of that server; if it has failed for good, take the volume over first: zonda volume takeover {}",
-                    directory.path().display()
-                );
-                return Err(DriveError::new(format!("{what} {by}"), help));
-            }
-        }
-        Ok(())
-    }
-
-    /// What was free is free again; what was reserved from here stays so.
-    fn give_back(self, ring: &Ring) {
-        let reserved = self.0.into_iter().filter_map(|asked| match asked {
-            Asked::Reserved(seat) => Some(seat),
-            _ => None,
-        });
-        give_back(reserved, ring);
-    }
 }

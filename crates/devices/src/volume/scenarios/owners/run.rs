@@ -15,9 +15,9 @@ use super::super::ledger::BLOCK_BYTES;
 use super::act;
 use super::history::History;
 use super::seen::Seen;
-use super::world::{HOST_BLOCKS, Program, Stage, World, is_about_missing};
+use super::world::{HOST_BLOCKS, Program, Stage, World, is_about_missing, is_insufficient};
 use crate::volume::{NewVolume, VOLUME_FILE, VolumeDrive, VolumeOpenOptions};
-use crate::{Location, shelf};
+use crate::{DriveError, Location, shelf};
 
 /// Blocks of the volume: more than hosts use.
 const VOLUME_BLOCKS: u64 = 96;
@@ -163,7 +163,18 @@ impl Run {
             taken.map_err(|error| format!("the takeover at the end is refused: {error}"))
         };
         let is_mirror = stage.world.borrow().has_halves;
-        take_over(last, false)?;
+        let is_refused = |taken: &Result<(), DriveError>| taken.as_ref().is_err_and(is_insufficient);
+        let mut taken = stage.take_over(last, false);
+        // Its file may name other drives than the volume has by now. The one that had the volume last knows them.
+        if is_refused(&taken) {
+            last = stage.world.borrow().last_owner.unwrap_or(last);
+            taken = stage.take_over(last, false);
+        }
+        // Or it names none for a member that is being rebuilt.
+        if is_refused(&taken) {
+            taken = stage.take_over(last, true);
+        }
+        taken.map_err(|error| format!("the takeover at the end is refused: {error}"))?;
         let mut mounted = stage.mount(last);
         // Its file may name other drives than the volume has by now. The one that had the volume last knows them.
         if mounted.as_ref().is_err_and(|error| error.message.contains("missing or out of date")) {

@@ -16,6 +16,10 @@ pub(super) struct Seen {
     pub(super) refused_commands: u64,
     pub(super) degraded_mounts: u64,
     pub(super) copies_refused: u64,
+    /// Takeovers that had taken or read a member before they were refused.
+    pub(super) insufficient_takeovers: u64,
+    /// Members that an owner has got back.
+    pub(super) given_back: u64,
 }
 
 impl Seen {
@@ -33,6 +37,8 @@ impl Seen {
         self.refused_commands += other.refused_commands;
         self.degraded_mounts += other.degraded_mounts;
         self.copies_refused += other.copies_refused;
+        self.insufficient_takeovers += other.insufficient_takeovers;
+        self.given_back += other.given_back;
     }
 
     /// Whether all of it came up.
@@ -40,8 +46,9 @@ impl Seen {
         let Seen { mounts, refused_mounts, takeovers, refused_takeovers, fenced, pauses, .. } = *self;
         let Seen { kills, kills_while_busy, writes, reads, refused_commands, degraded_mounts, copies_refused, .. } =
             *self;
+        let third = [self.insufficient_takeovers];
         let first = [mounts, refused_mounts, takeovers, refused_takeovers, fenced, pauses, kills];
         let second = [kills_while_busy, writes, reads, refused_commands, degraded_mounts, copies_refused];
-        first.into_iter().chain(second).all(|count| count > 0)
+        first.into_iter().chain(second).chain(third).all(|count| count > 0)
     }
 }

@@ -232,6 +232,7 @@ impl Stage {
             }
             Err(error) => {
                 world.seen.refused_takeovers += 1;
+                world.seen.insufficient_takeovers += u64::from(is_insufficient(&error));
                 world.tell(format!("{at} takes nothing over: {}", error.message));
                 Err(error)
             }
@@ -242,6 +243,11 @@ impl Stage {
 /// Whether a mount is refused since members are not reached.
 pub(super) fn is_about_missing(error: &DriveError) -> bool {
     error.message.contains("is not known to be the one")
+}
+
+/// Whether a takeover is refused by what a superblock says.
+pub(super) fn is_insufficient(error: &DriveError) -> bool {
+    error.message.contains("the volume is not taken over, since")
 }
 
 fn active_members(drive: &VolumeDrive) -> Vec<String> {
@@ -333,6 +339,7 @@ impl World {
         let is_closed = drive.is_closed();
         for line in told {
             self.seen.fenced += u64::from(line.contains("is not served any more"));
+            self.seen.given_back += u64::from(line.contains("has been given back"));
             self.tell(line);
         }
         while let Some(completion) = ended.pop() {

@@ -1,0 +1,58 @@
+//! An owner whose member another host has taken.
+//!
+//! A takeover takes all but so few members that the owner cannot go on. One that finds out, by the superblock of the first member, that it
+//! cannot take as many reserves that member for its owner again ([`Targets`](super::targets::Targets)). So an owner that has other members
+//! still waits for a while before it lets go of the volume. Meanwhile it knows as before what it may answer ([`Lease`](super::lease::Lease)): a
+//! member that was taken confirms nothing, and what was sent to it does not end.
+
+use zonda_raid::{MemberIndex, MemberState};
+use zonda_zoned::{Duration, Instant};
+
+use super::VolumeDrive;
+use super::lease::LEASE;
+use super::seat::Seat;
+
+/// So long it is waited: a takeover takes and reads one member, and gives it back, within that.
+const CONTEST_MAX: Duration = Duration(LEASE.0 + LEASE.0 / 2);
+
+impl VolumeDrive {
+    /// Waits for members that another host has taken to be given back, and goes on with them. Says whether anything has happened; `None`
+    /// if it is not waited: it took too long, or several members are taken and those that are left are too few, as after a takeover that is not
+    /// refused.
+    pub(super) fn wait_for_takeover(&mut self, now: Instant) -> Option<bool> {
+        let is_taken = |member: &MemberIndex| self.on.member(*member).is_some_and(Seat::is_refused);
+        let taken: Vec<MemberIndex> = self.members().filter(is_taken).collect();
+        if taken.is_empty() {
+            self.lease.contested_until = None;
+            return Some(false);
+        }
+        let begins = self.lease.contested_until.is_none();
+        let until = *self.lease.contested_until.get_or_insert(now + CONTEST_MAX);
+        if begins {
+            // All others say at once whether they are taken, too.
+            self.lease.ask_at = now;
+        }
+        let is_left = |member: &MemberIndex| {
+            self.state(*member) == MemberState::Active && self.on.member(*member).is_some() && !is_taken(member)
+        };
+        let left = self.members().filter(is_left).count();
+        let is_whole = taken.len() > 1 && left < usize::from(self.on.volume().scheme().data);
+        if now >= until || left == 0 || is_whole {
+            return None;
+        }
+        let is_back = |member: &MemberIndex| self.on.member(*member).is_some_and(Seat::is_given_back);
+        let back: Vec<MemberIndex> = taken.into_iter().filter(is_back).collect();
+        for member in &back {
+            let shown = self.shown(*member);
+            self.on.member_mut(*member).into_iter().for_each(Seat::sever);
+            self.tell(
+                true,
+                format!(
+                    "{shown} was reserved by another host for a moment, and has been given back, as a takeover of the volume does that is \
+                     refused: it is connected to again"
+                ),
+            );
+        }
+        Some(begins || !back.is_empty())
+    }
+}

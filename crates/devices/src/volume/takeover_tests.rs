@@ -1,0 +1,192 @@
+//! Takeovers from directories that are older than the volume, and owners that lose members to them for a moment.
+
+use std::fs;
+use std::path::PathBuf;
+
+use zonda_raid::{Level, Scheme};
+use zonda_zoned::{
+    BlockBuffer, Blocks, Command, CommandId, Duration, Lba, NamespaceId, Operation, Payload, Status, ZonedDevice,
+};
+
+use super::lease::LEASE;
+use super::owner_tests::{Bench, MIRROR, add_spare, fail_member};
+use super::{TakeoverOptions, VOLUME_FILE, VolumeDrive, VolumeState};
+use crate::{DriveError, shelf};
+
+/// A volume whose first member has been replaced by a spare since the second directory was copied.
+fn bench_with_older_copy(scheme: Scheme) -> Bench {
+    let mut bench = Bench::of(scheme);
+    let spare = add_spare(&mut bench);
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    fail_member(&mut bench);
+    assert!(bench.told.contains("the spare ../spare takes the place of member 0"), "{}", bench.told);
+    assert_eq!(state(&bench), VolumeState::Well);
+    bench.drives.push(spare);
+    bench
+}
+
+fn state(bench: &Bench) -> VolumeState {
+    bench.volumes[0].as_ref().expect("it is open").report().state
+}
+
+fn holders(bench: &Bench) -> Vec<Option<zonda_nvme::HostId>> {
+    bench.drives.iter().map(|drive| shelf::holder(drive).map(|holder| holder.host)).collect()
+}
+
+fn take_over(bench: &Bench, directory: &str) -> Result<super::TakeoverReport, DriveError> {
+    VolumeDrive::take_over(&bench.above.path().join(directory), TakeoverOptions::default(), &bench.ring)
+}
+
+#[test]
+fn a_takeover_from_a_directory_that_is_older_than_a_change_of_members_stops_no_owner() {
+    let may_go_on = "another server may go on with it: of its members 0";
+    let cannot_be_used = "it could not be used from here: of its members 0, 2, 3 too few can be taken";
+    for (scheme, unreachable, expected) in [
+        (Scheme::raid5(2), vec![2], may_go_on),
+        (MIRROR, vec![], may_go_on),
+        (Scheme::raid5(3), vec![3], cannot_be_used),
+    ] {
+        let mut bench = bench_with_older_copy(scheme);
+        let before = holders(&bench);
+        bench.cut_off(1, &unreachable);
+        let error = bench.try_to_take_over(1, false).expect_err("the owner may go on with the spare");
+        assert!(error.message.contains(expected), "{error}");
+        assert!(error.help.contains("a newer copy of its directory"), "{error}");
+        assert_eq!(holders(&bench), before, "all is reserved as it was");
+        assert_eq!(bench.write(0, 1, 2), Status::Success);
+        bench.run(0, Duration::from_secs(10));
+        assert!(!bench.told.contains("is not served any more"), "{}", bench.told);
+        assert_eq!((bench.read(0, 0), bench.read(0, 1), state(&bench)), (Ok(1), Ok(2), VolumeState::Well));
+        let file = fs::read_to_string(bench.directory(1).join(VOLUME_FILE)).expect("it can be read");
+        assert!(!file.contains("stays_reserved"), "{file}");
+    }
+}
+
+#[test]
+fn a_takeover_from_an_older_directory_that_reaches_enough_is_one() {
+    let mut bench = bench_with_older_copy(Scheme::raid5(2));
+    let report = bench.try_to_take_over(1, false).expect("with two of three members the owner cannot go on");
+    assert!(report.is_enough, "{report:?}");
+    bench.open(1).expect("two of three are enough");
+    assert_eq!(bench.read(1, 0), Ok(1));
+    assert_eq!(bench.write(0, 1, 2), Status::InternalError);
+}
+
+#[test]
+fn an_older_directory_whose_spare_has_become_a_member_takes_the_volume_over() {
+    let mut bench = Bench::new();
+    let spare = add_spare(&mut bench);
+    fs::copy(bench.directory(0).join(VOLUME_FILE), bench.directory(1).join(VOLUME_FILE)).expect("there is room");
+    fail_member(&mut bench);
+    assert_eq!((bench.write(0, 0, 1), state(&bench)), (Status::Success, VolumeState::Well));
+    bench.cut_off(1, &[2]);
+    bench.take_over(1);
+    assert!(shelf::holder(&spare).is_some());
+    bench.open(1).expect("the spare and member 1 are enough");
+    assert_eq!(bench.read(1, 0), Ok(1));
+}
+
+#[test]
+fn a_refused_takeover_leaves_what_was_taken_over_before_reserved_for_its_directory() {
+    let mut bench = Bench::of(MIRROR);
+    let older = bench.above.path().join("older");
+    fs::create_dir(&older).expect("there is room");
+    fs::copy(bench.directory(0).join(VOLUME_FILE), older.join(VOLUME_FILE)).expect("there is room");
+    let spare = add_spare(&mut bench);
+    bench.drives.push(spare);
+    fail_member(&mut bench);
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    fs::copy(bench.directory(0).join(VOLUME_FILE), bench.directory(1).join(VOLUME_FILE)).expect("there is room");
+    bench.take_over(1);
+    bench.open(1).expect("it was taken over");
+    assert_eq!(bench.write(1, 9, 5), Status::Success);
+    bench.close(1);
+    let before = holders(&bench);
+    take_over(&bench, "older").expect_err("it does not know the spare");
+    assert_eq!(holders(&bench), before);
+    // The first server was paused all the time.
+    assert_eq!(bench.read(0, 9), Err(Status::InternalError), "{}", bench.told);
+    bench.open(1).expect("it is the one that they are reserved for");
+    assert_eq!(bench.read(1, 9), Ok(5));
+}
+
+#[test]
+fn a_takeover_that_does_not_reach_all_members_of_a_volume_without_redundancy_takes_none() {
+    let mut bench = Bench::of(Scheme { level: Level::Raid0, data: 3, parity: 0 });
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    let before = holders(&bench);
+    bench.cut_off(1, &[1]);
+    let error = bench.try_to_take_over(1, false).expect_err("nobody could use it then");
+    assert!(error.message.starts_with("the volume could not be used from here, since too many members"), "{error}");
+    assert_eq!(holders(&bench), before);
+    assert_eq!((bench.write(0, 1, 2), bench.told.as_str()), (Status::Success, ""), "its owner has noticed nothing");
+}
+
+/// Another host takes a drive, and hosts of the volume write.
+fn seize_during_write(bench: &mut Bench, drive: usize) -> zonda_initiator::Holder {
+    let (path, now): (PathBuf, _) = (bench.drives[drive].clone(), bench.ring.now());
+    let holder = shelf::holder(&path).expect("it is reserved");
+    shelf::seize(&path);
+    for lba in 0..4 {
+        let buffer = BlockBuffer { data: vec![7; 512].into(), metadata: Vec::new().into() };
+        let payload = Payload::Bytes(Box::new(buffer));
+        let operation = Operation::Write { start: Lba(lba), blocks: Blocks(1), payload };
+        let command = Command { id: CommandId(1_000_000 + lba), namespace: NamespaceId::FIRST, operation };
+        bench.volumes[0].as_mut().expect("it is open").submit(now, command).expect("there is room");
+    }
+    holder
+}
+
+#[test]
+fn an_owner_whose_member_was_taken_and_given_back_goes_on_with_it() {
+    for scheme in [Scheme::raid5(2), MIRROR] {
+        let mut bench = Bench::of(scheme);
+        let holder = seize_during_write(&mut bench, 1);
+        let mut ended = bench.run(0, Duration::from_secs(1));
+        shelf::set_holder(&bench.drives[1], Some(holder));
+        ended.extend(bench.run(0, Duration::from_secs(20)));
+        assert_eq!(ended.len(), 4, "{}", bench.told);
+        assert!(ended.iter().all(|ended| ended.status == Status::Success), "{ended:?} {}", bench.told);
+        assert!(bench.told.contains("member 1 (../d1) was reserved by another host for a moment"), "{}", bench.told);
+        assert_eq!(state(&bench), VolumeState::Well, "{}", bench.told);
+        assert_eq!(shelf::holder(&bench.drives[1]).map(|now| now.host), Some(holder.host));
+        for lba in 0..4 {
+            assert_eq!(bench.read(0, lba), Ok(7));
+        }
+    }
+}
+
+#[test]
+fn a_volume_that_is_degraded_waits_for_a_member_that_was_taken_and_goes_on_with_it() {
+    let mut bench = Bench::new();
+    fail_member(&mut bench);
+    assert_eq!((bench.write(0, 0, 1), state(&bench)), (Status::Success, VolumeState::Degraded));
+    let holder = seize_during_write(&mut bench, 1);
+    let ended = bench.run(0, Duration::from_secs(1));
+    assert_eq!(ended, [], "they wait");
+    shelf::set_holder(&bench.drives[1], Some(holder));
+    let ended = bench.run(0, Duration::from_secs(20));
+    assert_eq!(ended.len(), 4, "{}", bench.told);
+    assert!(ended.iter().all(|ended| ended.status == Status::Success), "{ended:?} {}", bench.told);
+    assert_eq!((bench.read(0, 3), state(&bench)), (Ok(7), VolumeState::Degraded), "{}", bench.told);
+}
+
+#[test]
+fn an_owner_whose_member_is_not_given_back_has_lost_the_volume() {
+    let mut bench = Bench::new();
+    seize_during_write(&mut bench, 1);
+    bench.run(0, LEASE);
+    assert_ne!(state(&bench), VolumeState::TakenOver, "{}", bench.told);
+    bench.run(0, LEASE);
+    assert_eq!(state(&bench), VolumeState::TakenOver, "{}", bench.told);
+    assert!(bench.told.contains("is not served any more"), "{}", bench.told);
+    assert_eq!(bench.write(0, 0, 1), Status::InternalError);
+}
+
+#[test]
+fn an_owner_all_of_whose_members_are_taken_has_lost_the_volume_at_once() {
+    let mut bench = Bench::new();
+    bench.drives.iter().for_each(|drive| shelf::seize(drive));
+    bench.run(0, LEASE);
+    assert_eq!(state(&bench), VolumeState::TakenOver, "{}", bench.told);
+}

@@ -1,0 +1,317 @@
+//! [`Targets`]: the drives of a takeover. They are asked whose they are, then taken one after another, and each is read before the next one
+//! is taken.
+//!
+//! A drive that another host has reserved cannot be read, so what the volume is by now is known only once one of its members is taken. Its
+//! superblock says whether this directory, which may be older than a change of members, can stop the owner at all. If it cannot, the takeover
+//! ends there: what was taken is reserved for its owner again, in the owner's name, before this host lets go of it.
+
+use std::cmp::Reverse;
+
+use zonda_initiator::{Claim, Claimed, Holder, Preempts};
+use zonda_raid::{Identity, MemberState, Membership};
+use zonda_ring::Ring;
+use zonda_zoned::{CompletionQueue, Duration, ZonedDevice};
+
+use super::directory::{LastState, Place, VolumeDirectory};
+use super::found::member_of;
+use super::gathering::gather;
+use super::owner::upper_half;
+use super::quorum::usable_elsewhere;
+use super::seat::{Seat, is_behind_server, release};
+use crate::probe::Probe;
+use crate::{Access, DriveError};
+
+/// So long is waited for what a superblock says.
+const READ_MAX: Duration = Duration(5_000_000_000);
+
+/// A member or spare that a takeover is to take.
+pub(super) struct Target {
+    pub(super) place: Place,
+    pub(super) is_member: bool,
+    pub(super) step: Step,
+    /// What it holds, where that could be read.
+    identity: Option<Identity>,
+}
+
+pub(super) enum Step {
+    /// It is reserved for this directory: it was free, was so before, or is taken by now.
+    Reserved(Seat),
+    /// Another host has it.
+    InOtherHands(DriveError),
+    Missing(DriveError),
+}
+
+/// The members in their order, then the spares.
+pub(super) struct Targets {
+    pub(super) targets: Vec<Target>,
+    array: [u8; 16],
+    /// Hosts that are no servers of this volume lose its members, too.
+    force: bool,
+}
+
+impl Target {
+    fn membership(&self, array: [u8; 16]) -> Option<&Membership> {
+        match &self.identity {
+            Some(Identity::Member(own)) if own.array == array => Some(own),
+            _ => None,
+        }
+    }
+
+    /// What was granted over its connection.
+    fn claimed(&self) -> Option<Claimed> {
+        match &self.step {
+            Step::Reserved(seat) => seat.drive.claimed(),
+            _ => None,
+        }
+    }
+}
+
+impl Targets {
+    /// Asks all whose they are. Reserves and reads those that nobody has; nobody loses anything.
+    pub(super) fn ask(directory: &VolumeDirectory, force: bool, ring: &Ring) -> Result<Targets, DriveError> {
+        let array = directory.array()?;
+        let places = directory.file.member.iter().map(|place| (place, true));
+        let places: Vec<_> = places.chain(directory.file.spare.iter().map(|place| (place, false))).collect();
+        let gathered = gather(places.iter().map(|(place, _)| directory.access(place)).collect(), false, ring);
+        let targets = places.into_iter().zip(gathered).map(|((place, is_member), gathered)| {
+            let is_remote = directory.access(place).is_ok_and(|access| is_behind_server(&access.location));
+            let step = match gathered {
+                Ok((seat, _)) => Step::Reserved(seat),
+                Err(error) if error.is_in_use && is_remote => Step::InOtherHands(error),
+                Err(error) => Step::Missing(error),
+            };
+            Target { place: place.clone(), is_member, step, identity: None }
+        });
+        let mut targets = Targets { targets: targets.collect(), array, force };
+        targets.read(&(0..targets.targets.len()).collect::<Vec<_>>(), ring);
+        Ok(targets)
+    }
+
+    /// Refuses a takeover after which another server might go on with the members that it does not reach, or nobody could use the volume.
+    pub(super) fn must_reach_enough(&self, directory: &VolumeDirectory) -> Result<(), DriveError> {
+        let missing = self.targets.iter().enumerate().filter(|(_, target)| target.is_member);
+        let missing = missing.filter_map(|(at, target)| match &target.step {
+            Step::Missing(error) => Some(format!("member {at} ({}): {}", target.place.at, error.message)),
+            _ => None,
+        });
+        let missing: Vec<String> = missing.collect();
+        // Where the file does not say how many are enough, one may be.
+        let enough = directory.file.enough.unwrap_or(1);
+        // A spare may have become a member since the file was written.
+        let reached = self.targets.iter().filter(|target| !matches!(target.step, Step::Missing(_))).count();
+        let what = if missing.len() >= enough {
+            "another server may go on with members that cannot be taken"
+        } else if reached < enough {
+            "the volume could not be used from here, since too many members cannot be taken"
+        } else {
+            return Ok(());
+        };
+        Err(DriveError::new(
+            format!("{what}: {}", missing.join("; ")),
+            format!(
+                "see that they can be reached from here; where no other server uses the volume: zonda volume takeover --accept-missing {}",
+                directory.path().display()
+            ),
+        ))
+    }
+
+    /// Nobody loses anything by a release: what others have is taken over by a takeover, and not by the way.
+    pub(super) fn must_be_from_here(&self, directory: &VolumeDirectory) -> Result<(), DriveError> {
+        for (at, target) in self.targets.iter().enumerate().filter(|(_, target)| target.is_member) {
+            if let Step::InOtherHands(error) = &target.step {
+                let what = format!("nothing is released: member {at} ({})", target.place.at);
+                let by = match (error.holder, directory.owner()) {
+                    (Some(holder), Some(owner)) => format!("is reserved by {}", owner.shown(&holder)),
+                    _ => format!("is in use: {}", error.message),
+                };
+                let help = format!(
+                    "release it from the directory of that server; if it has failed for good, take the volume over first: zonda volume takeover {}",
+                    directory.path().display()
+                );
+                return Err(DriveError::new(format!("{what} {by}"), help));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a takeover after which the volume could not be used from here, or another server might go on, as far as the newest superblock that
+    /// was read says: it has members that are none of the drives that this directory names, or cannot be reached.
+    pub(super) fn must_suffice(&self, directory: &VolumeDirectory) -> Result<(), DriveError> {
+        let own = || self.targets.iter().filter_map(|target| target.membership(self.array));
+        let Some(newest) = own().reduce(|best, next| if next.is_newer_than(best) { next } else { best }) else {
+            return Ok(());
+        };
+        let found: Vec<usize> = own().filter_map(|own| member_of(own, newest)).collect();
+        let unread = self.targets.iter().filter(|target| self.may_be_member(target)).count();
+        let missing: Vec<String> = (0..newest.members.len())
+            .filter(|at| newest.members[*at].state != MemberState::Failed && !found.contains(at))
+            .map(|at| at.to_string())
+            .collect();
+        let missing = missing.join(", ");
+        let what = if usable_elsewhere(newest, |at| found.contains(&at), unread).is_some() {
+            "another server may go on with it"
+        } else if !is_usable(newest, &found, unread) {
+            "it could not be used from here"
+        } else {
+            return Ok(());
+        };
+        let known = directory.file.epoch.map_or_else(|| "none".to_owned(), |epoch| epoch.to_string());
+        Err(DriveError::new(
+            format!(
+                "the volume is not taken over, since {what}: of its members {missing} too few can be taken. Some cannot be reached, or are not \
+                 where this directory has them; it knows epoch {known} of the volume, which has reached {}",
+                newest.epoch
+            ),
+            format!(
+                "take the volume over from a newer copy of its directory, or name the drives of these members in volume.toml; where no other \
+                 server uses the volume: zonda volume takeover --accept-missing {}",
+                directory.path().display()
+            ),
+        ))
+    }
+
+    /// Whether it is not known yet that a drive is no member: it cannot be read before it is taken, or holds nothing that can be read, as one
+    /// does of which a rebuild has just begun.
+    fn may_be_member(&self, target: &Target) -> bool {
+        match &target.step {
+            Step::Reserved(_) => target.identity.is_none(),
+            Step::InOtherHands(error) => {
+                self.force || error.holder.is_none_or(|holder| epoch_of(&holder, &self.array).is_some())
+            }
+            Step::Missing(_) => false,
+        }
+    }
+
+    /// Takes what others have, one drive after another: those first whose owner is the newest, since they are members by now, most likely.
+    /// With `checks` it ends when a superblock shows that the owner would go on all the same.
+    pub(super) fn take_all(
+        &mut self,
+        directory: &mut VolumeDirectory,
+        checks: bool,
+        ring: &Ring,
+    ) -> Result<(), DriveError> {
+        for target in &self.targets {
+            granted(directory, target);
+        }
+        if checks {
+            self.must_suffice(directory)?;
+        }
+        let is_others = |at: &usize| matches!(self.targets[*at].step, Step::InOtherHands(_));
+        let mut order: Vec<usize> = (0..self.targets.len()).filter(is_others).collect();
+        order.sort_by_key(|at| {
+            let target = &self.targets[*at];
+            let holder = if let Step::InOtherHands(error) = &target.step { error.holder } else { None };
+            let epoch = holder.and_then(|holder| epoch_of(&holder, &self.array));
+            (Reverse(epoch), !target.is_member, target.place.state == Some(LastState::Failed))
+        });
+        for at in order {
+            let target = &mut self.targets[at];
+            // Hosts that are no servers of this volume may have a spare for good reasons.
+            let force = self.force && target.is_member;
+            directory.owner_mut().into_iter().for_each(|owner| owner.take_over(force));
+            let opened = directory.access(&target.place).and_then(|access| Seat::open(&access, ring));
+            target.step = opened.map_or_else(Step::Missing, Step::Reserved);
+            granted(directory, target);
+            self.read(&[at], ring);
+            if checks {
+                self.must_suffice(directory)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the superblocks of these, side by side, where they are open. The connections to all others are kept alive.
+    fn read(&mut self, which: &[usize], ring: &Ring) {
+        let until = ring.now() + READ_MAX;
+        let probe = |at: &usize| match &self.targets[*at].step {
+            Step::Reserved(seat) => Some((*at, Probe::of_superblock(seat.own_geometry()))),
+            _ => None,
+        };
+        let mut probes: Vec<(usize, Probe)> = which.iter().filter_map(probe).collect();
+        loop {
+            let (now, mut next) = (ring.now(), until);
+            for (at, target) in self.targets.iter_mut().enumerate() {
+                let Step::Reserved(seat) = &mut target.step else { continue };
+                match probes.iter().position(|(of, _)| *of == at) {
+                    Some(position) if !seat.is_refused() => {
+                        if let Some(probed) = probes[position].1.poll(seat, now) {
+                            target.identity = probed.ok().and_then(|probed| probed.identity);
+                            probes.swap_remove(position);
+                        }
+                    }
+                    // Another takeover has it by now: it does not answer.
+                    Some(position) => drop(probes.swap_remove(position)),
+                    None => seat.poll(now, &mut CompletionQueue::new()),
+                }
+                next = seat.next_wakeup().map_or(next, |at| at.min(next));
+            }
+            if probes.is_empty() || now >= until || ring.turn(Some(next)).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The takeover is refused: all is reserved as it was before, also what was taken from others. Says where that did not succeed, and the
+    /// drive stays reserved for this directory.
+    pub(super) fn undo(self, directory: &VolumeDirectory, ring: &Ring) -> Vec<String> {
+        let (mut kept, mut free, mut handed_back) = (Vec::new(), Vec::new(), Vec::new());
+        for target in self.targets {
+            let (claimed, place) = (target.claimed(), target.place);
+            let Step::Reserved(mut seat) = target.step else { continue };
+            match (claimed, directory.owner()) {
+                // What was reserved from here before stays so: it may be what keeps another owner out.
+                (Some(claimed), Some(owner)) if owner.had(&claimed) => drop(seat),
+                (Some(Claimed { preempted: Some(holder), .. }), Some(owner)) => {
+                    let preempts = Preempts::HostsLike(owner.place());
+                    match hand_back(directory.access(&place), holder, preempts, ring) {
+                        Ok(other) => {
+                            seat.stay_reserved();
+                            handed_back.extend([seat, other]);
+                        }
+                        Err(_) => kept.push(place.at),
+                    }
+                }
+                _ => free.push(seat),
+            }
+        }
+        release(free.into_iter().chain(handed_back).collect(), ring);
+        kept
+    }
+}
+
+/// A drive is reserved for the host that had it before, in the name of that host. There is no moment in which nobody has it: a third host would
+/// be let in then, and so would one that was paused, and whose own reservation this one was to keep out.
+fn hand_back(
+    access: Result<Access, DriveError>,
+    holder: Holder,
+    preempts: Preempts,
+    ring: &Ring,
+) -> Result<Seat, DriveError> {
+    let Access { location, mut options } = access?;
+    options.host_id = Some(holder.host);
+    options.claim = Some(Claim { key: holder.key, preempts });
+    let mut seat = Seat::open(&Access { location, options }, ring)?;
+    seat.stay_reserved();
+    Ok(seat)
+}
+
+fn granted(directory: &mut VolumeDirectory, target: &Target) {
+    if let (Some(claimed), Some(owner)) = (target.claimed(), directory.owner_mut()) {
+        owner.granted(&claimed);
+    }
+}
+
+/// Whether the volume can be used with these members, or with as many more as are not read yet.
+fn is_usable(newest: &Membership, found: &[usize], unread: usize) -> bool {
+    let is_active = |at: &&usize| newest.members[**at].state == MemberState::Active;
+    let active = found.iter().filter(is_active).fold(0, |bits: u32, at| bits | 1 << at);
+    newest.scheme.is_none_or(|scheme| match unread {
+        0 => scheme.are_enough(active),
+        unread => active.count_ones() as usize + unread >= usize::from(scheme.data),
+    })
+}
+
+/// The owner epoch of a host that is a server of the volume.
+fn epoch_of(holder: &Holder, array: &[u8; 16]) -> Option<u32> {
+    ((holder.key.0 >> 32) as u32 == upper_half(array)).then_some(holder.key.0 as u32)
+}
