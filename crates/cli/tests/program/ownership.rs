@@ -160,6 +160,68 @@ fn a_copy_of_the_directory_of_a_served_volume_is_refused_at_the_first_attempt() 
 }
 
 #[test]
+fn the_status_of_a_copy_of_a_directory_says_which_server_has_the_volume() {
+    let (directory, drives) = make("status-of-copy");
+    let first = Server::start(&directory, &["vol"]);
+    copy(&directory);
+    let refused = refused_in(&directory, &["volume", "status", "copy"]);
+    assert!(refused.contains("the volume is in use: member 0"), "{refused}");
+    assert!(refused.contains("is reserved by another server of this volume, owner epoch 2 (host "), "{refused}");
+    assert!(refused.contains("takeover copy"), "{refused}");
+    first.kill();
+    // Restarted as another host, and the copy does not know it.
+    let second = Server::start(&directory, &["vol"]);
+    let refused = refused_in(&directory, &["volume", "status", "copy"]);
+    assert!(refused.contains("is reserved by another server of this volume, owner epoch 3 (host "), "{refused}");
+    write(&directory, &second);
+    second.kill();
+    assert_eq!(state(&directory, "vol"), "well", "its own directory may look after a crash");
+    let third = Server::start(&directory, &["vol"]);
+    third.stop();
+    assert_eq!(state(&directory, "copy"), "well", "nobody has it");
+    drives.stop();
+}
+
+#[test]
+fn the_status_of_a_volume_shows_members_whose_server_does_not_answer_as_out_of_reach() {
+    let directory = drives("status-paused");
+    let (two, third) = (Server::start(&directory, &["a", "b"]), Server::start(&directory, &["c"]));
+    create(&directory, [two.url(0), two.url(1), third.url(0)]);
+    third.signal(Signal::STOP);
+    let report = status(&directory, "vol");
+    assert_eq!(report["state"], "degraded");
+    let members = report["members"].as_array().expect("there are members").iter();
+    let states: Vec<_> = members.map(|member| member["state"].as_str().expect("it has one").to_owned()).collect();
+    assert_eq!(states, ["active", "active", "missing"]);
+    let text = output_in(&directory, &["volume", "status", "vol"]);
+    assert!(text.contains("missing (cannot be reached)"), "{text}");
+    third.signal(Signal::CONT);
+    third.stop();
+    two.stop();
+}
+
+#[test]
+fn a_spare_that_another_volume_has_is_shown_as_such() {
+    let (directory, drives) = make("spare-elsewhere");
+    make_drives(&directory, &["d", "s"]);
+    let others = Server::start(&directory, &["d", "s"]);
+    output_in(&directory, &["volume", "create", "other", "--members", others.url(0), "--spare", others.url(1)]);
+    output_in(&directory, &["volume", "spare", "add", "vol", others.url(1)]);
+    let second = Server::start(&directory, &["other"]);
+    let text = output_in(&directory, &["volume", "status", "vol"]);
+    assert!(text.contains("spare, another host has it"), "{text}");
+    let first = Server::start(&directory, &["vol"]);
+    wait_until("the server knows", || {
+        output_in(&directory, &["volume", "status", "vol"]).contains("spare, another host has it")
+    });
+    assert_eq!(status(&directory, "vol")["reserved_spares"], status(&directory, "vol")["unreachable_spares"]);
+    first.stop();
+    second.stop();
+    others.stop();
+    drives.stop();
+}
+
+#[test]
 fn one_drive_under_two_names_is_no_two_members_and_stays_reserved_when_it_is_refused() {
     let (directory, drives) = make("two-names");
     let other_name = |at| drives.url(at).replacen("127.0.0.1", "localhost", 1);

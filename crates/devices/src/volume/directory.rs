@@ -9,7 +9,7 @@ use zonda_config::Rate;
 use zonda_ring::{File, FileOptions};
 
 use super::held::HeldDirectory;
-use super::owner::{LastOwner, Owner};
+use super::owner::{LastOwner, Owner, place_of};
 pub(super) use super::place::{LastState, MISSING, Place, WhyFailed, place_in, plain};
 use super::seat::is_behind_server;
 use crate::{Access, DriveError, Location};
@@ -257,6 +257,14 @@ impl VolumeDirectory {
 
     pub(super) fn owner_mut(&mut self) -> Option<&mut Owner> {
         self.owner.as_mut()
+    }
+
+    /// Whether the host that last reserved members, as far as the file says, was a program of this very directory, and not of one that it is a
+    /// copy of.
+    pub(super) fn is_last_host(&self) -> bool {
+        let last = self.file.owner.as_ref().and_then(|last| uuid_of(&last.host));
+        let own = self.array().map(|array| place_of(&array, &self.path.join(LOCK_FILE)));
+        last.is_some_and(|last| own.is_ok_and(|own| last.starts_with(&own)))
     }
 
     fn become_owner(&mut self) -> Result<(), DriveError> {

@@ -12,8 +12,8 @@ use zonda_ring::{Ring, RingOptions};
 use super::directory::{
     LastState, Place, VolumeDirectory, VolumeFile, is_volume, place_in, plain, refuse_occupied, uuid_of,
 };
+use super::identities::identity;
 use super::import_takeover::{ImportTakeover, or_take_over};
-use super::look::identity;
 use super::open::cannot_save;
 use super::seat::refuse_volume;
 use super::takeover::TakenDrive;

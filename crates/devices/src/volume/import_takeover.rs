@@ -13,8 +13,8 @@ use zonda_raid::Identity;
 use zonda_ring::Ring;
 
 use super::directory::uuid_of;
+use super::identities::identity;
 use super::import::{ImportOptions, absolute};
-use super::look::identity;
 use super::owner::{holder_in_words, upper_half};
 use super::seat::{Seat, give_back, is_behind_server};
 use super::takeover::{TakenDrive, TakeoverOptions};

@@ -2,16 +2,18 @@
 
 use std::path::Path;
 
+use zonda_initiator::Holder;
 use zonda_raid::{Agreement, Identity, Level, MemberIndex, MemberState, Membership, VolumeError};
 use zonda_ring::{Ring, RingOptions};
 
-use super::directory::{LastState, MISSING, VolumeDirectory};
+use super::directory::{LastState, MISSING, Place, VolumeDirectory};
+use super::identities::{holder, identities};
 use super::open::Names;
 use super::outdated::must_be_newest;
+use super::owner::holder_in_words;
 use super::report::{MemberSummary, VolumeReport, VolumeState, last_failure};
-use crate::look::LookedAt;
-use crate::probe::Probe;
-use crate::{Access, DriveError, Location, Remote};
+use super::seat::is_behind_server;
+use crate::DriveError;
 
 impl VolumeReport {
     /// What is known of the volume in `path` that no program uses, without mounting it: what its superblocks say. Nothing is written, and
@@ -25,15 +27,28 @@ impl VolumeReport {
         let ring = Ring::new(RingOptions::default()).map_err(|error| {
             DriveError::new(format!("cannot create the event loop: {error}"), "see how many files may be open")
         })?;
+        let is_elsewhere = |at: usize| directory.file.member[at].at != MISSING && directory.file.is_taken(at);
+        let members = directory.file.member.iter().enumerate().filter(|(at, _)| !is_elsewhere(*at));
+        let places: Vec<&Place> = members.map(|(_, place)| place).chain(&directory.file.spare).collect();
+        let mut looked = identities(places.iter().map(|place| directory.access(place)).collect(), &ring).into_iter();
         let (mut found, mut missing, mut refusals) = (Vec::new(), None, Vec::new());
+        // Of members that servers have it is known who has them, or that nobody has.
+        let (mut is_asked, mut unreachable) = (directory.is_last_host(), Vec::new());
         for (at, place) in directory.file.member.iter().enumerate() {
-            if place.at != MISSING && directory.file.is_taken(at) {
+            if is_elsewhere(at) {
                 found.push(None);
                 continue;
             }
             let member = MemberIndex(at as u8);
-            match directory.access(place).and_then(|access| identity(&access, &ring)) {
+            let access = directory.access(place).ok().filter(|access| is_behind_server(&access.location));
+            match looked.next().expect("it was looked at") {
                 Ok(identity) => {
+                    if let Some(access) = access.filter(|_| !is_asked && !place.is_free()) {
+                        is_asked = true;
+                        if let Some(holder) = holder(&access, &ring) {
+                            return Err(in_use(&directory, array, at, holder));
+                        }
+                    }
                     let refusal = identity.as_ref().and_then(|identity| misfit(identity, array, member));
                     let is_other = matches!(refusal, Some(VolumeError::Foreign { .. } | VolumeError::Version { .. }));
                     if is_other && place.is_free() {
@@ -45,8 +60,14 @@ impl VolumeReport {
                     refusals.extend(refusal.filter(|_| place.state != Some(LastState::Joining)));
                     found.push(Some(identity));
                 }
-                Err(error) if error.is_in_use && !place.is_free() => return Err(error),
+                Err(error) if error.is_in_use && !place.is_free() => {
+                    let holder = access.and_then(|access| holder(&access, &ring));
+                    return Err(holder.map_or(error, |holder| in_use(&directory, array, at, holder)));
+                }
                 Err(error) => {
+                    if access.is_some() && !error.is_in_use {
+                        unreachable.push(at);
+                    }
                     let error = error.of_member();
                     missing.get_or_insert_with(|| format!("member {at} ({}) is not there: {error}", place.at));
                     found.push(None);
@@ -60,11 +81,18 @@ impl VolumeReport {
         let memberships: Vec<Option<Membership>> =
             found.iter().map(|identity| own(identity.as_ref().and_then(Option::as_ref))).collect();
         // One that has stepped in before, and of which volume.toml does not know that.
-        let spares = directory.file.spare.iter().filter_map(|place| {
-            let access = directory.access(place).ok()?;
-            own(identity(&access, &ring).ok()?.as_ref())
-        });
-        let spares: Vec<Membership> = spares.collect();
+        let (mut spares, mut unreachable_spares, mut reserved_spares) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, looked) in directory.file.spare.iter().zip(looked) {
+            let is_remote = directory.location(place).is_ok_and(|location| is_behind_server(&location));
+            match looked {
+                Ok(identity) => spares.extend(own(identity.as_ref())),
+                Err(error) if is_remote => {
+                    unreachable_spares.push(place.at.clone());
+                    reserved_spares.extend(error.is_in_use.then(|| place.at.clone()));
+                }
+                Err(_) => {}
+            }
+        }
         let own: Vec<&Membership> = memberships.iter().flatten().chain(&spares).collect();
         let latest = own.iter().copied().reduce(|best, next| if next.is_newer_than(best) { next } else { best });
         let names = Names(&directory.file.member);
@@ -102,7 +130,11 @@ impl VolumeReport {
                 at: place.at.clone(),
                 state: state.to_owned(),
                 epoch: own.map(|own| own.epoch),
-                failed: last_failure(place).map(|reason| reason.name().to_owned()).filter(|_| state == "failed"),
+                failed: match state {
+                    "failed" => last_failure(place).map(|reason| reason.name().to_owned()),
+                    "missing" => unreachable.contains(&at).then(|| "cannot be reached".to_owned()),
+                    _ => None,
+                },
                 ..MemberSummary::default()
             }
         });
@@ -133,9 +165,22 @@ impl VolumeReport {
             lost_blocks,
             rates: directory.file.rates,
             spares: directory.file.spare.iter().map(|spare| spare.at.clone()).collect(),
+            unreachable_spares,
+            reserved_spares,
             ..VolumeReport::default()
         })
     }
+}
+
+/// Another server has the volume, which may be mounted there.
+fn in_use(directory: &VolumeDirectory, array: [u8; 16], at: usize, holder: Holder) -> DriveError {
+    let (place, by) = (&directory.file.member[at].at, holder_in_words(&array, &holder));
+    let what = format!("the volume is in use: member {at} ({place}) is reserved by {by}");
+    let help = format!(
+        "ask that server how the volume is; if it has failed for good, or cannot be reached: zonda volume takeover {}",
+        directory.path().display()
+    );
+    DriveError::reserved(what, help, holder)
 }
 
 /// Why a mount refuses what is in the place of a member.
@@ -171,17 +216,4 @@ fn judge(newest: &Membership, members: &[MemberSummary], is_refused: bool) -> (V
         VolumeState::Well
     };
     (state, tolerates.saturating_sub(away) as u32)
-}
-
-/// Whose superblock a device has.
-pub(super) fn identity(access: &Access, ring: &Ring) -> Result<Option<Identity>, DriveError> {
-    match &access.location {
-        Location::Image(path) => Ok(LookedAt::open(path)?.identity()),
-        Location::NvmeTcp(url) => {
-            let mut remote = Remote::connect(url, &access.options, ring)?;
-            let probe =
-                Probe::of_superblock(zonda_zoned::ZonedDevice::geometry(&remote, zonda_zoned::NamespaceId::FIRST));
-            Ok(probe.run(&mut remote, ring)?.identity)
-        }
-    }
 }

@@ -14,7 +14,7 @@
 //!   outdated.rs   members that are older than volume.toml knows the volume to be
 //!   check.rs      a volume that is read and compared without being written
 //!   import.rs     a volume.toml written from what superblocks say
-//!   look.rs       what superblocks say of a volume that is not mounted
+//!   look.rs       what superblocks say of a volume that is not mounted  identities.rs  how they are read
 //!   adopt.rs      a device on its way to become a member or a spare: opened and looked at without stopping the loop
 //!   seat.rs       a member's device, and the commands in flight on it
 //!   owner.rs      who uses a volume, to the servers of its members      lease.rs   what ends when another owner does
@@ -35,6 +35,7 @@ mod drive;
 mod found;
 mod gathering;
 mod held;
+mod identities;
 mod import;
 mod import_takeover;
 mod lease;

@@ -125,7 +125,7 @@ fn key_of(array: &[u8; 16], epoch: u32) -> ReservationKey {
 }
 
 /// A lock on a machine. A copy of the file is another one: it was made later, as another inode.
-fn place_of(array: &[u8; 16], lock: &Path) -> [u8; 8] {
+pub(super) fn place_of(array: &[u8; 16], lock: &Path) -> [u8; 8] {
     let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
     digest.update(array);
     let machine = MACHINE_FILES.iter().find_map(|file| fs::read(file).ok().filter(|text| !text.is_empty()));

@@ -532,6 +532,7 @@ fn a_spare_that_another_host_has_taken_is_not_used_and_the_volume_goes_on() {
     shelf::seize(&spare);
     bench.run(0, Duration::from_secs(30));
     assert_eq!(spares(&bench), (1, 1), "{}", bench.told);
+    assert_eq!(bench.volumes[0].as_ref().expect("it is open").report().reserved_spares, ["../spare"]);
     fail_member(&mut bench);
     assert_eq!(bench.volumes[0].as_ref().expect("it is open").report().state, VolumeState::Degraded, "{}", bench.told);
     assert_eq!(bench.write(0, 0, 1), Status::Success);

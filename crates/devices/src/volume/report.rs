@@ -89,6 +89,9 @@ pub struct VolumeReport {
     /// Those of them that cannot be reached: they take no member's place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreachable_spares: Vec<String>,
+    /// Those of these that another host has reserved.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reserved_spares: Vec<String>,
     /// Groups of zones, one of each member, that hold something.
     pub segments: u32,
     /// Those that could be opened.
@@ -148,7 +151,8 @@ pub struct MemberSummary {
     /// The epoch of its superblock, where the volume is not mounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// Why it has failed, if it has, and that is known: `by command`, `errors`, `no answer`, `absent`, `flapping`.
+    /// Why it has failed, if it has, and that is known: `by command`, `errors`, `no answer`, `absent`, `flapping`; of one that is missing,
+    /// `cannot be reached` where a server has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
     /// Why I/O is suspended until it answers, if it is.
@@ -303,6 +307,7 @@ impl VolumeDrive {
             members: members.collect(),
             spares: self.spares.iter().map(at_spare).chain(unreachable_spares()).collect(),
             unreachable_spares: unreachable_spares().collect(),
+            reserved_spares: self.spare_watch.reserved().collect(),
             segments: status.segments,
             free_segments: status.free_segments,
             low_segments: status.low_segments,

@@ -22,6 +22,8 @@ pub(super) struct AwaySpare {
     pub(super) place: Place,
     look_at: Instant,
     wait: Duration,
+    /// Another host has reserved it.
+    is_reserved: bool,
 }
 
 /// The spares of a volume that servers have, and what is known of them.
@@ -37,9 +39,14 @@ impl SpareWatch {
         self.away.retain(|away| away.place.at != at);
     }
 
-    fn add(&mut self, place: Place, now: Instant) {
+    /// Where the spares are that another host has reserved.
+    pub(super) fn reserved(&self) -> impl Iterator<Item = String> + '_ {
+        self.away.iter().filter(|away| away.is_reserved).map(|away| away.place.at.clone())
+    }
+
+    fn add(&mut self, place: Place, is_reserved: bool, now: Instant) {
         self.forget(&place.at);
-        self.away.push(AwaySpare { place, look_at: now + LOOK_AFTER, wait: LOOK_AFTER });
+        self.away.push(AwaySpare { place, look_at: now + LOOK_AFTER, wait: LOOK_AFTER, is_reserved });
     }
 }
 
@@ -49,7 +56,7 @@ impl VolumeDrive {
         for place in places {
             let location = self.directory.location(&place);
             if place.at != MISSING && location.is_ok_and(|location| is_behind_server(&location)) {
-                self.spare_watch.add(place, now);
+                self.spare_watch.add(place, false, now);
             }
         }
     }
@@ -83,13 +90,14 @@ impl VolumeDrive {
 
     fn lose_spare(&mut self, now: Instant, at: usize) {
         let Spare { place, seat } = self.spares.remove(at);
-        let why = if seat.is_refused() { "another host has reserved it" } else { "its connection is lost" };
+        let is_reserved = seat.is_refused();
+        let why = if is_reserved { "another host has reserved it" } else { "its connection is lost" };
         self.tell(
             true,
             format!("the spare {} cannot be reached: {why}; it takes no member's place until it can be", place.at),
         );
         self.let_go(seat, now);
-        self.spare_watch.add(place, now);
+        self.spare_watch.add(place, is_reserved, now);
     }
 
     fn is_spare_looked_for(&self, place: &Place) -> bool {
@@ -138,6 +146,9 @@ impl VolumeDrive {
 
     /// A spare was looked for, and is not used.
     pub(super) fn look_for_spare_ended(&mut self, at: &str, is_open: bool, error: &DriveError) {
+        for away in self.spare_watch.away.iter_mut().filter(|away| away.place.at == at) {
+            away.is_reserved = error.is_in_use;
+        }
         // What it holds does not change by itself, and whoever has it now would be kept out by each look.
         if is_open {
             self.spare_watch.forget(at);

@@ -122,7 +122,7 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
         ]);
     }
     for spare in &report.spares {
-        let state = if report.unreachable_spares.contains(spare) { "spare, cannot be reached" } else { "spare" };
+        let state = state_of_spare(report, spare);
         table.row(&["-".to_owned(), spare.clone(), state.to_owned(), String::new(), String::new(), String::new()]);
     }
     text + "\n" + &table.render(screen, 2)
@@ -145,6 +145,16 @@ fn state_of(member: &MemberSummary) -> String {
     match &member.failed {
         Some(reason) => format!("{} ({reason})", member.state),
         None => member.state.clone(),
+    }
+}
+
+fn state_of_spare(report: &VolumeReport, spare: &String) -> &'static str {
+    if report.reserved_spares.contains(spare) {
+        "spare, another host has it"
+    } else if report.unreachable_spares.contains(spare) {
+        "spare, cannot be reached"
+    } else {
+        "spare"
     }
 }
 
@@ -184,7 +194,7 @@ fn unmounted(report: &VolumeReport, screen: Screen) -> String {
         table.row(&[member.member.to_string(), member.at.clone(), state_of(member), epoch]);
     }
     for spare in &report.spares {
-        table.row(&["-".to_owned(), spare.clone(), "spare".to_owned(), "-".to_owned()]);
+        table.row(&["-".to_owned(), spare.clone(), state_of_spare(report, spare).to_owned(), "-".to_owned()]);
     }
     text + "\n" + &table.render(screen, 2)
 }
@@ -212,6 +222,8 @@ pub(super) fn known(report: &VolumeReport) -> serde_json::Value {
             "lost_blocks",
             "members",
             "spares",
+            "unreachable_spares",
+            "reserved_spares",
             "rates",
         ],
     );
