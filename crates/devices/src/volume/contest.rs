@@ -13,7 +13,7 @@ use super::lease::LEASE;
 use super::seat::Seat;
 
 /// So long it is waited: a takeover takes and reads one member, and gives it back, within that.
-const CONTEST_MAX: Duration = Duration(LEASE.0 + LEASE.0 / 2);
+pub(super) const CONTEST_MAX: Duration = Duration(LEASE.0 + LEASE.0 / 2);
 
 impl VolumeDrive {
     /// Waits for members that another host has taken to be given back, and goes on with them. Says whether anything has happened; `None`

@@ -122,8 +122,8 @@ impl VolumeDrive {
         let _ = directory.save();
         let wait = if is_planted(OwnerBug::HastyTakeover) { Duration(0) } else { LEASE };
         keep_alive(&mut held, ring.now() + wait, ring)?;
-        for (at, _) in refused(&mut held, ring)? {
-            report.drives[at].error = Some("another takeover has taken it meanwhile".to_owned());
+        for (at, error) in unconfirmed(&mut held, ring)? {
+            report.drives[at].error = Some(error.to_owned());
         }
         let not_taken = members_taken.iter().filter(|at| report.drives[**at].error.is_some()).count();
         report.is_enough = options.accepts_missing || not_taken < directory.file.enough.unwrap_or(1);
@@ -168,15 +168,22 @@ fn keep_alive(held: &mut [(usize, Seat)], until: Instant, ring: &Ring) -> Result
     Ok(())
 }
 
-/// Asks members whose they are. Takes out those that another owner has by now.
-fn refused(held: &mut Vec<(usize, Seat)>, ring: &Ring) -> Result<Vec<(usize, Seat)>, DriveError> {
+/// Asks drives whose they are. Says what is wrong with those that are not known to be this directory's still, and lets go of those that another
+/// owner has by now.
+fn unconfirmed(held: &mut Vec<(usize, Seat)>, ring: &Ring) -> Result<Vec<(usize, &'static str)>, DriveError> {
     let asked_at = ring.now();
     held.iter_mut().for_each(|(_, seat)| seat.confirm(asked_at));
-    let is_answered = |seat: &Seat| seat.is_refused() || seat.is_idle();
+    let is_confirmed = |seat: &Seat| seat.confirmed_at() >= Some(asked_at);
+    let is_answered = |seat: &Seat| seat.is_refused() || seat.drive.is_disconnected() || is_confirmed(seat);
     while !held.iter().all(|(_, seat)| is_answered(seat)) && ring.now() < asked_at + ANSWER_MAX {
         keep_alive(held, ring.now() + ANSWER_INTERVAL, ring)?;
     }
-    let (refused, kept) = std::mem::take(held).into_iter().partition(|(_, seat)| seat.is_refused());
-    *held = kept;
-    Ok(refused)
+    let what = |(at, seat): &(usize, Seat)| match seat {
+        seat if seat.is_refused() => Some((*at, "another takeover has taken it meanwhile")),
+        seat if !is_confirmed(seat) => Some((*at, "it does not answer any more")),
+        _ => None,
+    };
+    let unconfirmed = held.iter().filter_map(what).collect();
+    held.retain(|(_, seat)| !seat.is_refused());
+    Ok(unconfirmed)
 }

@@ -12,17 +12,21 @@ use zonda_raid::{Identity, MemberState, Membership};
 use zonda_ring::Ring;
 use zonda_zoned::{CompletionQueue, Duration, ZonedDevice};
 
+use super::contest::CONTEST_MAX;
 use super::directory::{LastState, Place, VolumeDirectory};
 use super::found::member_of;
 use super::gathering::gather;
+use super::lease::LEASE;
 use super::owner::upper_half;
 use super::quorum::usable_elsewhere;
 use super::seat::{Seat, is_behind_server, release};
 use crate::probe::Probe;
 use crate::{Access, DriveError};
 
-/// So long is waited for what a superblock says.
-const READ_MAX: Duration = Duration(5_000_000_000);
+/// So long is waited for what a superblock says: an owner that is to have its member again waits a little longer.
+const READ_MAX: Duration = LEASE;
+
+const _: () = assert!(READ_MAX.0 < CONTEST_MAX.0);
 
 /// A member or spare that a takeover is to take.
 pub(super) struct Target {
