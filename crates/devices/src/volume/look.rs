@@ -7,6 +7,7 @@ use zonda_raid::{Agreement, Identity, Level, MemberIndex, MemberState, Membershi
 use zonda_ring::{Ring, RingOptions};
 
 use super::directory::{LastState, MISSING, Place, VolumeDirectory};
+use super::found::member_of;
 use super::identities::{holder, identities};
 use super::open::Names;
 use super::outdated::must_be_newest;
@@ -22,7 +23,7 @@ impl VolumeReport {
     /// # Errors
     /// When there is no volume, it or one of its members is in use, or no member can be read; and what to do.
     pub fn look(path: &Path) -> Result<VolumeReport, DriveError> {
-        let directory = VolumeDirectory::look(path)?;
+        let mut directory = VolumeDirectory::look(path)?;
         let array = directory.array()?;
         let ring = Ring::new(RingOptions::default()).map_err(|error| {
             DriveError::new(format!("cannot create the event loop: {error}"), "see how many files may be open")
@@ -57,7 +58,8 @@ impl VolumeReport {
                         continue;
                     }
                     // What was to be wiped is.
-                    refusals.extend(refusal.filter(|_| place.state != Some(LastState::Joining)));
+                    let refusal = refusal.filter(|_| place.state != Some(LastState::Joining));
+                    refusals.extend(refusal.map(|refusal| (at, refusal)));
                     found.push(Some(identity));
                 }
                 Err(error) if error.is_in_use && !place.is_free() => {
@@ -78,7 +80,7 @@ impl VolumeReport {
             Some(Identity::Member(own)) if own.array == array => Some((**own).clone()),
             _ => None,
         };
-        let memberships: Vec<Option<Membership>> =
+        let mut memberships: Vec<Option<Membership>> =
             found.iter().map(|identity| own(identity.as_ref().and_then(Option::as_ref))).collect();
         // One that has stepped in before, and of which volume.toml does not know that.
         let (mut spares, mut unreachable_spares, mut reserved_spares) = (Vec::new(), Vec::new(), Vec::new());
@@ -93,10 +95,22 @@ impl VolumeReport {
                 Err(_) => {}
             }
         }
+        // Where members have changed since the file was written, a mount puts each in the place that it has now.
+        let moves = moves(&memberships, directory.file.epoch);
+        for (from, _) in &moves {
+            refusals.retain(|(at, _)| at != from);
+        }
+        move_all(&moves, &mut memberships, None);
+        move_all(&moves, &mut found, None);
+        move_all(&moves, &mut directory.file.member, Place::missing());
+        for (_, to) in &moves {
+            let place = &mut directory.file.member[*to];
+            (place.state, place.failed) = (Some(LastState::Active), None);
+        }
         let own: Vec<&Membership> = memberships.iter().flatten().chain(&spares).collect();
         let latest = own.iter().copied().reduce(|best, next| if next.is_newer_than(best) { next } else { best });
         let names = Names(&directory.file.member);
-        let mut refusal = refusals.first().map(|error| names.in_words(error).message);
+        let mut refusal = refusals.first().map(|(_, error)| names.in_words(error).message);
         let agreement = Agreement::of(&own, None, directory.file.epoch).unwrap_or_else(|error| {
             refusal.get_or_insert_with(|| names.in_words(&error).message);
             None
@@ -145,7 +159,8 @@ impl VolumeReport {
             let is_member = |own: &&Membership| own.member == member.member && member.state == "active";
             spares.iter().any(|own| is_member(&own))
         });
-        if let Err(error) = must_be_newest(&directory.file, &by_place, newest, seen_epoch, is_new) {
+        if let Err(error) = must_be_newest(&directory.file, &by_place, newest, seen_epoch, is_new || !moves.is_empty())
+        {
             refusal.get_or_insert(error.message);
         }
         let (state, can_lose) = judge(newest, &members, refusal.is_some());
@@ -170,6 +185,21 @@ impl VolumeReport {
             ..VolumeReport::default()
         })
     }
+}
+
+/// Members that the newest superblock has in other places than a file of this epoch, which is older: from and to.
+fn moves(own: &[Option<Membership>], file_epoch: Option<u64>) -> Vec<(usize, usize)> {
+    let newest = own.iter().flatten().reduce(|best, next| if next.is_newer_than(best) { next } else { best });
+    let Some(newest) = newest.filter(|newest| file_epoch < Some(newest.epoch)) else { return Vec::new() };
+    let known_as = |at: usize| own.get(at).and_then(|own| member_of(own.as_ref()?, newest));
+    let known = (0..own.len()).filter_map(|from| Some((from, known_as(from)?)));
+    known.filter(|(from, to)| from != to && *to < own.len() && known_as(*to) != Some(*to)).collect()
+}
+
+/// Moves all at once; `nothing` stays behind.
+fn move_all<T: Clone>(moves: &[(usize, usize)], places: &mut [T], nothing: T) {
+    let taken: Vec<T> = moves.iter().map(|(from, _)| std::mem::replace(&mut places[*from], nothing.clone())).collect();
+    moves.iter().zip(taken).for_each(|((_, to), taken)| places[*to] = taken);
 }
 
 /// Another server has the volume, which may be mounted there.

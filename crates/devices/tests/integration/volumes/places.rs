@@ -170,6 +170,37 @@ fn status_says_what_a_mount_says_of_a_foreign_drive_in_a_members_place() {
 }
 
 #[test]
+fn status_with_a_file_from_before_members_changed_shows_them_where_a_mount_puts_them() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let mut volume = copies(&bench, &["a", "b", "c"]);
+    bench.write(&mut volume, 20, 1);
+    let file = bench.at("vol/volume.toml");
+    let older = std::fs::read_to_string(&file).expect("it is there");
+    fail(&bench, &mut volume, "b");
+    fail(&bench, &mut volume, "c");
+    let spare = VolumeRequest::AddSpare {
+        spare: bench.at("c").display().to_string(),
+        may_wipe: true,
+        credentials: Default::default(),
+    };
+    bench.ask(&mut volume, &spare).expect("nobody needs what is on it");
+    bench.rest(&mut volume);
+    bench.close(volume);
+    std::fs::write(&file, older).expect("there is room");
+    let members = |report: zonda_devices::VolumeReport| -> Vec<(String, String)> {
+        report.members.into_iter().map(|member| (member.at, member.state)).collect()
+    };
+    let looked = zonda_devices::VolumeReport::look(&bench.at("vol")).expect("its members can be read");
+    assert_eq!((looked.state, looked.refusal.clone()), (VolumeState::Degraded, None));
+    let looked = members(looked);
+    assert_eq!(looked[..2], [("../a", "active"), ("../c", "active")].map(|(at, state)| (at.into(), state.into())));
+    let mut volume = bench.open();
+    assert!(notices(&mut volume).contains("member 2 (../c) is member 1 now: it is put there"));
+    assert_eq!(members(volume.report())[..2], looked[..2]);
+    bench.check(&mut volume, 20, 1);
+}
+
+#[test]
 fn what_an_operator_asks_for_is_refused_while_it_cannot_be_written_down() {
     let bench = Bench::with(&["a", "b", "c", "e"]);
     let mut volume = bench.create(&["a", "b", "c"], &["e"]);
