@@ -326,7 +326,7 @@ fn a_spare_whose_server_restarts_while_it_waits_is_shown_as_unreachable_and_step
     wait_until("the spare is back", || unreachable() == 0);
     let refused = refused_in(&directory, &["zone", "reset", &url, "0"]);
     assert!(refused.contains("reservation conflict"), "{refused}");
-    output_in(&directory, &["member", "fail", "vol", "0"]);
+    output_in(&directory, &["member", "fail", "vol", "a"]);
     wait_until("the spare is rebuilt", || state(&directory, "vol") == "well");
     write(&directory, &first);
     let log = first.stop();

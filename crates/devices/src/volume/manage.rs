@@ -383,24 +383,50 @@ impl VolumeDrive {
     }
 }
 
-/// The member that an operator names: by its number, by where it is, or by the last part of that.
+/// The member that an operator names: by its number, by where it is, or by a short name of that.
 pub(super) fn member_named(places: &[Place], name: &str) -> Result<MemberIndex, DriveError> {
-    let number = name.parse().ok().filter(|number| *number < places.len());
-    let named = || {
-        let mut found = places.iter().enumerate().filter(|(_, place)| is_named(place, name)).map(|(at, _)| at);
-        found.next().filter(|_| found.next().is_none())
+    if let Some(number) = name.parse().ok().filter(|number: &usize| *number < places.len()) {
+        return Ok(MemberIndex(number as u8));
+    }
+    let named = |is_it: fn(&Place, &str) -> bool| (0..places.len()).filter(|at| is_it(&places[*at], name)).collect();
+    let mut named_so: Vec<usize> = named(is_at);
+    if named_so.is_empty() {
+        named_so = named(is_named);
+    }
+    if let [at] = named_so[..] {
+        return Ok(MemberIndex(at as u8));
+    }
+    let shown = |which: &[usize]| {
+        let shown = which.iter().map(|at| format!("{at} ({})", places[*at].at));
+        shown.collect::<Vec<String>>().join(", ")
     };
-    number.or_else(named).map(|at| MemberIndex(at as u8)).ok_or_else(|| {
-        let members: Vec<String> =
-            places.iter().enumerate().map(|(at, place)| format!("{at} ({})", place.at)).collect();
-        DriveError::new(format!("the volume has no member {name}"), format!("it has {}", members.join(", ")))
+    Err(if named_so.is_empty() {
+        let all: Vec<usize> = (0..places.len()).collect();
+        DriveError::new(format!("the volume has no member {name}"), format!("it has {}", shown(&all)))
+    } else {
+        let help = format!("say which number, one of {}", shown(&named_so));
+        DriveError::new(format!("{name} may be several members of the volume"), help)
     })
 }
 
-/// Whether somebody who says `name` means this place: all of it, or its last part.
+/// Whether somebody who says `name` means this place: all of it, its last part, or what comes after the last colon in the name of a
+/// subsystem, which servers of zonda end in the name of the drive.
 fn is_named(place: &Place, name: &str) -> bool {
+    if is_at(place, name) || name.contains("://") {
+        return is_at(place, name);
+    }
     let last = |text: &str| text.trim_end_matches('/').rsplit('/').next().map(str::to_owned);
-    place.at == name || (last(&place.at).is_some() && last(&place.at) == last(name))
+    let own = last(&place.at);
+    let is_url = matches!(place.at.parse(), Ok(Location::NvmeTcp(_)));
+    let short = own.as_deref().filter(|_| is_url).and_then(|own| own.rsplit(':').next());
+    (own.is_some() && own == last(name)) || short.is_some_and(|short| short == name)
+}
+
+/// Whether somebody names a place as it stands in the file. URLs may be written with the usual port or without.
+fn is_at(place: &Place, name: &str) -> bool {
+    let url = |text: &str| text.parse().ok().filter(|location| matches!(location, Location::NvmeTcp(_)));
+    let named: Option<Location> = url(name);
+    place.at == name || (named.is_some() && named == url(&place.at))
 }
 
 #[cfg(test)]
@@ -441,5 +467,32 @@ mod tests {
         for name in ["a", "drives", "", "bb"] {
             assert!(!is_named(&place, name), "{name}");
         }
+        let url = "nvme-tcp://10.0.0.7:4420/nqn.2026-01.io.zonda:b";
+        let place = Place::new(url.to_owned());
+        for name in [url, "nvme-tcp://10.0.0.7/nqn.2026-01.io.zonda:b", "nqn.2026-01.io.zonda:b", "b"] {
+            assert!(is_named(&place, name), "{name}");
+        }
+        for name in
+            ["nvme-tcp://10.0.0.8/nqn.2026-01.io.zonda:b", "a", "10.0.0.7:4420", "nqn.2026-01.io.zonda", "4420", ""]
+        {
+            assert!(!is_named(&place, name), "{name}");
+        }
+        let second = Place::new(format!("{url}?namespace=2"));
+        assert!(is_named(&second, "b?namespace=2") && !is_named(&second, "b"));
+    }
+
+    #[test]
+    fn a_name_that_two_members_have_is_refused_with_their_numbers() {
+        let at = |host: u8| Place::new(format!("nvme-tcp://10.0.0.{host}:4420/nqn.2026-01.io.zonda:b"));
+        let places = [at(7), at(8), Place::new("../drives/c".to_owned())];
+        let error = member_named(&places, "b").expect_err("two are called that");
+        assert_eq!(error.message, "b may be several members of the volume");
+        assert_eq!(error.help, format!("say which number, one of 0 ({}), 1 ({})", places[0].at, places[1].at));
+        assert_eq!(member_named(&places, "1"), Ok(MemberIndex(1)));
+        assert_eq!(member_named(&places, &places[0].at), Ok(MemberIndex(0)));
+        assert_eq!(member_named(&places, "c"), Ok(MemberIndex(2)));
+        let error = member_named(&places, "d").expect_err("there is none");
+        assert_eq!(error.message, "the volume has no member d");
+        assert!(error.help.starts_with("it has 0 (nvme-tcp://10.0.0.7"), "{error}");
     }
 }

@@ -124,7 +124,7 @@ pub(crate) struct AddSpareArgs {
 pub(crate) struct FailArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Its number, where it is, or the last part of that
+    /// Its number, where it is, or the last part of that: b of drives/b, and of nvme-tcp://HOST/NQN:b
     member: String,
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct FailArgs {
 pub(crate) struct ReaddArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Its number, where it is, or the last part of that
+    /// Its number, where it is, or the last part of that: b of drives/b, and of nvme-tcp://HOST/NQN:b
     member: String,
     /// Does not wait until it is caught up; a server must have the volume
     #[arg(long)]
@@ -143,7 +143,7 @@ pub(crate) struct ReaddArgs {
 pub(crate) struct ReplaceArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Its number, where it was, or the last part of that
+    /// Its number, where it was, or the last part of that: b of drives/b, and of nvme-tcp://HOST/NQN:b
     member: String,
     /// The drive that takes its place: the directory of an image, or an nvme-tcp:// URL
     #[arg(long, value_name = "DIR|URL")]

@@ -21,7 +21,8 @@ serve has it for hosts, over NVMe/TCP and NBD; zonda bench --target measures it.
 this machine has, and on one that nobody uses.";
 
 pub(crate) const MEMBER_LONG_ABOUT: &str = "Gives a member of a volume up, takes one back, or puts another drive in its place. A member is named by \
-its number, by where it is, or by the last part of that.";
+its number, by where it is (as zonda volume status shows it), or by a short name: the last part of a path, and of a URL what comes after the last \
+colon of its NQN, such as b of nvme-tcp://10.0.0.7/nqn.2026-01.io.zonda:b.";
 
 const EXAMPLES: &str = "Examples:
   for d in a b c d e; do zonda drive create drives/$d --profile zn540-zapraid --zones 64 --zone-capacity 64MiB; done
