@@ -13,6 +13,7 @@ const STYLE: TableStyle = TableStyle::new()
 pub(crate) struct Table {
     inner: comfy_table::Table,
     numbers: Vec<bool>,
+    has_url: bool,
 }
 
 impl Table {
@@ -27,12 +28,13 @@ impl Table {
         inner.column_iter_mut().for_each(|column| {
             column.set_padding((0, 1));
         });
-        Table { inner, numbers }
+        Table { inner, numbers, has_url: false }
     }
 
     /// Adds a line.
     pub(crate) fn row<S: AsRef<str>>(&mut self, cells: &[S]) {
         assert_eq!(cells.len(), self.numbers.len(), "a line has a cell for each column");
+        self.has_url |= cells.iter().any(|text| text.as_ref().contains("://"));
         let cells = cells.iter().zip(&self.numbers).map(|(text, number)| cell(text.as_ref(), *number));
         self.inner.add_row(cells.collect::<Vec<_>>());
     }
@@ -42,8 +44,12 @@ impl Table {
         self.inner.is_empty()
     }
 
-    /// The table behind `indent` spaces; cells are broken where the screen is too narrow.
+    /// The table behind `indent` spaces; cells are broken where the screen is too narrow. With a URL in it, which people copy as a whole, it is
+    /// as wide as it is.
     pub(crate) fn render(mut self, screen: Screen, indent: usize) -> String {
+        if self.has_url {
+            return self.into_lines(indent);
+        }
         self.inner.set_content_arrangement(ContentArrangement::Dynamic);
         self.inner.set_width(screen.width.saturating_sub(indent as u16));
         self.into_lines(indent)
@@ -76,6 +82,16 @@ mod tests {
         table.row(&["a", "1,000"]);
         let lines = ["job     operations", "------- -----------", "reader           7", "a            1,000"];
         assert_eq!(table.render_wide(0).lines().collect::<Vec<_>>(), lines);
+    }
+
+    #[test]
+    fn a_url_is_never_broken() {
+        let mut table = Table::new(&["at", "state"]);
+        let url = "nvme-tcp://storage-7.example.org:4420/nqn.2026-01.io.zonda:drives:b";
+        table.row(&[url, "active"]);
+        let text = table.render(Screen { width: 60, colour: false }, 2);
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(text.ends_with(&format!("  {url}  active\n")), "{text}");
     }
 
     #[test]

@@ -303,7 +303,8 @@ impl Drive for Remote {
 }
 
 fn cannot_be_used(url: &NvmeTcpUrl, error: &InitiatorError) -> DriveError {
-    let what = format!("{url} cannot be used: {error}");
+    // Its own words end with the remedy, which is said beside the message here.
+    let what = format!("{url} cannot be used: {}: {}", error.step, error.reason);
     match error.reason {
         Reason::Reserved(holder) => DriveError::reserved(what, error.remedy(), holder),
         Reason::Status { status: StatusCode::RESERVATION_CONFLICT, .. } => DriveError::in_use(what, error.remedy()),

@@ -191,8 +191,9 @@ fn image(place: &Place, location: Location) -> Result<PathBuf, DriveError> {
     match location {
         Location::Image(path) => Ok(path),
         Location::NvmeTcp(_) => Err(DriveError::new(
-            format!("{} is a namespace of a server: only images can be checked without being written", place.at),
-            "zonda volume scrub checks the volume, and repairs it",
+            format!("{} is a namespace of a server: only members that are images can be checked", place.at),
+            "zonda volume status reads what its superblocks say, and writes nothing; zonda volume scrub reads everything, but mounts the volume \
+             first and writes repairs",
         )),
     }
 }

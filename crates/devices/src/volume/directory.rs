@@ -440,7 +440,7 @@ impl Lock {
         if !is_file_locked || !directory.lock() {
             return Err(DriveError::in_use(
                 format!("the volume in {} is in use by another program", path.display()),
-                "stop that program, or reach the volume through it: zonda status shows a server's URL",
+                "stop that program; if it is zonda serve, zonda volume status asks it how the volume is",
             ));
         }
         Ok(Lock { directory, _file: file })
