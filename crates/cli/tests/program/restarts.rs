@@ -1,7 +1,7 @@
 //! A server that is killed and started again at once, at the same addresses, on the same drives.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use zonda_nbd::testing::Client;
 
 use super::server::Server;
 use super::volume::{create, make_volume};
-use super::{output_in, refused_in, scratch, wait_until, zonda_in};
+use super::{json_in, output_in, refused_in, scratch, wait_until, zonda_in};
 
 const KILLS: usize = 20;
 /// Writes that a server acknowledges before it is killed.
@@ -125,6 +125,36 @@ fn a_server_that_is_killed_under_load_starts_again_at_once() {
     assert!(output_in(&directory, &["drive", "check", "drives/plain"]).contains("is well"));
     let left = |name: &str| directory.join(name).exists();
     assert!(!left("nbd.sock") && !left("nbd.sock.lock"), "what a stopped server listened on goes with it");
+}
+
+#[test]
+fn a_check_says_how_many_blocks_a_kill_made_uncertain() {
+    let directory = scratch("uncertain");
+    output_in(&directory, &["drive", "create", "drives/plain", "--profile", "conventional", "--zones", "2"]);
+    let server = Server::start(&directory, &["drives/plain", "--nbd", "unix:nbd.sock"]);
+    let (acknowledged, writing) = writer(&directory, "plain");
+    wait_for_writes(&acknowledged, &writing);
+    server.kill();
+    writing.join().expect("no write failed");
+    let check = ["drive", "check", "drives/plain", "--quiet"];
+    wait_until("the lock is free", || zonda_in(&directory, &check).code == Some(0));
+    // A byte rots in each block that was written, and none was flushed.
+    let data = directory.join("drives/plain/data.zonda");
+    let (mut file, mut block) = (File::options().read(true).write(true).open(data).expect("it is there"), [0; 4096]);
+    let mut rotten = 0;
+    for number in 0..256 {
+        file.seek(SeekFrom::Start(number * 4096)).expect("the file is longer");
+        file.read_exact(&mut block).expect("the file is longer");
+        if block.iter().any(|&byte| byte != 0) {
+            rotten += 1;
+            file.seek(SeekFrom::Start(number * 4096)).expect("the file is longer");
+            file.write_all(&[!block[0]]).expect("it may be written");
+        }
+    }
+    let verdict = json_in(&directory, &[&check[..], &["--json"]].concat());
+    assert_eq!((&verdict["is_well"], &verdict["blocks_accepted"]), (&true.into(), &rotten.into()));
+    let words = output_in(&directory, &check).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("were being overwritten when the drive stopped"), "{words}");
 }
 
 #[test]

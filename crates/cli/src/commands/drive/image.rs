@@ -203,6 +203,8 @@ struct Verdict {
     is_well: bool,
     clean: bool,
     blocks_verified: u64,
+    /// Of these, blocks that were being overwritten, and whose damage cannot be told.
+    blocks_accepted: u64,
     findings: Vec<String>,
     /// What is no damage, but not as after a stop in order.
     notes: Vec<String>,
@@ -221,13 +223,19 @@ pub(super) fn check(directory: &Path, json: bool, quiet: bool) -> Result<(), Fai
     bar.finish();
     let report = report.map_err(|error| unusable(directory, &error))?;
     let (notes, damage): (Vec<_>, Vec<_>) = report.findings.iter().partition(|finding| is_ordinary(finding, &report));
+    let torn = notes.iter().map(|_| TORN_CHECKPOINT.to_owned());
+    let accepted = (report.accepted_blocks > 0).then(|| {
+        let blocks = units::counted(report.accepted_blocks, "block");
+        format!("{blocks} of these were being overwritten when the drive stopped, and are accepted as they are: damage in them cannot be told")
+    });
     let verdict = Verdict {
         directory: directory.display().to_string(),
         is_well: damage.is_empty(),
         clean: report.clean,
         blocks_verified: report.blocks,
+        blocks_accepted: report.accepted_blocks,
         findings: damage.iter().map(ToString::to_string).collect(),
-        notes: notes.iter().map(|_| TORN_CHECKPOINT.to_owned()).collect(),
+        notes: torn.chain(accepted).collect(),
         more_findings: report.more_findings,
     };
     if json {
