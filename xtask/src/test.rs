@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change is shared, and a table of what ran.
 //!
-//! After one build, which lints as well, four lanes run side by side: the Linux guest, which needs a processor of its own; documentation
-//! and its examples, with the simulation behind it; the tests that start the program; and all other tests. The last three yield to the guest (`nice`).
+//! After one build, which lints as well, four lanes run side by side: the Linux guest, which needs a processor of its own, and the tests of
+//! volumes and images behind it; documentation and its examples, with the simulation behind it; the tests that start the program; and all other tests. The last three yield to the guest (`nice`).
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -21,7 +21,8 @@ pub(crate) const BUDGETS_S: &[(&str, u64)] = &[
     ("examples in documentation", 50),
     ("tests in a Linux guest", 120),
     ("tests of the program", 240),
-    ("other tests", 370),
+    ("tests of volumes and images", 250),
+    ("other tests", 250),
     ("simulation", 130),
 ];
 /// What all of it may take, in seconds.
@@ -30,6 +31,8 @@ const WHOLE_S: u64 = 720;
 const GUEST: &str = "full_stack/linux";
 /// Tests that start the program: they wait most of the time.
 const PROGRAM: &str = "cli/program";
+/// Tests of volumes and images: in the guest's lane, when that has ended.
+const STORAGE: &[&str] = &["raid", "image", "devices", "devices/integration"];
 /// Executables that take longest start first, so that none is left alone at the end.
 const LONGEST_FIRST: &[&str] = &["raid", "sim/sim", "full_stack/nbd", "lab/integration"];
 /// Seeds of the simulation, where nothing else is said.
@@ -99,10 +102,14 @@ fn lanes(root: &Path, built: &Built) -> Vec<Step> {
         in_order(&built.executables).into_iter().partition(|executable| executable.name == GUEST);
     let (program, others): (Vec<&TestExecutable>, Vec<&TestExecutable>) =
         others.into_iter().partition(|executable| executable.name == PROGRAM);
+    let (storage, others): (Vec<&TestExecutable>, Vec<&TestExecutable>) =
+        others.into_iter().partition(|executable| STORAGE.contains(&executable.name.as_str()));
     let how = How { program: built.program.clone(), ..How::default() };
     let nice = How { is_nice: true, ..how.clone() };
     thread::scope(|scope| {
-        let guest = scope.spawn(|| group("tests in a Linux guest", &guest, &how));
+        let guest = scope.spawn(|| {
+            [group("tests in a Linux guest", &guest, &how), group("tests of volumes and images", &storage, &nice)]
+        });
         let program = scope.spawn(|| group("tests of the program", &program, &nice));
         let others = scope.spawn(|| group("other tests", &others, &nice));
         let examples = ["test", "--workspace", "--doc", "--quiet"];
@@ -111,9 +118,9 @@ fn lanes(root: &Path, built: &Built) -> Vec<Step> {
             of_command("examples in documentation", root, &examples, true),
             simulation(root, built),
         ];
-        for lane in [guest, program, others] {
-            steps.push(lane.join().expect("a lane prints what goes wrong, and does not panic"));
-        }
+        let ended = "a lane prints what goes wrong, and does not panic";
+        let [guest, storage] = guest.join().expect(ended);
+        steps.extend([guest, program.join().expect(ended), storage, others.join().expect(ended)]);
         steps
     })
 }
@@ -229,7 +236,7 @@ mod tests {
         // Those of a lane follow each other; lanes run side by side, and their budgets say what a step takes beside the others.
         let lanes: [&[&str]; 4] = [
             &["documentation", "examples in documentation", "simulation"],
-            &["tests in a Linux guest"],
+            &["tests in a Linux guest", "tests of volumes and images"],
             &["tests of the program"],
             &["other tests"],
         ];
