@@ -1,7 +1,8 @@
 //! How fast zonda is on this machine, beside named baselines in the same run.
 //!
 //! `model`: requests that the SSD model simulates. `allocation`: how long it takes to allocate a zone. `erasure`: parity
-//! made and lost chunks brought back. `raid`: a redundant volume; `mount`: how long one takes to come back after a crash.
+//! made and lost chunks brought back. `raid`: a redundant volume; `mount`: how long one takes to come back after a crash;
+//! `open`: how long an image takes.
 //! `serve`: a drive over NVMe/TCP on loopback. All without an argument; `--json` for scripts. The figures and their reading are in
 //! `docs/performance.md`, those of `allocation` in `docs/internals/zone-allocation.md`.
 
@@ -11,6 +12,7 @@ mod host;
 mod kept;
 mod model;
 mod mount;
+mod opening;
 mod raid;
 mod serve;
 
@@ -42,6 +44,9 @@ fn main() {
     }
     if wants("mount") {
         mount::run_all(as_json);
+    }
+    if wants("open") {
+        opening::run_all(as_json);
     }
     if wants("serve") {
         serve::run_all(as_json);
