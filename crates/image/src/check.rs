@@ -11,14 +11,14 @@ use crate::load::load;
 use crate::media::{Look, Media};
 use crate::{Files, ImageError, ImageFile};
 
-/// How far a check has come.
+/// How far a check or a repair has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckProgress {
     /// Zones done.
     pub zones: u32,
     /// Zones in all.
     pub zones_total: u32,
-    /// Blocks verified so far.
+    /// Blocks verified or copied so far.
     pub blocks: u64,
 }
 

@@ -19,6 +19,12 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// # Errors
 /// A specification that cannot be, an image that is there already, or what the system said.
 pub fn create(spec: &ImageSpec, files: &mut dyn Files) -> Result<(), ImageError> {
+    let layout = make_files(spec, files)?;
+    complete(spec, files, &Ledger::new(layout.zones))
+}
+
+/// Makes the files in their full length, without a block that was written, a checkpoint or a superblock.
+pub(crate) fn make_files(spec: &ImageSpec, files: &mut dyn Files) -> Result<Layout, ImageError> {
     spec.validate()?;
     match files.length(ImageFile::Superblock) {
         Ok(0) | Err(FileError::Missing) => {}
@@ -33,9 +39,14 @@ pub fn create(spec: &ImageSpec, files: &mut dyn Files) -> Result<(), ImageError>
     }
     write_zeros(files, ImageFile::Journal, layout.length(ImageFile::Journal))?;
     write_zeros(files, ImageFile::State, layout.length(ImageFile::State))?;
-    let ledger = Ledger::new(layout.zones);
+    Ok(layout)
+}
+
+/// Makes an image of files in which all blocks and tags are: as if it had been stopped in order. The superblock comes last.
+pub(crate) fn complete(spec: &ImageSpec, files: &mut dyn Files, ledger: &Ledger) -> Result<(), ImageError> {
+    let layout = Layout::new(&spec.geometry, spec.journal_bytes);
     for slot in 0..2 {
-        let copy = checkpoint::encode(&layout, &spec.uuid, FIRST_SEQUENCE, true, &ledger);
+        let copy = checkpoint::encode(&layout, &spec.uuid, FIRST_SEQUENCE, true, ledger);
         write(files, ImageFile::State, layout.slot_offset(slot), &copy)?;
     }
     for file in [ImageFile::Data, ImageFile::Tags, ImageFile::State] {

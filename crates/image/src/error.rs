@@ -90,8 +90,13 @@ impl ImageError {
                 Some("restore the file if the drive was in use; else remove the directory and create the drive again")
             }
             ImageError::OtherVersion { .. } => Some("use the zonda that made it"),
-            ImageError::Damaged { .. } | ImageError::Length { .. } => {
+            // Without it nobody knows what the other files hold.
+            ImageError::Damaged { file: ImageFile::Superblock, .. }
+            | ImageError::Length { file: ImageFile::Superblock, .. } => {
                 Some("bring the whole image directory back from a copy")
+            }
+            ImageError::Damaged { .. } | ImageError::Length { .. } => {
+                Some("bring the image back from a copy, or save what can be read: zonda drive repair DIR --to OTHER")
             }
             ImageError::OtherImage { .. } => Some("bring the files of one image together again"),
         }

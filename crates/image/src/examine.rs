@@ -63,7 +63,7 @@ pub(crate) fn examine(files: &mut dyn Files, loaded: &Loaded) -> Result<Examined
 }
 
 /// Where a zone stands whose tags need not be looked at.
-fn known(entry: &Entry) -> Found {
+pub(crate) fn known(entry: &Entry) -> Found {
     match entry.kept {
         Kept::Offline => Found::default(),
         _ if entry.finished => Found { pointer: entry.pointer, written: entry.written },

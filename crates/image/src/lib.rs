@@ -2,7 +2,7 @@
 //!
 //! [`create`] makes the files of a drive. [`open`] reads them, mends what a crash left, and returns an [`Image`]: a machine
 //! that takes commands ([`zonda_zoned::Command`]) and hands out file operations ([`FileCommand`]), to be carried out in any
-//! order. [`inspect`] and [`check`] look without changing anything.
+//! order. [`inspect`] and [`check`] look without changing anything, and [`repair`] copies what can be read of a damaged one.
 //!
 //! What the format promises, and why it holds, is in `docs/internals/image-format.md`: nothing acknowledged is lost when the
 //! program is killed, nothing flushed when the power goes, damage is found, and an error of a write is that write's alone.
@@ -52,6 +52,7 @@ mod memory;
 mod open;
 mod ranges;
 mod rebuild;
+mod repair;
 mod spec;
 #[cfg(test)]
 mod testing;
@@ -68,6 +69,7 @@ pub use inspect::{Inspection, inspect};
 pub use machine::Image;
 pub use memory::MemoryFiles;
 pub use open::{RecoveryReport, open};
+pub use repair::{RepairReport, RepairedZone, ZoneDoubt, repair};
 pub use spec::ImageSpec;
 
 pub mod limits;

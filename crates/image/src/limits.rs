@@ -14,5 +14,7 @@ pub const RESERVATIONS_BYTES_MAX: usize = 4000;
 pub const ZERO_CHUNK_BLOCKS: u64 = 65_536;
 /// Findings that a check lists.
 pub const FINDINGS_MAX: usize = 1000;
+/// Runs of unreadable blocks that a repair lists.
+pub const UNREADABLE_RANGES_MAX: usize = 1000;
 
 const _: () = assert!(JOURNAL_BYTES_DEFAULT <= JOURNAL_BYTES_MAX);

@@ -69,9 +69,13 @@ pub(crate) fn load(files: &mut dyn Files) -> Result<Loaded, ImageError> {
     };
     loaded.check_epochs(files)?;
     if !clean {
-        loaded.read_journal(files)?;
+        let journal = read(files, ImageFile::Journal, 0, loaded.layout.journal_bytes as usize)?;
+        loaded.follow_journal(journal).map_err(|what| ImageError::Damaged { file: ImageFile::Journal, what })?;
     }
-    loaded.check_entries()?;
+    if let Some(zone) = loaded.impossible_zones().next() {
+        let what = format!("zone {zone} is in a state that this drive does not have");
+        return Err(ImageError::Damaged { file: ImageFile::State, what });
+    }
     Ok(loaded)
 }
 
@@ -104,15 +108,17 @@ impl Loaded {
     /// what lies behind may be contents, and they may look like anything.
     fn check_epochs(&self, files: &mut dyn Files) -> Result<(), ImageError> {
         let start = read(files, ImageFile::Journal, 0, MARKS_BYTES as usize + record::HEADER_BYTES)?;
-        let marks = marks(&start, &self.spec.uuid).map(|mark| mark.epoch);
-        let mut epochs = marks.chain(Record::epoch_of(&start[MARKS_BYTES as usize..]));
+        let mut epochs = epochs(&start, &self.spec.uuid);
         let Some(epoch) = epochs.find(|&epoch| checkpoint::is_later(epoch, self.sequence)) else { return Ok(()) };
         let what = format!("checkpoint {} is older than the journal, which follows checkpoint {epoch}", self.sequence);
         Err(ImageError::Damaged { file: ImageFile::State, what })
     }
 
-    fn read_journal(&mut self, files: &mut dyn Files) -> Result<(), ImageError> {
-        let journal = read(files, ImageFile::Journal, 0, self.layout.journal_bytes as usize)?;
+    /// Applies the records that follow the checkpoint.
+    ///
+    /// # Errors
+    /// Words that say why records are missing, or may be. Those before are applied.
+    pub(crate) fn follow_journal(&mut self, journal: Vec<u8>) -> Result<(), String> {
         let epoch = self.sequence;
         let mut at = MARKS_BYTES as usize;
         let (mut last_sequence, mut last_sum) = (0, 0);
@@ -123,8 +129,7 @@ impl Loaded {
                 break;
             }
             if !self.possible(&record) {
-                let what = format!("record {sequence} names what this drive does not have");
-                return Err(ImageError::Damaged { file: ImageFile::Journal, what });
+                return Err(format!("record {sequence} names what this drive does not have"));
             }
             self.ledger.apply(&record);
             match record.kind {
@@ -142,19 +147,17 @@ impl Loaded {
             }
             (last_sequence, last_sum) = (sequence, sum);
             at += length;
+            self.records = sequence;
         }
         let marks: Vec<Mark> = marks(&journal, &self.spec.uuid).collect();
         if marks.is_empty() {
             // One of them is good at any moment since the image was created.
-            let what = "both marks are damaged, and without them nobody can tell whether records are missing".into();
-            return Err(ImageError::Damaged { file: ImageFile::Journal, what });
+            return Err("both marks are damaged, and without them nobody can tell whether records are missing".into());
         }
         let synced = marks.iter().filter(|mark| mark.epoch == epoch).map(|mark| mark.synced).max().unwrap_or(0);
         if last_sequence < synced {
-            let what = format!("record {} is damaged, and was synced up to record {synced}", last_sequence + 1);
-            return Err(ImageError::Damaged { file: ImageFile::Journal, what });
+            return Err(format!("record {} is damaged, and was synced up to record {synced}", last_sequence + 1));
         }
-        self.records = last_sequence;
         self.intended = intents.blocks;
         let entries = &self.ledger.entries;
         self.logged.complete(journal, |zone| entries[zone as usize].generation);
@@ -174,20 +177,17 @@ impl Loaded {
         self.logged.add(&self.layout, record.zone, record.generation, blocks, source);
     }
 
-    /// No zone is as no drive of this geometry leaves one, whatever its checksum says.
-    fn check_entries(&self) -> Result<(), ImageError> {
+    /// Zones that are as no drive of this geometry leaves one, whatever their checksum says.
+    pub(crate) fn impossible_zones(&self) -> impl Iterator<Item = u32> + '_ {
         let geometry = &self.spec.geometry;
-        for (zone, entry) in (0..).zip(&self.ledger.entries) {
-            if !entry.is_possible(zone, geometry) {
-                let what = format!("zone {zone} is in a state that this drive does not have");
-                return Err(ImageError::Damaged { file: ImageFile::State, what });
-            }
-        }
-        Ok(())
+        (0..)
+            .zip(&self.ledger.entries)
+            .filter(|(zone, entry)| !entry.is_possible(*zone, geometry))
+            .map(|(zone, _)| zone)
     }
 
     /// Whether zones and blocks of a record exist.
-    fn possible(&self, record: &Record<'_>) -> bool {
+    pub(crate) fn possible(&self, record: &Record<'_>) -> bool {
         let capacity = self.layout.capacity;
         match record.kind {
             Kind::Flush => record.pointers().all(|p| p.zone < self.layout.zones && p.pointer <= capacity),
@@ -267,6 +267,11 @@ impl Intents {
 /// The good marks of a journal.
 fn marks(journal: &[u8], uuid: &[u8; 16]) -> impl Iterator<Item = Mark> {
     [0, MARK_STRIDE as usize].into_iter().filter_map(|at| record::decode_mark(&journal[at..], uuid))
+}
+
+/// The epochs that the start of a journal speaks of: those of its good marks and of its first record.
+pub(crate) fn epochs(journal: &[u8], uuid: &[u8; 16]) -> impl Iterator<Item = u64> {
+    marks(journal, uuid).map(|mark| mark.epoch).chain(Record::epoch_of(&journal[MARKS_BYTES as usize..]))
 }
 
 /// Reads exactly so many bytes.

@@ -92,6 +92,12 @@ impl Logged {
         self.overlapping(zone, from..u64::MAX).next().map(|(blocks, ..)| blocks.start)
     }
 
+    /// Whether the journal holds all of these blocks.
+    pub(crate) fn covers(&self, zone: u32, blocks: Range<u64>) -> bool {
+        let held: u64 = self.overlapping(zone, blocks.clone()).map(|(part, ..)| part.end - part.start).sum();
+        held == blocks.end - blocks.start
+    }
+
     /// What the journal holds of a range of blocks: ranges, each with its generation and source.
     fn overlapping(&self, zone: u32, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, Range<u64>, Run)> + '_ {
         let before = self.runs.range(..(zone, range.start)).next_back();

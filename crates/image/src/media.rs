@@ -24,6 +24,8 @@ pub(crate) struct Media<'a> {
 /// Whose data are read with the tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
+    /// Of no block.
+    Nowhere,
     /// Of blocks whose tags say that they have some.
     AtData,
     /// Also of blocks that were never written, so that their tags can be contradicted.
@@ -100,6 +102,9 @@ impl<'a> Media<'a> {
     }
 
     fn wants(&self, tag: &[u8], lba: u64, generation: u32, look: Look) -> Wants {
+        if look == Look::Nowhere {
+            return Wants::Nothing;
+        }
         match self.codec.verify(tag, lba, generation, &[]) {
             Verdict::Unwritten if look == Look::AtEverything => Wants::Contradiction,
             Verdict::Unwritten | Verdict::Zeros | Verdict::Foreign => Wants::Nothing,
@@ -137,11 +142,11 @@ impl<'a> Media<'a> {
 
     fn read_exactly(&mut self, zone: u32, block: u64, place: &mut [u8]) -> bool {
         let offset = self.layout.data_offset(zone, block);
+        let end = block + place.len() as u64 / self.layout.block_bytes;
         let is_read = self.files.read_at(ImageFile::Data, offset, place) == Ok(place.len());
-        if is_read {
-            self.logged.lay_over_data(&self.layout, zone, block, place);
-        }
-        is_read
+        self.logged.lay_over_data(&self.layout, zone, block, place);
+        // What the journal holds whole need not be readable on file: it is written there again.
+        is_read || self.logged.covers(zone, block..end)
     }
 
     /// What the tag of a block in a chunk says. A tag of zeros that data contradict fits nothing.
@@ -164,6 +169,12 @@ impl<'a> Media<'a> {
         let data = chunk.data(block, self.layout.block_bytes);
         self.codec.accept(&mut tag, self.lba(zone, block), generation, data);
         Some(tag)
+    }
+
+    /// Whether a block can be read and is zeros, whatever its tag says.
+    pub(crate) fn is_blank(&mut self, zone: u32, block: u64) -> bool {
+        let mut data = vec![0; self.layout.block_bytes as usize];
+        self.read_exactly(zone, block, &mut data) && is_zero(&data)
     }
 
     pub(crate) fn lba(&self, zone: u32, block: u64) -> u64 {
@@ -189,11 +200,17 @@ impl Chunk {
     }
 
     /// A block's data; nothing where none of the chunk were looked at.
-    fn data(&self, block: u64, block_bytes: u64) -> &[u8] {
+    pub(crate) fn data(&self, block: u64, block_bytes: u64) -> &[u8] {
         if self.data.is_empty() {
             return &[];
         }
         &self.data[((block - self.first) * block_bytes) as usize..][..block_bytes as usize]
+    }
+
+    /// The data of consecutive blocks, which were all looked at.
+    pub(crate) fn run(&self, blocks: std::ops::Range<u64>, block_bytes: u64) -> &[u8] {
+        let at = |block: u64| ((block - self.first) * block_bytes) as usize;
+        &self.data[at(blocks.start)..at(blocks.end)]
     }
 
     fn is_lost(&self, block: u64) -> bool {

@@ -114,21 +114,12 @@ pub(crate) fn encode(layout: &Layout, uuid: &[u8; 16], sequence: u64, clean: boo
 /// # Errors
 /// [`ImageError::OtherImage`] for a good copy of another image.
 pub(crate) fn decode(layout: &Layout, uuid: &[u8; 16], bytes: &[u8]) -> Result<Option<Checkpoint>, ImageError> {
-    let Ok((header, _)) = Header::read_from_prefix(bytes) else { return Ok(None) };
-    if header.magic != MAGIC || bytes.len() < SLOT_HEADER_BYTES || crc(&bytes[4..SLOT_HEADER_BYTES]) != header.sum.get()
-    {
-        return Ok(None);
-    }
-    if header.uuid != *uuid {
-        return Err(ImageError::OtherImage { file: ImageFile::State });
-    }
+    let Some(mut checkpoint) = decode_header(uuid, bytes)? else { return Ok(None) };
+    let (header, _) = Header::read_from_prefix(bytes).expect("the header was read");
     if bytes.len() as u64 != layout.checkpoint_bytes() || crc(&bytes[SLOT_HEADER_BYTES..]) != header.body_sum.get() {
         return Ok(None);
     }
-    let mut ledger = Ledger::new(0);
-    let kept = bytes[HEADER_BYTES..SLOT_HEADER_BYTES].get(..header.reservations_bytes.get() as usize);
-    let Some(kept) = kept else { return Ok(None) };
-    ledger.reservations = kept.into();
+    let ledger = &mut checkpoint.ledger;
     let body = &bytes[SLOT_HEADER_BYTES..];
     let (entries, extensions) = body.split_at(layout.zones as usize * ENTRY_BYTES);
     for bytes in entries.chunks_exact(ENTRY_BYTES) {
@@ -140,6 +131,26 @@ pub(crate) fn decode(layout: &Layout, uuid: &[u8; 16], bytes: &[u8]) -> Result<O
         }
         ledger.entries.push(entry);
     }
+    Ok(Some(checkpoint))
+}
+
+/// Reads the first page of a copy: everything but zones, of which the ledger has none. `None` if it is damaged.
+///
+/// # Errors
+/// [`ImageError::OtherImage`] for a good page of another image.
+pub(crate) fn decode_header(uuid: &[u8; 16], bytes: &[u8]) -> Result<Option<Checkpoint>, ImageError> {
+    let Ok((header, _)) = Header::read_from_prefix(bytes) else { return Ok(None) };
+    if header.magic != MAGIC || bytes.len() < SLOT_HEADER_BYTES || crc(&bytes[4..SLOT_HEADER_BYTES]) != header.sum.get()
+    {
+        return Ok(None);
+    }
+    if header.uuid != *uuid {
+        return Err(ImageError::OtherImage { file: ImageFile::State });
+    }
+    let kept = bytes[HEADER_BYTES..SLOT_HEADER_BYTES].get(..header.reservations_bytes.get() as usize);
+    let Some(kept) = kept else { return Ok(None) };
+    let mut ledger = Ledger::new(0);
+    ledger.reservations = kept.into();
     ledger.counters = Counters {
         host_written_blocks: header.host_written_blocks.get(),
         padding_blocks: header.padding_blocks.get(),

@@ -12,7 +12,7 @@
 //!      16..24 the first 8 bytes of the image's UUID
 //!      24..   metadata
 //! ```
-//! A tag of zeros is that of a block that was never written.
+//! A tag of zeros is that of a block that was never written. A tag of kind 3 fits nothing: a repair writes it where a block was lost.
 
 use bytes::{Bytes, BytesMut};
 
@@ -26,6 +26,8 @@ pub(crate) const GENERATION_MASK: u32 = (1 << 30) - 1;
 const KIND_SHIFT: u32 = 30;
 /// What lies in the data file where a block of zeros has metadata.
 const NOT_ZERO: u8 = 0xff;
+/// All bytes of a tag that fits nothing: its kind is 3.
+pub(crate) const LOST_BYTE: u8 = 0xff;
 const METADATA_MAX: usize = zonda_zoned::limits::METADATA_BYTES_MAX as usize;
 
 /// Makes and reads the tags of one image.
@@ -125,6 +127,17 @@ impl TagCodec {
             self.encode(tag, lba + i as u64, generation, None, &metadata[..self.metadata_bytes]);
         }
         tags.freeze()
+    }
+
+    /// Consecutive tags that fit no block: reads end with UnrecoveredReadError until the blocks are written again.
+    pub(crate) fn of_lost(&self, blocks: u64) -> Vec<u8> {
+        vec![LOST_BYTE; blocks as usize * self.tag_bytes]
+    }
+
+    /// The generation that a tag names, whether it fits its block or not. `None`: it is that of no write.
+    pub(crate) fn claimed_generation(&self, tag: &[u8]) -> Option<u32> {
+        let word = u32::from_le_bytes([tag[4], tag[5], tag[6], tag[7]]);
+        matches!(word >> KIND_SHIFT, 1 | 2).then_some(word & GENERATION_MASK)
     }
 
     /// Writes one tag; `None` is a block of zeros.
@@ -244,6 +257,18 @@ mod tests {
             assert_eq!(codec.verify(&tag, 9, 0, &[0; 512]), Verdict::Foreign, "byte {at}");
             tag[at] = 0;
         }
+    }
+
+    #[test]
+    fn the_tag_of_a_lost_block_fits_nothing_in_any_generation() {
+        let codec = codec(8);
+        let tags = codec.of_lost(2);
+        assert_eq!(tags.len(), 32);
+        for generation in [0, 7, GENERATION_MASK, u32::MAX] {
+            assert_eq!(codec.verify(&tags[16..], 1, generation, &[0; 512]), Verdict::Foreign);
+        }
+        assert_eq!(codec.claimed_generation(&tags[..16]), None);
+        assert_eq!(codec.claimed_generation(&codec.of_zeros(1, 1 << 30 | 7, 1)), Some(7));
     }
 
     #[test]

@@ -11,9 +11,9 @@ use crate::testing::{Disk, Drive, spec};
 use crate::{Counters, Finding, ImageError, ImageFile, check, inspect, open};
 
 /// What blocks hold, as a list of their marks.
-type Contents = Vec<Result<u8, Status>>;
+pub(super) type Contents = Vec<Result<u8, Status>>;
 
-fn small() -> Geometry {
+pub(super) fn small() -> Geometry {
     Geometry {
         zone_count: 4,
         conventional_zone_count: 1,
@@ -32,8 +32,13 @@ fn small() -> Geometry {
 
 /// A drive with something of everything, flushed, and management after the flush; the files as they are after a kill, or
 /// a shutdown in order.
-fn used(clean: bool) -> (Disk, Contents) {
-    let mut drive = Drive::create(&spec(small()));
+pub(super) fn used(clean: bool) -> (Disk, Contents) {
+    used_of(small(), clean)
+}
+
+/// The same of another geometry.
+pub(super) fn used_of(geometry: Geometry, clean: bool) -> (Disk, Contents) {
+    let mut drive = Drive::create(&spec(geometry));
     drive.write(0, 4, 1);
     drive.write(8, 8, 20);
     drive.manage(ZoneAction::Reset, 8);
@@ -210,19 +215,19 @@ fn files_of_two_images_are_not_mixed() {
     assert!(error.to_string().contains("state.zonda belongs to another image"));
 }
 
-fn all(disk: &mut Disk) -> [Vec<u8>; 5] {
+pub(super) fn all(disk: &mut Disk) -> [Vec<u8>; 5] {
     ImageFile::ALL.map(|file| disk.bytes(file).clone())
 }
 
 /// The checkpoint of an image.
-fn checkpoint_of(disk: &mut Disk) -> Checkpoint {
+pub(super) fn checkpoint_of(disk: &mut Disk) -> Checkpoint {
     let layout = Layout::new(&small(), spec(small()).journal_bytes);
     let copy = &disk.bytes(ImageFile::State)[..layout.checkpoint_bytes() as usize];
     checkpoint::decode(&layout, &spec(small()).uuid, copy).unwrap().unwrap()
 }
 
 /// Puts a checkpoint in the place of both copies.
-fn set_checkpoint(disk: &mut Disk, checkpoint: &Checkpoint) {
+pub(super) fn set_checkpoint(disk: &mut Disk, checkpoint: &Checkpoint) {
     let layout = Layout::new(&small(), spec(small()).journal_bytes);
     let Checkpoint { sequence, clean, ref ledger } = *checkpoint;
     let copy = checkpoint::encode(&layout, &spec(small()).uuid, sequence, clean, ledger);

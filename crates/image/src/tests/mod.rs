@@ -10,6 +10,7 @@ mod opening;
 mod overwrites;
 mod promises;
 mod recovery;
+mod repair;
 mod reservations;
 mod stopping;
 mod writes;

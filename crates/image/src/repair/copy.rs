@@ -1,0 +1,139 @@
+//! Copying the blocks of a zone into another image.
+
+use std::collections::BTreeSet;
+
+use super::report::{RepairReport, RepairedZone};
+use crate::create::write;
+use crate::examine::Mend;
+use crate::format::entry::{Entry, Kept};
+use crate::format::layout::Layout;
+use crate::format::tag::{TAG_BYTES, TagCodec, Verdict, is_zero};
+use crate::media::{Chunk, Look, Media};
+use crate::ranges::RangeSet;
+use crate::{Files, ImageError, ImageFile};
+
+/// Blocks that an opening would mend, by LBA.
+#[derive(Debug, Default)]
+pub(super) struct Mended {
+    accepted: BTreeSet<u64>,
+    zeroed: RangeSet,
+}
+
+impl Mended {
+    pub(super) fn of(mends: &[Mend], zone_size: u64) -> Mended {
+        let mut mended = Mended::default();
+        for mend in mends {
+            match *mend {
+                Mend::Accept { zone, block, .. } => {
+                    mended.accepted.insert(u64::from(zone) * zone_size + block);
+                }
+                Mend::Zero { zone, first, end } => {
+                    let start = u64::from(zone) * zone_size;
+                    mended.zeroed.insert(start + first..start + end);
+                }
+                // Behind a write pointer nothing is copied.
+                Mend::Clear { .. } => {}
+            }
+        }
+        mended
+    }
+}
+
+/// What becomes of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Data,
+    Zeros,
+    Unwritten,
+    Unreadable,
+}
+
+/// Copies zones one after the other.
+pub(super) struct Copier<'a> {
+    pub(super) media: Media<'a>,
+    pub(super) to: &'a mut dyn Files,
+    pub(super) layout: Layout,
+    /// Makes the tags of the new image.
+    pub(super) codec: TagCodec,
+    pub(super) mended: Mended,
+    pub(super) report: RepairReport,
+}
+
+impl Copier<'_> {
+    /// Copies the blocks of a zone up to `written`.
+    pub(super) fn zone(&mut self, zone: u32, entry: &Entry, written: u64) -> Result<RepairedZone, ImageError> {
+        let may_be_unwritten = entry.had_zrwa || zone < self.layout.conventional;
+        let look = if may_be_unwritten { Look::AtEverything } else { Look::AtData };
+        let (copied, unreadable) = (self.report.copied_blocks, self.report.unreadable_blocks);
+        let mut at = if entry.kept == Kept::Offline { written } else { 0 };
+        while at < written {
+            let chunk = self.media.chunk((zone, entry.generation), at, written, look)?;
+            at = chunk.end();
+            self.chunk(&chunk, zone, entry.generation, may_be_unwritten)?;
+        }
+        Ok(RepairedZone {
+            zone: zonda_zoned::ZoneIndex(zone),
+            copied_blocks: self.report.copied_blocks - copied,
+            unreadable_blocks: self.report.unreadable_blocks - unreadable,
+            doubt: None,
+        })
+    }
+
+    fn chunk(&mut self, chunk: &Chunk, zone: u32, generation: u32, may_be_unwritten: bool) -> Result<(), ImageError> {
+        let unit = self.layout.tag_bytes;
+        let mut tags = Vec::with_capacity((chunk.blocks * unit) as usize);
+        let mut data_from: Option<u64> = None;
+        for block in chunk.first..chunk.end() {
+            let lba = self.media.lba(zone, block);
+            let data = chunk.data(block, self.layout.block_bytes);
+            let fate = self.fate(chunk, zone, generation, block, may_be_unwritten);
+            match fate {
+                Fate::Data => {
+                    let metadata = &chunk.tag(block, unit)[TAG_BYTES..][..self.codec.metadata_bytes()];
+                    tags.extend_from_slice(&self.codec.of_data(lba, generation, data, metadata));
+                }
+                Fate::Zeros => tags.extend_from_slice(&self.codec.of_zeros(lba, generation, 1)),
+                Fate::Unwritten => tags.resize(tags.len() + unit as usize, 0),
+                Fate::Unreadable => tags.extend_from_slice(&self.codec.of_lost(1)),
+            }
+            match fate {
+                Fate::Data | Fate::Zeros => self.report.copied_blocks += 1,
+                Fate::Unreadable => self.report.add_unreadable(lba),
+                Fate::Unwritten => {}
+            }
+            if fate == Fate::Data {
+                data_from.get_or_insert(block);
+            } else if let Some(first) = data_from.take() {
+                self.write_data(chunk, zone, first, block)?;
+            }
+        }
+        if let Some(first) = data_from {
+            self.write_data(chunk, zone, first, chunk.end())?;
+        }
+        if !is_zero(&tags) {
+            write(self.to, ImageFile::Tags, self.layout.tag_offset(zone, chunk.first), &tags)?;
+        }
+        Ok(())
+    }
+
+    fn fate(&mut self, chunk: &Chunk, zone: u32, generation: u32, block: u64, may_be_unwritten: bool) -> Fate {
+        let lba = self.media.lba(zone, block);
+        match self.media.verdict(chunk, zone, generation, block) {
+            Verdict::Data => Fate::Data,
+            Verdict::Zeros => Fate::Zeros,
+            Verdict::Unwritten if may_be_unwritten => Fate::Unwritten,
+            Verdict::Mismatch if self.mended.accepted.contains(&lba) => {
+                self.report.accepted_blocks += 1;
+                Fate::Data
+            }
+            // It was never written but for what was under way when the drive stopped.
+            Verdict::Mismatch if self.mended.zeroed.covers(&(lba..lba + 1)) => Fate::Unwritten,
+            Verdict::Unwritten | Verdict::Mismatch | Verdict::Foreign => Fate::Unreadable,
+        }
+    }
+
+    fn write_data(&mut self, chunk: &Chunk, zone: u32, first: u64, end: u64) -> Result<(), ImageError> {
+        let data = chunk.run(first..end, self.layout.block_bytes);
+        write(self.to, ImageFile::Data, self.layout.data_offset(zone, first), data)
+    }
+}

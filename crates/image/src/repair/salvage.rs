@@ -1,0 +1,217 @@
+//! What is left of checkpoint and journal where an opening would refuse them.
+
+use super::damaged::DamagedFiles;
+use crate::ImageFile;
+use crate::format::checkpoint::{self, Checkpoint, SLOT_HEADER_BYTES, is_later};
+use crate::format::entry::{Entry, Ledger};
+use crate::format::layout::Layout;
+use crate::format::record::{Decoded, FlushedPointer, Kind, MARKS_BYTES, Record};
+use crate::format::superblock::Superblock;
+use crate::format::tag::TagCodec;
+use crate::load::{Loaded, epochs};
+use crate::logged::Logged;
+use crate::ranges::RangeSet;
+
+/// Zones as far as checkpoint and journal tell.
+pub(super) struct Salvaged {
+    pub(super) loaded: Loaded,
+    /// Nothing that was synced is missing: zones have the generation that their entries say.
+    pub(super) is_whole: bool,
+    /// Zones of which something is known; they have been reset at least as often as their entries say.
+    pub(super) is_known: Vec<bool>,
+    /// Zones whose entries no drive writes.
+    pub(super) impossible: Vec<u32>,
+    /// What is damaged, and what follows from it.
+    pub(super) notes: Vec<String>,
+}
+
+/// Reads what is left.
+pub(super) fn salvage(files: &mut DamagedFiles<'_>, superblock: &Superblock, layout: Layout) -> Salvaged {
+    let spec = superblock.spec.clone();
+    let codec = TagCodec::new(&spec.uuid, layout.block_bytes, spec.geometry.metadata_bytes, layout.tag_bytes);
+    let mut notes = cut_files(files, &layout);
+    let state = files.whole(ImageFile::State, 0);
+    let journal = files.whole(ImageFile::Journal, 0);
+    let (found, has_zones) = read_checkpoint(&layout, &spec.uuid, &state, &mut notes);
+    let Checkpoint { sequence, clean, ledger } = found;
+    let epoch = epochs(&journal, &spec.uuid).reduce(|a, b| if is_later(b, a) { b } else { a });
+    let later = epoch.filter(|&epoch| !has_zones || is_later(epoch, sequence));
+    let mut salvaged = Salvaged {
+        loaded: Loaded {
+            spec,
+            layout,
+            codec,
+            ledger,
+            sequence,
+            slot: 0,
+            clean,
+            superblock_copies_good: superblock.copies_good,
+            superblock_copies_current: superblock.copies_current,
+            checkpoint_copies_good: [has_zones; 2],
+            records: 0,
+            logged: Logged::default(),
+            intended: RangeSet::default(),
+        },
+        is_whole: has_zones && later.is_none(),
+        is_known: vec![has_zones; layout.zones as usize],
+        impossible: Vec::new(),
+        notes,
+    };
+    match later {
+        Some(epoch) => {
+            salvaged.follow_another_checkpoint(&journal, epoch);
+            let records = salvaged.loaded.records;
+            if has_zones {
+                salvaged.notes.push(format!(
+                    "{}: checkpoint {sequence} is older than the journal, which follows checkpoint {epoch}: its {records} \
+                     records are applied to what is left, and what was recorded between the two is missing",
+                    ImageFile::State
+                ));
+            }
+        }
+        None if has_zones && !clean => salvaged.follow_journal(journal),
+        None => {}
+    }
+    salvaged.mend_impossible_zones();
+    salvaged
+}
+
+/// Files that have not the length that they must have.
+fn cut_files(files: &mut DamagedFiles<'_>, layout: &Layout) -> Vec<String> {
+    let mut notes = Vec::new();
+    for file in ImageFile::ALL.into_iter().filter(|&file| file != ImageFile::Superblock) {
+        match (files.found_length(file), layout.length(file)) {
+            (0, _) => notes.push(format!("{file} is missing or empty")),
+            (found, expected) if found < expected => {
+                notes.push(format!("{file} ends after {found} of {expected} bytes: what lay behind is missing"));
+            }
+            (found, expected) if found > expected => {
+                notes.push(format!("{file} is {found} bytes long and must be {expected}: what lies behind is ignored"));
+            }
+            _ => {}
+        }
+    }
+    notes
+}
+
+/// The latest checkpoint that can be put together, and whether it has the zones. Both copies have the same contents, so
+/// that the first page of one and the rest of the other are as good as a copy, if their checksums fit.
+fn read_checkpoint(layout: &Layout, uuid: &[u8; 16], state: &[u8], notes: &mut Vec<String>) -> (Checkpoint, bool) {
+    let slot = |slot| &state[layout.slot_offset(slot) as usize..][..layout.checkpoint_bytes() as usize];
+    let (mut whole, mut header): (Option<Checkpoint>, Option<Checkpoint>) = (None, None);
+    let keep_later = |kept: &mut Option<Checkpoint>, found: Checkpoint| {
+        if kept.as_ref().is_none_or(|kept| is_later(found.sequence, kept.sequence)) {
+            *kept = Some(found);
+        }
+    };
+    for (head, body) in [(0, 0), (1, 1), (0, 1), (1, 0)] {
+        let copy = [&slot(head)[..SLOT_HEADER_BYTES], &slot(body)[SLOT_HEADER_BYTES..]].concat();
+        match checkpoint::decode_header(uuid, &copy) {
+            Ok(None) => continue,
+            Ok(Some(found)) => keep_later(&mut header, found),
+            Err(error) => {
+                notes.push(error.message());
+                continue;
+            }
+        }
+        if let Ok(Some(found)) = checkpoint::decode(layout, uuid, &copy) {
+            keep_later(&mut whole, found);
+        }
+    }
+    notes.dedup();
+    if let Some(whole) = whole {
+        return (whole, true);
+    }
+    let file = ImageFile::State;
+    let ledger = Ledger::new(layout.zones);
+    match header {
+        Some(Checkpoint { sequence, clean, ledger: Ledger { counters, reservations, .. } }) => {
+            notes.push(format!(
+                "{file}: the zones of both copies of the checkpoint are damaged: what is known of them is what tags and \
+                 journal say"
+            ));
+            (Checkpoint { sequence, clean, ledger: Ledger { counters, reservations, ..ledger } }, false)
+        }
+        None => {
+            notes.push(format!(
+                "{file}: both copies of the checkpoint are damaged: what is known of zones is what tags and journal say; \
+                 counters begin anew, and reservations are kept only if the journal has them"
+            ));
+            (Checkpoint { sequence: 0, clean: false, ledger }, false)
+        }
+    }
+}
+
+impl Salvaged {
+    /// The journal follows the checkpoint: what can be read of it is applied.
+    fn follow_journal(&mut self, journal: Vec<u8>) {
+        let Err(what) = self.loaded.follow_journal(journal) else { return };
+        let records = self.loaded.records;
+        self.notes.push(format!(
+            "{}: {what}: {records} records are applied, and management behind them may be missing: resets too",
+            ImageFile::Journal
+        ));
+        self.is_whole = false;
+        // Later records may have overwritten the same blocks again, or ended the intents: only what fits its tag is known.
+        self.loaded.logged = Logged::default();
+        self.loaded.intended = RangeSet::default();
+    }
+
+    /// The checkpoint that the journal follows is lost. Of zones that its records name, what they say is known.
+    fn follow_another_checkpoint(&mut self, journal: &[u8], epoch: u64) {
+        let mut at = MARKS_BYTES as usize;
+        let (mut last_sequence, mut last_sum) = (0, 0);
+        while let Some(Decoded { record, place, sum, length }) = Record::decode(&journal[at..], epoch) {
+            let follows = place.sequence == last_sequence + 1 && place.previous == last_sum;
+            if !follows || !self.loaded.possible(&record) {
+                break;
+            }
+            self.come_to(&record);
+            self.loaded.ledger.apply(&record);
+            (last_sequence, last_sum) = (place.sequence, sum);
+            at += length;
+        }
+        self.loaded.records = last_sequence;
+    }
+
+    /// Zones that a record names have its generation when it is applied, and a ZRWA where none is without.
+    fn come_to(&mut self, record: &Record<'_>) {
+        match record.kind {
+            Kind::Flush => {
+                record.pointers().for_each(|FlushedPointer { zone, generation, .. }| self.come_to_of(zone, generation));
+            }
+            Kind::RegionIntent | Kind::Overwrite | Kind::Contents | Kind::Zeros | Kind::Reservations => {}
+            _ => self.come_to_of(record.zone, record.generation),
+        }
+        if let Some(entry) = self.loaded.ledger.entries.get_mut(record.zone as usize) {
+            match record.kind {
+                Kind::Commit | Kind::Settled => (entry.has_zrwa, entry.had_zrwa) = (true, true),
+                // Without a ZRWA no zone is written beyond its write pointer.
+                Kind::Finish | Kind::ReadOnly => entry.had_zrwa |= record.b > record.a,
+                _ => {}
+            }
+        }
+    }
+
+    fn come_to_of(&mut self, zone: u32, generation: u32) {
+        let entry = &mut self.loaded.ledger.entries[zone as usize];
+        if entry.generation != generation {
+            *entry = Entry { generation, wear: entry.wear, ..Entry::default() };
+            self.loaded.ledger.extensions.remove(&zone);
+        }
+        self.is_known[zone as usize] = true;
+    }
+
+    /// Of an entry that cannot be, what it says of blocks is kept: they are to be there, or unreadable.
+    fn mend_impossible_zones(&mut self) {
+        self.impossible = self.loaded.impossible_zones().collect();
+        for &zone in &self.impossible {
+            let entry = &mut self.loaded.ledger.entries[zone as usize];
+            let Entry { generation, wear, .. } = *entry;
+            let is_sequential = zone >= self.loaded.layout.conventional;
+            let durable = if is_sequential { entry.durable.max(entry.pointer) } else { 0 };
+            *entry = Entry { generation, wear, durable, ..Entry::default() };
+            self.loaded.ledger.extensions.remove(&zone);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Where a zone of a damaged image stands: its generation, and how far it may have been written.
+
+use super::report::ZoneDoubt;
+use crate::ImageError;
+use crate::examine::{Found, known};
+use crate::format::entry::{Entry, Kept};
+use crate::format::tag::{GENERATION_MASK, Verdict};
+use crate::load::Loaded;
+use crate::media::{Look, Media};
+use crate::rebuild::implicit_commit;
+
+/// What is taken for a zone.
+pub(super) struct Scanned {
+    pub(super) entry: Entry,
+    pub(super) found: Found,
+    pub(super) doubt: Option<ZoneDoubt>,
+}
+
+/// How much of an entry is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Knowledge {
+    /// All of it.
+    Whole,
+    /// The zone may have been reset since.
+    Earlier,
+    /// Nothing.
+    None,
+}
+
+/// Looks at a sequential zone.
+pub(super) fn scan(
+    media: &mut Media<'_>,
+    loaded: &Loaded,
+    zone: u32,
+    knowledge: Knowledge,
+) -> Result<Scanned, ImageError> {
+    let mut entry = loaded.ledger.entries[zone as usize];
+    if entry.kept == Kept::Offline || knowledge == Knowledge::Whole && (loaded.clean || entry.finished) {
+        return Ok(Scanned { entry, found: known(&entry), doubt: None });
+    }
+    let mut doubt = None;
+    if knowledge != Knowledge::Whole {
+        let least = (knowledge == Knowledge::Earlier).then_some(entry.generation);
+        match newest_generation(media, loaded, zone, least)? {
+            Some(newest) if least.is_none() || newest != entry.generation & GENERATION_MASK => {
+                let resets = newest.wrapping_sub(entry.generation) & GENERATION_MASK;
+                let generation = entry.generation.wrapping_add(resets);
+                entry = Entry { generation, wear: entry.wear, ..Entry::default() };
+                doubt = Some(ZoneDoubt::Generation);
+            }
+            Some(_) => {}
+            None if entry.durable.max(entry.pointer) > 0 => doubt = Some(ZoneDoubt::NothingLeft),
+            None => {}
+        }
+        if !entry.had_zrwa {
+            (entry.pointer, entry.written) = (entry.pointer.max(entry.written), entry.pointer.max(entry.written));
+        }
+        if entry.finished {
+            return Ok(Scanned { entry, found: known(&entry), doubt });
+        }
+    }
+    let is_bounded = entry.kept == Kept::ReadOnly && !entry.had_zrwa;
+    let end = if is_bounded { entry.pointer } else { loaded.layout.capacity };
+    let extent = written_up_to(media, loaded, zone, &entry, end)?;
+    if extent.end > extent.sure {
+        doubt = doubt.or(Some(ZoneDoubt::Extent));
+    }
+    let found = if entry.had_zrwa {
+        let written = entry.written.max(extent.end);
+        let pointer = entry.pointer.max(entry.durable).max(implicit_commit(&loaded.spec.geometry, written));
+        Found { pointer, written: written.max(pointer) }
+    } else {
+        Found { pointer: extent.end, written: extent.end }
+    };
+    Ok(Scanned { entry, found, doubt })
+}
+
+/// The newest generation of which a block of the zone verifies, of those that are not older than `least`. Generations go round:
+/// of two, the later one is less than half of all ahead.
+fn newest_generation(
+    media: &mut Media<'_>,
+    loaded: &Loaded,
+    zone: u32,
+    least: Option<u32>,
+) -> Result<Option<u32>, ImageError> {
+    let ahead = |generation: u32, other: u32| generation.wrapping_sub(other) & GENERATION_MASK;
+    let is_later = |generation, other| (1..=GENERATION_MASK / 2).contains(&ahead(generation, other));
+    let capacity = loaded.layout.capacity;
+    let mut newest: Option<u32> = None;
+    let mut at = 0;
+    while let Some(next) = media.next_tagged(zone, at, capacity)? {
+        let chunk = media.chunk((zone, 0), next, capacity, Look::Nowhere)?;
+        at = chunk.end();
+        for block in chunk.first..chunk.end() {
+            let Some(claimed) = loaded.codec.claimed_generation(chunk.tag(block, loaded.layout.tag_bytes)) else {
+                continue;
+            };
+            let is_news = newest.is_none_or(|newest| is_later(claimed, newest))
+                && least.is_none_or(|least| !is_later(least, claimed));
+            if is_news && verifies(media, zone, claimed, block)? {
+                newest = Some(claimed);
+            }
+        }
+    }
+    Ok(newest)
+}
+
+fn verifies(media: &mut Media<'_>, zone: u32, generation: u32, block: u64) -> Result<bool, ImageError> {
+    let chunk = media.chunk((zone, generation), block, block + 1, Look::AtData)?;
+    Ok(matches!(media.verdict(&chunk, zone, generation, block), Verdict::Data | Verdict::Zeros))
+}
+
+/// How far a zone was written.
+struct Extent {
+    /// Blocks behind were not written.
+    end: u64,
+    /// The last block before was written.
+    sure: u64,
+}
+
+/// A zone that is opened ends before the first block that is not there as it was written. Here files are damaged, and such a
+/// block may be one that was acknowledged: the zone ends behind the last block of which something is there, and what does
+/// not verify before is unreadable.
+fn written_up_to(
+    media: &mut Media<'_>,
+    loaded: &Loaded,
+    zone: u32,
+    entry: &Entry,
+    end: u64,
+) -> Result<Extent, ImageError> {
+    let mut extent = Extent { end: entry.durable, sure: entry.durable };
+    let mut at = entry.durable;
+    while let Some(next) = media.next_tagged(zone, at, end)? {
+        let chunk = media.chunk((zone, entry.generation), next, end, Look::AtData)?;
+        at = chunk.end();
+        for block in chunk.first..chunk.end() {
+            match media.verdict(&chunk, zone, entry.generation, block) {
+                Verdict::Data | Verdict::Zeros => extent = Extent { end: block + 1, sure: block + 1 },
+                Verdict::Mismatch => extent.end = block + 1,
+                Verdict::Unwritten => {}
+                Verdict::Foreign => {
+                    let claimed = loaded.codec.claimed_generation(chunk.tag(block, loaded.layout.tag_bytes));
+                    // Blocks of a round before the last reset deceive nobody.
+                    let is_left_over = match claimed {
+                        Some(claimed) => verifies(media, zone, claimed, block)?,
+                        None => false,
+                    };
+                    // Without metadata a block of zeros is the same whether it was written or not.
+                    let is_nothing = loaded.codec.metadata_bytes() == 0 && media.is_blank(zone, block);
+                    if !is_left_over && !is_nothing {
+                        extent.end = block + 1;
+                    }
+                }
+            }
+        }
+    }
+    Ok(extent)
+}
