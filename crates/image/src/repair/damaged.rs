@@ -24,17 +24,18 @@ impl<'a> DamagedFiles<'a> {
         self.files.length(file).unwrap_or(0)
     }
 
-    /// All of a file, with `filler` where it cannot be read.
-    pub(super) fn whole(&mut self, file: ImageFile, filler: u8) -> Vec<u8> {
-        let mut bytes = vec![filler; self.layout.length(file) as usize];
-        self.fill(file, 0, &mut bytes, filler);
-        bytes
+    /// All of a file, with zeros where it cannot be read, and whether all of it could be.
+    pub(super) fn whole(&mut self, file: ImageFile) -> (Vec<u8>, bool) {
+        let mut bytes = vec![0; self.layout.length(file) as usize];
+        let is_read = self.fill(file, 0, &mut bytes, 0);
+        (bytes, is_read)
     }
 
-    fn fill(&mut self, file: ImageFile, offset: u64, buffer: &mut [u8], filler: u8) {
+    /// Whether nothing had to be filled up.
+    fn fill(&mut self, file: ImageFile, offset: u64, buffer: &mut [u8], filler: u8) -> bool {
         if let Ok(found) = self.files.read_at(file, offset, buffer) {
             buffer[found..].fill(filler);
-            return;
+            return found == buffer.len();
         }
         let mut at = 0;
         while at < buffer.len() {
@@ -45,6 +46,7 @@ impl<'a> DamagedFiles<'a> {
             page[found..].fill(filler);
             at = end;
         }
+        false
     }
 }
 

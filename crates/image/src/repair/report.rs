@@ -74,12 +74,6 @@ impl fmt::Display for ZoneDoubt {
 }
 
 impl RepairReport {
-    /// Everything was copied, and nothing was in doubt.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.unreadable_blocks == 0 && self.damage.is_empty()
-    }
-
     /// A block cannot be read. They come in ascending order.
     pub(super) fn add_unreadable(&mut self, lba: u64) {
         self.unreadable_blocks += 1;

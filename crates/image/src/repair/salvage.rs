@@ -30,8 +30,8 @@ pub(super) fn salvage(files: &mut DamagedFiles<'_>, superblock: &Superblock, lay
     let spec = superblock.spec.clone();
     let codec = TagCodec::new(&spec.uuid, layout.block_bytes, spec.geometry.metadata_bytes, layout.tag_bytes);
     let mut notes = cut_files(files, &layout);
-    let state = files.whole(ImageFile::State, 0);
-    let journal = files.whole(ImageFile::Journal, 0);
+    let (state, _) = files.whole(ImageFile::State);
+    let (journal, has_journal) = files.whole(ImageFile::Journal);
     let (found, has_zones) = read_checkpoint(&layout, &spec.uuid, &state, &mut notes);
     let Checkpoint { sequence, clean, ledger } = found;
     let epoch = epochs(&journal, &spec.uuid).reduce(|a, b| if is_later(b, a) { b } else { a });
@@ -69,7 +69,7 @@ pub(super) fn salvage(files: &mut DamagedFiles<'_>, superblock: &Superblock, lay
                 ));
             }
         }
-        None if has_zones && !clean => salvaged.follow_journal(journal),
+        None if has_zones && !clean => salvaged.follow_journal(journal, has_journal),
         None => {}
     }
     salvaged.mend_impossible_zones();
@@ -143,9 +143,12 @@ fn read_checkpoint(layout: &Layout, uuid: &[u8; 16], state: &[u8], notes: &mut V
 }
 
 impl Salvaged {
-    /// The journal follows the checkpoint: what can be read of it is applied.
-    fn follow_journal(&mut self, journal: Vec<u8>) {
-        let Err(what) = self.loaded.follow_journal(journal) else { return };
+    /// The journal follows the checkpoint: what can be read of it is applied. Where a part of it is missing, so may be the mark
+    /// that tells how far it went.
+    fn follow_journal(&mut self, journal: Vec<u8>, has_all: bool) {
+        let followed = self.loaded.follow_journal(journal);
+        let missing = || Err("records may lie in what cannot be read".to_owned());
+        let Err(what) = followed.and_then(|()| if has_all { Ok(()) } else { missing() }) else { return };
         let records = self.loaded.records;
         self.notes.push(format!(
             "{}: {what}: {records} records are applied, and management behind them may be missing: resets too",

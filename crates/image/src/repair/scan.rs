@@ -56,7 +56,14 @@ pub(super) fn scan(
             (entry.pointer, entry.written) = (entry.pointer.max(entry.written), entry.pointer.max(entry.written));
         }
         if entry.finished {
-            return Ok(Scanned { entry, found: known(&entry), doubt });
+            let stood = known(&entry);
+            let from = Entry { durable: stood.written.max(stood.pointer), ..entry };
+            let is_permanent = entry.kept == Kept::ReadOnly;
+            if is_permanent || written_up_to(media, loaded, zone, &from, loaded.layout.capacity)?.end == from.durable {
+                return Ok(Scanned { entry, found: stood, doubt });
+            }
+            // Something lies behind its end: it was reset since, and which round it is cannot be read.
+            entry = Entry { generation: entry.generation, wear: entry.wear, durable: from.durable, ..Entry::default() };
         }
     }
     let is_bounded = entry.kept == Kept::ReadOnly && !entry.had_zrwa;
