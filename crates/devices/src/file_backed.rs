@@ -437,5 +437,6 @@ pub fn life_of(counters: &Counters, geometry: &Geometry, wear: impl Iterator<Ite
 #[must_use]
 pub fn unusable_image(path: &Path, error: &zonda_image::ImageError) -> DriveError {
     let help = error.remedy().unwrap_or("see the directory");
+    let help = help.replace(" DIR ", &format!(" {} ", path.display()));
     DriveError::new(format!("the image in {} cannot be opened: {}", path.display(), error.message()), help)
 }

@@ -32,6 +32,7 @@ mod patches;
 mod probe;
 pub mod random;
 mod remote;
+mod repair;
 #[cfg(test)]
 mod shelf;
 mod space;
@@ -53,6 +54,7 @@ pub use making::is_vacant;
 pub use memory::{MemoryDrive, PacedDrive};
 pub use model::Model;
 pub use remote::Remote;
+pub use repair::repair_image;
 pub use space::SpaceFacts;
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
 pub use volume::{

@@ -66,6 +66,42 @@ fn a_byte_that_the_disk_has_changed_is_found_by_the_check() {
 }
 
 #[test]
+fn what_can_be_read_of_a_damaged_image_is_repaired_into_another() {
+    let directory = scratch("repair");
+    make_image(&directory);
+    let job = file(&directory, "fill.toml", FILL);
+    output_in(&directory, &["bench", "--target", "drives/a", &job, "--quiet"]);
+    let at = |name: &str| directory.join("drives/a").join(name);
+    let data = OpenOptions::new().write(true).open(at("data.zonda")).unwrap();
+    data.set_len((256 + 100) * 4096).unwrap();
+    let refusal = refused_in(&directory, &["drive", "check", "drives/a"]);
+    let words = refusal.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("save what can be read: zonda drive repair drives/a --to OTHER"), "{refusal}");
+    let before = std::fs::read(at("state.zonda")).unwrap();
+    let ran = zonda_in(&directory, &["drive", "repair", "drives/a", "--to", "drives/b", "--quiet"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), ""));
+    let checked = zonda_in(&directory, &["drive", "check", "drives/b", "--quiet", "--json"]);
+    assert_eq!(checked.code, Some(1));
+    assert!(checked.stdout.contains("\"blocks_verified\":384") && checked.stdout.contains("\"clean\":true"));
+    assert_golden("image_repaired.txt", &ran.stdout);
+    assert!(std::fs::read(at("state.zonda")).unwrap() == before, "the damaged image stays as it is");
+    let told = zonda_in(&directory, &["drive", "repair", "drives/a", "--to", "drives/c", "--quiet", "--json"]);
+    assert_eq!(told.code, Some(1));
+    assert!(told.stdout.contains(r#""unreadable":[{"first_lba":356,"blocks":28}]"#), "{}", told.stdout);
+
+    // A whole image is copied whole; one without a superblock not at all, and nothing is left of the attempt.
+    output_in(&directory, &["drive", "create", "d", "--zones", "4", "--zone-capacity", "1MiB"]);
+    let whole = json_in(&directory, &["drive", "repair", "d", "--to", "e", "--json"]);
+    assert_eq!((&whole["is_complete"], &whole["blocks_unreadable"]), (&true.into(), &0.into()));
+    let refusal = refused_in(&directory, &["drive", "repair", "d", "--to", "e"]);
+    assert!(refusal.contains("holds an image already"), "{refusal}");
+    std::fs::write(directory.join("d/image.zonda"), [0; 65536]).unwrap();
+    let refusal = refused_in(&directory, &["drive", "repair", "d", "--to", "f"]);
+    assert!(refusal.contains("not the superblock of a zonda image"), "{refusal}");
+    assert!(!directory.join("f").exists());
+}
+
+#[test]
 fn zones_of_an_image_are_managed_without_a_server() {
     let directory = scratch("image-zones");
     make_image(&directory);

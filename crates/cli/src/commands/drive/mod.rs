@@ -1,9 +1,10 @@
-//! `zonda drive`: profiles and all that stands in one; fitted ones; images, made, shown and checked.
+//! `zonda drive`: profiles and all that stands in one; fitted ones; images, made, shown, checked and repaired.
 
 pub(crate) mod create;
 mod derived;
 mod fit;
 pub(crate) mod image;
+mod repair;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -56,6 +57,9 @@ pub(crate) enum DriveCommand {
     /// Fits numbers of a profile to what was measured on a real drive
     #[command(long_about = fit::LONG_ABOUT, after_long_help = fit::EXAMPLES)]
     Fit(fit::FitArgs),
+    /// Copies what can be read of a damaged image into a new one
+    #[command(long_about = repair::LONG_ABOUT)]
+    Repair(repair::RepairArgs),
     /// Shows an image, or every number of a profile and where it comes from
     ///
     /// A profile is a TOML file with a source for each number; docs/guide/drives.md explains the keys. Any of them can be
@@ -77,6 +81,7 @@ pub(crate) fn run(command: &DriveCommand) -> Result<(), Failure> {
         DriveCommand::Create(args) => create::run(args),
         DriveCommand::Check { directory, json, quiet } => image::check(directory, *json, *quiet),
         DriveCommand::Fit(args) => fit::run(args),
+        DriveCommand::Repair(args) => repair::run(args),
         DriveCommand::Show { profile, json } if Path::new(profile).is_dir() => image::show(Path::new(profile), *json),
         DriveCommand::Show { profile, json } => show(profile, *json),
     }
