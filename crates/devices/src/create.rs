@@ -69,10 +69,11 @@ pub fn create_image_of(path: &Path, spec: &ImageSpec) -> Result<(), DriveError> 
     make(path, |path| create_files(path, spec))
 }
 
-fn make(path: &Path, fill: impl FnOnce(&Path) -> Result<(), DriveError>) -> Result<(), DriveError> {
+/// Makes the files of an image in `path` with `fill`, all of them or none.
+pub(crate) fn make<T>(path: &Path, fill: impl FnOnce(&Path) -> Result<T, DriveError>) -> Result<T, DriveError> {
     let making = Making::begin(path)?;
     match fill(path) {
-        Ok(()) => making.finish(),
+        Ok(made) => making.finish().map(|()| made),
         Err(error) => {
             making.abandon();
             Err(error)

@@ -1,10 +1,10 @@
 //! Saving what can be read of a damaged image into a new one.
 
-use std::fs;
 use std::path::Path;
 
-use zonda_image::{CheckProgress, ImageError, ImageFile, RepairReport};
+use zonda_image::{CheckProgress, ImageError, RepairReport};
 
+use crate::create::make;
 use crate::{DriveError, ImageDirectory, random};
 
 /// Copies what can be read of the image in `path` into a new one in `to`, which must be empty or not there. Nothing is written
@@ -20,20 +20,10 @@ pub fn repair_image(
 ) -> Result<RepairReport, DriveError> {
     let mut damaged = ImageDirectory::look_alone(path)?;
     let uuid = random::uuid()?;
-    let mut new = ImageDirectory::make(to)?;
-    let repaired =
-        zonda_image::repair(&mut damaged, &mut new, uuid, progress).map_err(|error| refused(path, to, &error));
-    let repaired = repaired.and_then(|report| match new.sync_names() {
-        Ok(()) => Ok(report),
-        Err(error) => Err(DriveError::new(
-            format!("the files in {} may not survive a loss of power: {error}", to.display()),
-            "repair the image to another file system",
-        )),
-    });
-    if repaired.is_err() {
-        remove(to);
-    }
-    repaired
+    make(to, |to| {
+        let mut new = ImageDirectory::new_in(to);
+        zonda_image::repair(&mut damaged, &mut new, uuid, progress).map_err(|error| refused(path, to, &error))
+    })
 }
 
 fn refused(path: &Path, to: &Path, error: &ImageError) -> DriveError {
@@ -50,13 +40,4 @@ fn refused(path: &Path, to: &Path, error: &ImageError) -> DriveError {
         format!("the image in {} cannot be repaired: {}", path.display(), error.message()),
         error.remedy().unwrap_or("see the directory"),
     )
-}
-
-/// Files of an image that is not complete: they were made here, in a directory that was empty.
-fn remove(to: &Path) {
-    for file in ImageFile::ALL {
-        // What cannot be removed stays: the error that is told says why there is no image.
-        let _ = fs::remove_file(to.join(file.name()));
-    }
-    let _ = fs::remove_dir(to);
 }

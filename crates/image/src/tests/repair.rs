@@ -3,12 +3,12 @@
 use zonda_zoned::reference::{CommandSource, ReferenceDevice, random_geometry};
 use zonda_zoned::{Geometry, Lba, PayloadKind, Prng, Status, ZoneAction, ZoneIndex};
 
-use super::damage::{all, small, used_of};
+use super::damage::{all, checkpoint_of, set_checkpoint, small, used_of};
 use crate::format::layout::Layout;
 use crate::format::record::{MARK_STRIDE, MARKS_BYTES};
 use crate::format::superblock::COPY_BYTES;
 use crate::testing::{Crash, Disk, Drive, Observed, spec};
-use crate::{FileError, Files, Finding, ImageFile, RepairReport, check, open, repair};
+use crate::{FileError, Files, Finding, ImageFile, RepairReport, ZoneDoubt, check, open, repair};
 
 const NEW_UUID: [u8; 16] = *b"another uuid ...";
 
@@ -336,6 +336,50 @@ fn an_image_without_a_good_superblock_is_refused_and_nothing_is_made() {
         "image.zonda: both copies of the superblock are damaged: bring the whole image directory back from a copy";
     assert_eq!(error.to_string(), words);
     assert_eq!(new.length(ImageFile::Superblock), Err(FileError::Missing));
+}
+
+#[test]
+fn a_zone_in_a_state_that_no_drive_leaves_has_the_blocks_that_verify() {
+    for clean in [true, false] {
+        let (mut disk, _) = used_of(small(), true);
+        let before = observed(&disk);
+        let mut checkpoint = checkpoint_of(&mut disk);
+        checkpoint.clean = clean;
+        checkpoint.ledger.entries[1].finished = true;
+        set_checkpoint(&mut disk, &checkpoint);
+        let (_, report) = assert_right(&disk, &before, &format!("clean {clean}"));
+        assert_eq!(report.damage, ["state.zonda: zone 1 is in a state that this drive does not have"]);
+        assert_eq!((report.unreadable_blocks, report.zones[1].copied_blocks), (0, 3));
+        assert_eq!(report.zones[1].doubt, Some(ZoneDoubt::Entry));
+        assert_eq!(report.zones[0].doubt, None);
+    }
+}
+
+#[test]
+fn a_zone_whose_reset_is_lost_with_its_checkpoint_has_the_blocks_of_its_newest_round_alone() {
+    let mut drive = Drive::open(used_of(small(), false).0);
+    // Three blocks are in zone 1 at this checkpoint; after it the zone is reset, and two are written.
+    let old = drive.disk.bytes(ImageFile::State).clone();
+    let layout = Layout::new(&small(), spec(small()).journal_bytes);
+    let (data, tags) = (layout.data_offset(1, 2) as usize, layout.tag_offset(1, 2) as usize);
+    let third = drive.disk.bytes(ImageFile::Data)[data..][..512].to_vec();
+    let tag = drive.disk.bytes(ImageFile::Tags)[tags..][..8].to_vec();
+    assert_eq!(drive.manage(ZoneAction::Reset, 8), Status::Success);
+    assert_eq!(drive.write(8, 2, 90), Status::Success);
+    drive.image.checkpoint();
+    drive.collect();
+    drive.settle();
+    assert_eq!(drive.manage(ZoneAction::Reset, 24), Status::Success);
+    let mut disk = drive.kill(&mut Prng::new(1));
+    let before = observed(&disk);
+    // The hole of the reset has not reached the medium everywhere.
+    disk.bytes(ImageFile::Data)[data..][..512].copy_from_slice(&third);
+    disk.bytes(ImageFile::Tags)[tags..][..8].copy_from_slice(&tag);
+    *disk.bytes(ImageFile::State) = old;
+    let (mut repaired, report) = assert_right(&disk, &before, "an older checkpoint");
+    assert_eq!(repaired.marks(8, 3), [Ok(90), Ok(91), Ok(0)]);
+    assert_eq!(report.unreadable_blocks, 0);
+    assert_eq!(report.zones.iter().find(|zone| zone.zone.0 == 1).unwrap().doubt, Some(ZoneDoubt::Generation));
 }
 
 #[test]
