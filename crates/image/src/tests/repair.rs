@@ -8,7 +8,7 @@ use crate::format::layout::Layout;
 use crate::format::record::{MARK_STRIDE, MARKS_BYTES};
 use crate::format::superblock::COPY_BYTES;
 use crate::testing::{Crash, Disk, Drive, Observed, spec};
-use crate::{FileError, Files, Finding, ImageFile, RepairReport, ZoneDoubt, check, open, repair};
+use crate::{FileError, Files, Finding, ImageError, ImageFile, RepairReport, ZoneDoubt, check, open, repair};
 
 const NEW_UUID: [u8; 16] = *b"another uuid ...";
 
@@ -380,6 +380,36 @@ fn a_zone_whose_reset_is_lost_with_its_checkpoint_has_the_blocks_of_its_newest_r
     assert_eq!(repaired.marks(8, 3), [Ok(90), Ok(91), Ok(0)]);
     assert_eq!(report.unreadable_blocks, 0);
     assert_eq!(report.zones.iter().find(|zone| zone.zone.0 == 1).unwrap().doubt, Some(ZoneDoubt::Generation));
+}
+
+#[test]
+fn a_repair_that_is_broken_off_leaves_no_image_or_a_complete_one() {
+    let (mut disk, _) = used_of(small(), true);
+    disk.bytes(ImageFile::Data).truncate(2000);
+    let (mut complete, _) = repaired(&disk);
+    let mut refused = 0;
+    for changes in 0.. {
+        let mut new = Disk::new();
+        (new.changes_left, new.prng) = (Some(changes), Some(Prng::new(changes)));
+        let is_done = repair(&mut disk, &mut new, NEW_UUID, &mut |_| {}).is_ok();
+        new.changes_left = None;
+        new.lose_power(&mut Prng::new(changes));
+        match open(&mut new) {
+            Ok(_) => {
+                let blocks = [ImageFile::Data, ImageFile::Tags];
+                assert!(blocks.iter().all(|&file| new.bytes(file) == complete.bytes(file)), "{changes} changes");
+            }
+            Err(error) => {
+                assert!(matches!(error, ImageError::NotAnImage | ImageError::Damaged { .. }), "{changes}: {error}");
+                assert!(!is_done, "{changes} changes: {error}");
+                refused += 1;
+            }
+        }
+        if is_done {
+            break;
+        }
+    }
+    assert!(refused > 10, "{refused}");
 }
 
 #[test]
