@@ -130,10 +130,7 @@ impl<'a> Media<'a> {
 
     /// The same of blocks that should have none, and mostly are a hole.
     fn read_unwritten(&mut self, chunk: &mut Chunk, zone: u32, from: u64, to: u64) -> Result<(), ImageError> {
-        let failed = |error| ImageError::File { file: ImageFile::Data, doing: "looking for data", error };
-        let offset = self.layout.data_offset(zone, chunk.first + from);
-        let next = self.files.next_data(ImageFile::Data, offset).map_err(failed)?;
-        let hole = next.map_or(u64::MAX, |next| next.saturating_sub(offset) / self.layout.block_bytes);
+        let hole = self.next_filled(zone, chunk.first + from)? - (chunk.first + from);
         if hole < to - from {
             self.read_data(chunk, zone, from + hole, to);
         }
@@ -169,6 +166,14 @@ impl<'a> Media<'a> {
         let data = chunk.data(block, self.layout.block_bytes);
         self.codec.accept(&mut tag, self.lba(zone, block), generation, data);
         Some(tag)
+    }
+
+    /// The first block of a zone from `from` on that may hold something other than zeros, whatever tags say.
+    pub(crate) fn next_filled(&mut self, zone: u32, from: u64) -> Result<u64, ImageError> {
+        let failed = |error| ImageError::File { file: ImageFile::Data, doing: "looking for data", error };
+        let offset = self.layout.data_offset(zone, from);
+        let next = self.files.next_data(ImageFile::Data, offset).map_err(failed)?;
+        Ok(next.map_or(u64::MAX, |next| from + next.saturating_sub(offset) / self.layout.block_bytes))
     }
 
     /// Whether a block can be read and is zeros, whatever its tag says.

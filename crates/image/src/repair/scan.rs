@@ -136,6 +136,8 @@ fn written_up_to(
     end: u64,
 ) -> Result<Extent, ImageError> {
     let mut extent = Extent { end: entry.durable, sure: entry.durable };
+    // Data before this block are a hole: tags may be missing of many blocks that were never written.
+    let mut filled_from = 0;
     let mut at = entry.durable;
     while let Some(next) = media.next_tagged(zone, at, end)? {
         let chunk = media.chunk((zone, entry.generation), next, end, Look::AtData)?;
@@ -152,8 +154,12 @@ fn written_up_to(
                         Some(claimed) => verifies(media, zone, claimed, block)?,
                         None => false,
                     };
+                    if block >= filled_from {
+                        filled_from = media.next_filled(zone, block)?;
+                    }
                     // Without metadata a block of zeros is the same whether it was written or not.
-                    let is_nothing = loaded.codec.metadata_bytes() == 0 && media.is_blank(zone, block);
+                    let is_nothing =
+                        loaded.codec.metadata_bytes() == 0 && (block < filled_from || media.is_blank(zone, block));
                     if !is_left_over && !is_nothing {
                         extent.end = block + 1;
                     }
