@@ -37,8 +37,9 @@ pub(crate) struct Chunk {
     pub(crate) first: u64,
     pub(crate) blocks: u64,
     tags: Vec<u8>,
-    /// Zeros where data were not looked at; empty if none were.
+    /// From the first block whose data were looked at to the last one; zeros in between where none were.
     data: Vec<u8>,
+    data_from: u64,
     /// Blocks whose data the system could not read, counted from `first`.
     lost: Vec<u64>,
 }
@@ -83,7 +84,7 @@ impl<'a> Media<'a> {
         let mut tags = read(self.files, ImageFile::Tags, self.layout.tag_offset(zone, first), length)?;
         let zone_start = self.lba(zone, 0);
         self.logged.lay_over_tags(&self.layout, &self.codec, zone_start, (zone, first), &mut tags);
-        let mut chunk = Chunk { first, blocks, tags, data: Vec::new(), lost: Vec::new() };
+        let mut chunk = Chunk { first, blocks, tags, data: Vec::new(), data_from: first, lost: Vec::new() };
         let mut at = 0;
         while at < blocks {
             let lba = zone_start + first;
@@ -115,9 +116,13 @@ impl<'a> Media<'a> {
     /// Reads the data of blocks from `from` up to `to`, counted from the chunk's first.
     fn read_data(&mut self, chunk: &mut Chunk, zone: u32, from: u64, to: u64) {
         let unit = self.layout.block_bytes;
-        chunk.data.resize((chunk.blocks * unit) as usize, 0);
         let first = chunk.first;
-        let place = &mut chunk.data[(from * unit) as usize..(to * unit) as usize];
+        if chunk.data.is_empty() {
+            chunk.data_from = first + from;
+        }
+        let skipped = chunk.data_from - first;
+        chunk.data.resize(((to - skipped) * unit) as usize, 0);
+        let place = &mut chunk.data[((from - skipped) * unit) as usize..];
         if !self.read_exactly(zone, first + from, place) {
             // Some of it cannot be read: which?
             for (block, place) in (from..to).zip(place.chunks_exact_mut(unit as usize)) {
@@ -204,18 +209,16 @@ impl Chunk {
         &self.tags[((block - self.first) * tag_bytes) as usize..][..tag_bytes as usize]
     }
 
-    /// A block's data; nothing where none of the chunk were looked at.
+    /// A block's data; nothing where they were not looked at.
     pub(crate) fn data(&self, block: u64, block_bytes: u64) -> &[u8] {
-        if self.data.is_empty() {
-            return &[];
-        }
-        &self.data[((block - self.first) * block_bytes) as usize..][..block_bytes as usize]
+        self.run(block..block + 1, block_bytes)
     }
 
-    /// The data of consecutive blocks, which were all looked at.
+    /// The data of consecutive blocks; nothing where they were not looked at.
     pub(crate) fn run(&self, blocks: std::ops::Range<u64>, block_bytes: u64) -> &[u8] {
-        let at = |block: u64| ((block - self.first) * block_bytes) as usize;
-        &self.data[at(blocks.start)..at(blocks.end)]
+        let at = |block: u64| Some((block.checked_sub(self.data_from)? * block_bytes) as usize);
+        let range = at(blocks.start).zip(at(blocks.end)).map(|(start, end)| start..end);
+        range.and_then(|range| self.data.get(range)).unwrap_or_default()
     }
 
     fn is_lost(&self, block: u64) -> bool {

@@ -87,12 +87,18 @@ impl Copier<'_> {
             let lba = self.media.lba(zone, block);
             let data = chunk.data(block, self.layout.block_bytes);
             let fate = self.fate(chunk, zone, generation, block, may_be_unwritten);
+            let metadata = &chunk.tag(block, unit)[TAG_BYTES..][..self.codec.metadata_bytes()];
             match fate {
                 Fate::Data => {
-                    let metadata = &chunk.tag(block, unit)[TAG_BYTES..][..self.codec.metadata_bytes()];
                     tags.extend_from_slice(&self.codec.of_data(lba, generation, data, metadata));
                 }
-                Fate::Zeros => tags.extend_from_slice(&self.codec.of_zeros(lba, generation, 1)),
+                Fate::Zeros if is_zero(metadata) => tags.extend_from_slice(&self.codec.of_zeros(lba, generation, 1)),
+                Fate::Zeros => {
+                    let zeros = vec![0; self.layout.block_bytes as usize].into();
+                    let (data, tag) = self.codec.of_overwrite(lba, generation, zeros, metadata);
+                    tags.extend_from_slice(&tag);
+                    write(self.to, ImageFile::Data, self.layout.data_offset(zone, block), &data)?;
+                }
                 Fate::Unwritten => tags.resize(tags.len() + unit as usize, 0),
                 Fate::Unreadable => tags.extend_from_slice(&self.codec.of_lost(1)),
             }

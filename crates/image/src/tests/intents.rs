@@ -231,3 +231,16 @@ fn an_image_of_version_2_is_opened_with_its_intents_of_256_blocks_and_converted(
     assert_eq!(drive.marks(254, 3), [Ok(255), Ok(b'r'), Err(Status::UnrecoveredReadError)]);
     assert!(!Drive::open(drive.close()).report.converted);
 }
+
+#[test]
+fn a_repaired_block_of_zeros_keeps_the_metadata_beside_it() {
+    let mut drive = Drive::create(&spec(Geometry { metadata_bytes: 8, ..conventional() }));
+    let payload = BlockBuffer { data: vec![0; 512].into(), metadata: vec![7; 8].into() };
+    let payload = Payload::Bytes(Box::new(payload));
+    assert!(drive.run(Operation::Write { start: Lba(3), blocks: Blocks(1), payload }).status.is_success());
+    let mut to = Disk::new();
+    crate::repair(&mut drive.close(), &mut to, [9; 16], &mut |_| {}).unwrap();
+    assert_eq!(to.bytes(ImageFile::Data)[3 * 512..][..512], [0xff; 512]);
+    let read = Drive::open(to).read(3, 1).unwrap();
+    assert_eq!((&read.data[..], &read.metadata[..]), (&[0; 512][..], &[7; 8][..]));
+}
