@@ -91,7 +91,9 @@ impl Examined {
             at = chunk.end();
             for block in chunk.first..chunk.end() {
                 let verdict = media.verdict(&chunk, zone, entry.generation, block);
-                if block == pointer && matches!(verdict, Verdict::Data | Verdict::Zeros) {
+                // What the disk does not give back may have been acknowledged, and may come back.
+                let is_unreadable = verdict == Verdict::Mismatch && chunk.is_lost(block);
+                if block == pointer && (is_unreadable || matches!(verdict, Verdict::Data | Verdict::Zeros)) {
                     pointer = block + 1;
                 } else if matches!(verdict, Verdict::Data | Verdict::Zeros | Verdict::Mismatch) {
                     // Tags of earlier generations may stay: they deceive nobody.
@@ -118,7 +120,8 @@ impl Examined {
         entry: &Entry,
     ) -> Result<Found, ImageError> {
         let capacity = loaded.layout.capacity;
-        let mut written = entry.written;
+        // Tags tell how far a zone was written, but they may be lost.
+        let mut written = entry.written.max(entry.settled);
         // Blocks below were flushed; whichever of them were being overwritten, an intent says.
         let unsettled_from = if loaded.layout.logs_contents { capacity } else { entry.settled.max(entry.durable) };
         let mut at = entry.durable;

@@ -37,6 +37,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bugs;
 mod check;
 mod create;
 mod error;
@@ -54,11 +55,12 @@ mod ranges;
 mod rebuild;
 mod repair;
 mod spec;
-#[cfg(test)]
-mod testing;
+pub mod testing;
 #[cfg(test)]
 mod tests;
 
+#[doc(hidden)]
+pub use bugs::SeededBug;
 pub use check::{CheckProgress, CheckReport, Finding, check};
 pub use create::create;
 pub use error::ImageError;
@@ -68,6 +70,8 @@ pub use format::entry::Counters;
 pub use inspect::{Inspection, inspect};
 pub use machine::Image;
 pub use memory::MemoryFiles;
+#[doc(hidden)]
+pub use open::open_with_bug;
 pub use open::{RecoveryReport, open};
 pub use repair::{RepairReport, RepairedZone, ZoneDoubt, repair};
 pub use spec::ImageSpec;

@@ -77,8 +77,8 @@ impl Logged {
     }
 
     /// All records were read. What was written before a zone was last reset is gone with the reset.
-    pub(crate) fn complete(&mut self, journal: Vec<u8>, generation_of: impl Fn(u32) -> u32) {
-        self.runs.retain(|&(zone, _), run| run.generation == generation_of(zone));
+    pub(crate) fn complete(&mut self, journal: Vec<u8>, is_current: impl Fn(u32, u32) -> bool) {
+        self.runs.retain(|&(zone, _), run| is_current(zone, run.generation));
         let has_contents = self.runs.values().any(|run| matches!(run.source, Source::Contents { .. }));
         self.journal = if has_contents { journal } else { Vec::new() };
     }

@@ -221,7 +221,8 @@ impl Chunk {
         range.and_then(|range| self.data.get(range)).unwrap_or_default()
     }
 
-    fn is_lost(&self, block: u64) -> bool {
+    /// Whether the system could not read the data of a block.
+    pub(crate) fn is_lost(&self, block: u64) -> bool {
         self.lost.binary_search(&(block - self.first)).is_ok()
     }
 }

@@ -2,13 +2,14 @@
 
 use zonda_zoned::ZoneIndex;
 
+use crate::bugs::SeededBug;
 use crate::create::{sync, write};
 use crate::examine::{Examined, Mend, build_table, examine};
 use crate::format::entry::add;
 use crate::format::layout::Layout;
 use crate::format::record::{HEADER_BYTES, MARK_STRIDE, MARKS_BYTES, encode_mark};
 use crate::format::{checkpoint, superblock};
-use crate::load::{Loaded, load};
+use crate::load::{Loaded, load_with_bug};
 use crate::machine::Start;
 use crate::{Files, Image, ImageError, ImageFile};
 
@@ -43,7 +44,16 @@ pub struct RecoveryReport {
 /// # Errors
 /// Why the image is refused, and what to do.
 pub fn open(files: &mut dyn Files) -> Result<(Image, RecoveryReport), ImageError> {
-    let mut loaded = load(files)?;
+    open_with_bug(files, None)
+}
+
+/// As [`open`], with a bug planted in the opening and in the drive, so that a tester can show that it would be found.
+///
+/// # Errors
+/// As for [`open`].
+#[doc(hidden)]
+pub fn open_with_bug(files: &mut dyn Files, bug: Option<SeededBug>) -> Result<(Image, RecoveryReport), ImageError> {
+    let mut loaded = load_with_bug(files, bug)?;
     let mut report = RecoveryReport {
         clean: loaded.clean,
         journal_records: loaded.records,
@@ -53,12 +63,21 @@ pub fn open(files: &mut dyn Files) -> Result<(Image, RecoveryReport), ImageError
         rewritten_blocks: loaded.logged.blocks(),
         ..RecoveryReport::default()
     };
+    // A creation may have been killed before its last sync.
+    sync(files, ImageFile::Superblock)?;
+    if !loaded.clean {
+        // Records may be in the page cache alone: what is written because of them must not outlive them.
+        sync(files, ImageFile::Journal)?;
+    }
     loaded.logged.write(files, &loaded.layout, &loaded.codec, loaded.spec.geometry.zone_size_blocks.0)?;
-    let examined = examine(files, &loaded)?;
+    let mut examined = examine(files, &loaded)?;
+    if bug == Some(SeededBug::KeptTags) {
+        examined.mends.retain(|mend| !matches!(mend, Mend::Clear { .. }));
+    }
     report.found_blocks = examined.found_blocks;
     report.dropped_blocks = examined.dropped_blocks;
     mend(files, &loaded.layout, &examined, &mut report)?;
-    if !loaded.clean {
+    if !loaded.clean && bug != Some(SeededBug::UnsyncedRecovery) {
         sync(files, ImageFile::Data)?;
         sync(files, ImageFile::Tags)?;
     }
@@ -76,7 +95,7 @@ pub fn open(files: &mut dyn Files) -> Result<(Image, RecoveryReport), ImageError
     begin_journal(files, &loaded.spec.uuid, sequence)?;
     mend_superblock(files, &loaded)?;
     let Loaded { spec, layout, codec, ledger, .. } = loaded;
-    Ok((Image::start(Start { spec, layout, codec, ledger, table, sequence }), report))
+    Ok((Image::start(Start { spec, layout, codec, ledger, table, sequence, bug }), report))
 }
 
 fn mend(

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use zonda_zoned::{Status, ZoneIndex};
 
+use crate::bugs::SeededBug;
 use crate::format::checkpoint;
 use crate::format::entry::add;
 use crate::{FileError, FileOperation, ImageFile};
@@ -184,7 +185,7 @@ impl Image {
                 self.checkpointing.state = State::Syncing(slot);
                 self.emit(Role::Checkpoint, 0, FileOperation::Sync { file: ImageFile::State });
             }
-            State::Syncing(0) => self.write_copy(1),
+            State::Syncing(0) if !self.has(SeededBug::SingleCopy) => self.write_copy(1),
             State::Syncing(_) => self.complete_checkpoint(),
             State::Resting | State::Draining | State::Flushing => panic!("no checkpoint is being written"),
         }

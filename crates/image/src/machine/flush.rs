@@ -2,6 +2,7 @@
 
 use zonda_zoned::{CommandId, Outcome, Status, ZoneIndex};
 
+use crate::bugs::SeededBug;
 use crate::format::record::{FlushedPointer, Kind, POINTER_BYTES};
 use crate::ranges::RangeSet;
 use crate::{FileOperation, ImageFile};
@@ -54,6 +55,11 @@ impl FlushRound {
         self.broken = true;
     }
 
+    /// Whether no sync can promise anything any more.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
     pub(super) fn is_running(&self) -> bool {
         self.running
     }
@@ -104,7 +110,8 @@ impl Image {
         flush.overwritten_counted = flush.overwritten_blocks;
         flush.read_counted = self.counters.host_read_blocks;
         self.emit(Role::FlushData, 0, FileOperation::Sync { file: ImageFile::Data });
-        self.emit(Role::FlushTags, 0, FileOperation::Sync { file: ImageFile::Tags });
+        let file = if self.has(SeededBug::HalfFlush) { ImageFile::Data } else { ImageFile::Tags };
+        self.emit(Role::FlushTags, 0, FileOperation::Sync { file });
     }
 
     /// Up to where everything in each zone was acknowledged, and so will be on the media.
@@ -142,7 +149,7 @@ impl Image {
     /// Up to where all that was written in a ZRWA is acknowledged, and so will be on the media. 0: nothing is to be settled.
     fn settled_by_flush(&self, zone: u32) -> u64 {
         let (run, entry) = (&self.zones[zone as usize], &self.ledger.entries[zone as usize]);
-        if !entry.has_zrwa || run.generation != entry.generation || self.layout.logs_contents {
+        if !entry.has_zrwa || run.generation != entry.generation {
             return 0;
         }
         let written = self.table.zone(ZoneIndex(zone)).written_blocks.0;
@@ -171,13 +178,13 @@ impl Image {
 
     pub(super) fn on_flush_file(&mut self, done: bool) {
         self.flush.failed |= !done;
+        self.flush.broken |= !done && !self.has(SeededBug::ForgottenFailure);
         self.flush.out -= 1;
         if self.flush.out > 0 {
             return;
         }
         self.flush.running = false;
-        self.flush.broken |= self.flush.failed;
-        let failed = self.flush.broken;
+        let failed = self.flush.broken || self.flush.failed;
         let settling = std::mem::take(&mut self.flush.settling_zones);
         if failed {
             for &zone in &settling {

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::bugs::SeededBug;
 use crate::format::record::{self, Encoded, HEADER_BYTES, Kind, MARK_STRIDE, MARKS_BYTES, Place, Record};
 use crate::{FileOperation, ImageFile};
 
@@ -53,8 +54,9 @@ enum Stage {
     Syncing,
     /// Noting that the batch is synced, after its parts went on.
     Marking,
-    /// Making sure that a batch which failed is not found by a recovery.
+    /// Making sure that a batch which failed is not found by a recovery: its parts hear of it when that is synced.
     Voiding,
+    VoidSyncing,
 }
 
 impl OwnRecord {
@@ -205,6 +207,7 @@ impl Image {
 
     pub(super) fn on_journal_file(&mut self, done: bool) {
         match self.journal.stage {
+            Stage::Writing if done && self.has(SeededBug::UnsyncedRecord) => self.batch_is_written(),
             Stage::Writing if done && !self.journal.batch_parts.is_empty() => {
                 self.journal.stage = Stage::Syncing;
                 self.emit(Role::Journal, 0, FileOperation::Sync { file: ImageFile::Journal });
@@ -215,7 +218,12 @@ impl Image {
                 self.mark_synced();
             }
             Stage::Writing | Stage::Syncing => self.batch_has_failed(),
-            Stage::Marking | Stage::Voiding => self.journal.stage = Stage::Idle,
+            Stage::Marking => self.journal.stage = Stage::Idle,
+            Stage::Voiding if done => {
+                self.journal.stage = Stage::VoidSyncing;
+                self.emit(Role::Journal, 0, FileOperation::Sync { file: ImageFile::Journal });
+            }
+            Stage::Voiding | Stage::VoidSyncing => self.batch_is_void(done),
             Stage::Idle => panic!("the journal has no operation out"),
         }
     }
@@ -239,12 +247,18 @@ impl Image {
         let journal = &mut self.journal;
         journal.stage = Stage::Marking;
         journal.mark = 1 - journal.mark;
-        let mark = record::encode_mark(&self.spec.uuid, journal.epoch, journal.next_sequence - 1);
+        let early = if self.bug == Some(SeededBug::EarlyMark) { journal.pending.len() as u64 } else { 0 };
+        let mark = record::encode_mark(&self.spec.uuid, journal.epoch, journal.next_sequence - 1 + early);
         let offset = journal.mark * MARK_STRIDE;
         self.emit(Role::Journal, 0, FileOperation::Write { file: ImageFile::Journal, offset, pieces: vec![mark] });
     }
 
     fn batch_has_failed(&mut self) {
+        if self.has(SeededBug::KeptBatch) {
+            self.journal.stage = Stage::Idle;
+            let parts = std::mem::take(&mut self.journal.batch_parts);
+            return parts.into_iter().for_each(|part| self.on_recorded(part, false));
+        }
         let offset = self.journal.tail;
         self.journal.stage = Stage::Voiding;
         // What the failed batch left behind the next one must not be taken for its continuation.
@@ -252,6 +266,14 @@ impl Image {
         self.journal.failed_batches = self.journal.failed_batches.wrapping_add(1);
         let pieces = vec![Bytes::from_static(&[0; HEADER_BYTES])];
         self.emit(Role::Journal, 0, FileOperation::Write { file: ImageFile::Journal, offset, pieces });
+    }
+
+    /// No recovery finds the batch that failed; or perhaps one does, until a checkpoint has begun another epoch.
+    fn batch_is_void(&mut self, void: bool) {
+        self.journal.stage = Stage::Idle;
+        if !void {
+            self.checkpointing.want();
+        }
         for part in std::mem::take(&mut self.journal.batch_parts) {
             self.on_recorded(part, false);
         }

@@ -3,6 +3,7 @@
 use zonda_zoned::zones::{ZoneEffect, ZoneSnapshot};
 use zonda_zoned::{CommandId, Outcome, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
 
+use crate::bugs::SeededBug;
 use crate::format::entry::{Entry, Kept, add};
 use crate::format::record::Kind;
 use crate::{Counters, FileOperation, ImageFile};
@@ -71,12 +72,19 @@ impl Image {
         let zrwa =
             matches!(action, ZoneAction::Open { zrwa: true } | ZoneAction::SetDescriptorExtension { zrwa: true, .. });
         let (kind, steps): (Option<Kind>, &'static [Step]) = match effect {
+            ZoneEffect::Opened { .. } if zrwa && self.has(SeededBug::MissingHole) => {
+                (Some(Kind::Zrwa), &[Step::Record])
+            }
             ZoneEffect::Opened { .. } if zrwa => (Some(Kind::Zrwa), &[Step::Punch, Step::Sync, Step::Record]),
             ZoneEffect::ExtensionSet { .. } if zrwa => {
                 (Some(Kind::Extension), &[Step::Punch, Step::Sync, Step::Record])
             }
             ZoneEffect::ExtensionSet { .. } => (Some(Kind::Extension), &[Step::Record]),
+            ZoneEffect::Finished { .. } if self.has(SeededBug::UnsyncedFinish) => (Some(Kind::Finish), &[Step::Record]),
             ZoneEffect::Finished { .. } => (Some(Kind::Finish), &[Step::Sync, Step::Record]),
+            ZoneEffect::Reset { .. } if self.has(SeededBug::EarlyHole) => {
+                (Some(Kind::Reset), &[Step::Punch, Step::Record])
+            }
             ZoneEffect::Reset { .. } => (Some(Kind::Reset), &[Step::Record, Step::Punch]),
             ZoneEffect::Offlined { .. } => (Some(Kind::Offline), &[Step::Record, Step::Punch]),
             ZoneEffect::Committed { .. } => (Some(Kind::Commit), &[Step::Record]),
@@ -108,7 +116,9 @@ impl Image {
         let run = &mut self.zones[zone as usize];
         match effect {
             ZoneEffect::Reset { .. } => {
-                run.generation = run.generation.wrapping_add(1);
+                if self.bug != Some(SeededBug::KeptGeneration) {
+                    run.generation = run.generation.wrapping_add(1);
+                }
                 run.had_zrwa = false;
             }
             _ => run.had_zrwa |= zrwa && kind.is_some(),
@@ -190,6 +200,8 @@ impl Image {
         };
         part.stage = Stage::Files;
         match step {
+            // What was written to the zone before may be lost, and a sync would succeed without it.
+            Step::Sync if self.flush.is_broken() => self.undo(index),
             Step::Record => self.record_management(index),
             Step::Punch => {
                 part.out = 2;
@@ -210,12 +222,11 @@ impl Image {
 
     pub(super) fn on_step_files(&mut self, index: u32) {
         let part = &mut self.parts[index];
-        let failed = std::mem::take(&mut part.failed);
+        let mut failed = std::mem::take(&mut part.failed);
         let Work::Manage(manage) = &mut part.work else { unreachable!("management") };
         let recorded = manage.steps[..manage.at].contains(&Step::Record);
-        if failed && manage.steps[manage.at] == Step::Sync {
-            self.flush.sync_failed();
-        }
+        // The system tells each failure once: another sync in progress may have been told of what this one was to write.
+        failed |= manage.steps[manage.at] == Step::Sync && self.flush.is_broken();
         // What was recorded has happened: without its hole a zone only takes up space.
         if failed && !recorded {
             self.undo(index);
@@ -246,6 +257,9 @@ impl Image {
             let blocks = self.lba(zone, 0)..self.lba(zone + 1, 0);
             self.intents.durable.remove(blocks.clone());
             self.intents.touched.remove(blocks);
+            if self.has(SeededBug::KeptGeneration) {
+                self.ledger.entries[zone as usize].generation = self.zones[zone as usize].generation;
+            }
         }
         let counters_added = self.ledger.counters.minus(&before);
         if let Some(undo) = &mut self.manage_mut(index).undo {
@@ -290,6 +304,9 @@ impl Image {
         if !recorded {
             self.undo(index);
             return;
+        }
+        if self.manage_mut(index).kind == Some(Kind::Reset) {
+            self.zones[self.parts[index].zone as usize].uncleared = false;
         }
         self.manage_mut(index).at += 1;
         self.next_step(index);
@@ -360,6 +377,9 @@ impl Image {
             self.parts[self.zones[zone as usize].parts[i]].doomed = true;
         }
         self.restore_zone(zone, &undo.snapshot);
+        if std::mem::take(&mut self.zones[zone as usize].uncleared) {
+            self.degrade_zone(zone, ZoneState::ReadOnly);
+        }
     }
 
     /// Puts a zone back, or makes it full where its resources are gone.

@@ -32,6 +32,7 @@ use bytes::Bytes;
 use zonda_zoned::zones::{ZoneEffect, ZoneTable};
 use zonda_zoned::{Command, Completion, CompletionQueue, Geometry, Instant, QueueFull, Slab, ZoneIndex, ZoneState};
 
+use crate::bugs::SeededBug;
 use crate::format::entry::Ledger;
 use crate::format::layout::Layout;
 use crate::format::tag::TagCodec;
@@ -76,6 +77,8 @@ pub struct Image {
     checkpointing: Checkpointing,
     intents: Intents,
     keeping: Keeping,
+    /// Planted by a tester.
+    bug: Option<SeededBug>,
     /// A place for the effects of management, to be used again.
     zone_effects: Vec<ZoneEffect>,
 }
@@ -101,6 +104,8 @@ struct ZoneRun {
     settling: u64,
     /// Where the first failed write began, until it is dealt with.
     failed: Option<sequential::Failed>,
+    /// Tags of a failed write could not be cleared, and a reset behind it is to leave them to an earlier generation.
+    uncleared: bool,
     /// It is in the list of zones that the next flush looks at.
     dirty: bool,
 }
@@ -113,6 +118,7 @@ pub(crate) struct Start {
     pub(crate) ledger: Ledger,
     pub(crate) table: ZoneTable,
     pub(crate) sequence: u64,
+    pub(crate) bug: Option<SeededBug>,
 }
 
 /// Whose file operation it is; in the upper half of a ticket.
@@ -126,11 +132,13 @@ enum Role {
     FlushData = 3,
     FlushTags = 4,
     Checkpoint = 5,
+    /// Nobody waits for it.
+    Unheeded = 6,
 }
 
 impl Image {
     pub(crate) fn start(start: Start) -> Image {
-        let Start { spec, layout, codec, ledger, table, sequence } = start;
+        let Start { spec, layout, codec, ledger, table, sequence, bug } = start;
         let mut flush = FlushRound::default();
         flush.note_reads_up_to(ledger.counters.host_read_blocks);
         let zones = ledger
@@ -164,6 +172,7 @@ impl Image {
             checkpointing: Checkpointing::new(sequence),
             intents: Intents::default(),
             keeping: Keeping::default(),
+            bug,
             zone_effects: Vec::new(),
         }
     }
@@ -253,6 +262,7 @@ impl Image {
             2 => self.on_journal_file(result.is_ok()),
             3 | 4 => self.on_flush_file(result.is_ok()),
             5 => self.on_checkpoint_file(result.map(|_| ())),
+            6 => {}
             _ => panic!("{ticket:?} was never out"),
         }
         self.run_ready();
@@ -301,6 +311,10 @@ impl Image {
             && self.keeping.is_idle()
             && !self.keeping.has_news()
             && (!self.checkpointing.is_closing() || self.checkpointing.closed().is_some())
+    }
+
+    fn has(&self, bug: SeededBug) -> bool {
+        self.bug == Some(bug)
     }
 
     /// Hands a file operation out.

@@ -136,6 +136,11 @@ impl Image {
         part.out -= 1;
         part.failed |= result.is_err();
         part.lacks_space |= result == Err(FileError::StorageFull);
+        // More may be lost with it than what this part has written.
+        if result.is_err() && part.is_syncing() {
+            self.flush.sync_failed();
+        }
+        let part = &mut self.parts[index];
         let bytes = result.ok();
         match &mut part.work {
             Work::Read { data, tags, .. } => {

@@ -14,6 +14,7 @@ use std::ops::Range;
 use bytes::BytesMut;
 use zonda_zoned::Status;
 
+use crate::bugs::SeededBug;
 use crate::format::entry::add;
 use crate::format::record::Kind;
 use crate::format::tag::{Verdict, is_zero};
@@ -35,13 +36,17 @@ pub(super) struct Intents {
 
 impl Image {
     pub(super) fn start_overwrite(&mut self, index: u32) {
+        if self.layout.logs_contents && self.has(SeededBug::MissingSpace) {
+            self.log_contents(index);
+            return;
+        }
         if self.layout.logs_contents {
             self.allocate_space(index);
             return;
         }
         let named = self.named_by_intent(index);
         self.intents.touched.insert(named.clone());
-        if self.intents.durable.covers(&named) {
+        if self.intents.durable.covers(&named) || self.has(SeededBug::MissingIntent) {
             self.write_data_and_tags(index);
             return;
         }

@@ -209,6 +209,14 @@ impl Part {
         overlap && !(self.is_read() && earlier.is_read())
     }
 
+    /// Whether the file operations that are out are syncs.
+    pub(super) fn is_syncing(&self) -> bool {
+        match &self.work {
+            Work::Manage(manage) => self.stage == Stage::Files && manage.steps.get(manage.at) == Some(&Step::Sync),
+            _ => self.stage == Stage::MendSync,
+        }
+    }
+
     /// Whether it needs the journal to hold still while a checkpoint is written.
     pub(super) fn uses_journal(&self) -> bool {
         match &self.work {

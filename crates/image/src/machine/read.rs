@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use zonda_zoned::{BlockBuffer, Outcome, Payload, Status};
 
+use crate::bugs::SeededBug;
 use crate::format::entry::add;
 use crate::format::tag::{Verdict, is_zero};
 use crate::{FileOperation, ImageFile};
@@ -62,8 +63,10 @@ impl Image {
             match self.codec.verify(tag, lba + i as u64, part.generation, data) {
                 Verdict::Data => {}
                 Verdict::Zeros => zeros.push(i),
+                Verdict::Mismatch if self.has(SeededBug::BlindRead) => {}
                 // Data contradict a tag that was lost.
                 Verdict::Unwritten if may_be_unwritten && is_zero(data) => {}
+                Verdict::Unwritten if may_be_unwritten && self.has(SeededBug::BelievedZeros) => zeros.push(i),
                 Verdict::Unwritten | Verdict::Mismatch | Verdict::Foreign => return Status::UnrecoveredReadError,
             }
         }

@@ -7,6 +7,7 @@
 
 use zonda_zoned::{Blocks, Status, ZoneIndex, ZoneState};
 
+use crate::bugs::SeededBug;
 use crate::format::entry::{Entry, Kept, add};
 use crate::{FileOperation, ImageFile};
 
@@ -74,14 +75,21 @@ impl Image {
         let pieces = vec![tags.slice(..((part.end - part.first) * self.layout.tag_bytes) as usize)];
         let offset = self.layout.tag_offset(part.zone, part.first);
         part.stage = Stage::Files;
+        let write = FileOperation::Write { file: ImageFile::Tags, offset, pieces };
+        if self.bug == Some(SeededBug::EarlyWrite) && matches!(part.work, Work::Sequential { data: Some(_), .. }) {
+            self.emit(Role::Unheeded, index, write);
+            return;
+        }
         part.out += 1;
-        self.emit(Role::Tags, index, FileOperation::Write { file: ImageFile::Tags, offset, pieces });
+        self.emit(Role::Tags, index, write);
     }
 
     pub(super) fn on_sequential_files(&mut self, index: u32) {
         let part = &mut self.parts[index];
         let zone = part.zone;
         match part.stage {
+            // Without its hole the zone becomes read only.
+            Stage::MendWrite if part.failed => self.end_mending(zone),
             Stage::MendWrite => self.sync_cleared_tags(index),
             Stage::MendSync => self.end_mending(zone),
             _ => {
@@ -169,11 +177,15 @@ impl Image {
         let first = *run.order.front().expect("the failed write is still in its turn");
         let cleared = !self.parts[first].failed;
         if self.zones[zone as usize].generation == failed.generation {
-            self.take_back(zone, failed.first);
+            if !self.has(SeededBug::KeptPointer) {
+                self.take_back(zone, failed.first);
+            }
             if !cleared {
                 // Tags that cannot be cleared may be found by a recovery: no write may lead up to them.
                 self.degrade_zone(zone, ZoneState::ReadOnly);
             }
+        } else {
+            self.zones[zone as usize].uncleared |= !cleared;
         }
         for i in 0..self.zones[zone as usize].parts.len() {
             let part = &mut self.parts[self.zones[zone as usize].parts[i]];

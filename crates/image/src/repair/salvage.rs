@@ -146,7 +146,7 @@ impl Salvaged {
     /// The journal follows the checkpoint: what can be read of it is applied. Where a part of it is missing, so may be the mark
     /// that tells how far it went.
     fn follow_journal(&mut self, journal: Vec<u8>, has_all: bool) {
-        let followed = self.loaded.follow_journal(journal);
+        let followed = self.loaded.follow_journal(journal, None);
         let missing = || Err("records may lie in what cannot be read".to_owned());
         let Err(what) = followed.and_then(|()| if has_all { Ok(()) } else { missing() }) else { return };
         let records = self.loaded.records;

@@ -35,6 +35,8 @@ pub(crate) struct Disk {
     pub(crate) prng: Option<Prng>,
     /// Blocking operations that change something, until the program is killed.
     pub(crate) changes_left: Option<u64>,
+    /// Bytes that blocking reads cannot have.
+    pub(crate) unreadable: Option<(ImageFile, Range<u64>)>,
     /// Bytes of each file that were read with blocking calls.
     pub(crate) bytes_read: BTreeMap<ImageFile, u64>,
 }
@@ -270,6 +272,10 @@ impl Disk {
 
 impl Files for Disk {
     fn read_at(&mut self, file: ImageFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
+        let end = offset + buffer.len() as u64;
+        if self.unreadable.as_ref().is_some_and(|(of, range)| *of == file && offset < range.end && range.start < end) {
+            return Err(FileError::Other("input/output error".to_owned()));
+        }
         let held = self.files.get(&file).ok_or(FileError::Missing)?;
         let rest = held.bytes.get(offset as usize..).unwrap_or_default();
         let found = rest.len().min(buffer.len());

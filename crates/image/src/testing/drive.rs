@@ -1,16 +1,14 @@
 //! An open image on a simulated disk, with file operations under way.
 
-use bytes::Bytes;
-use zonda_zoned::reference::{ReferenceDevice, ZoneImage};
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId,
-    Operation, Outcome, Payload, PayloadKind, Prng, ReportFilter, Status, ZoneAction, ZoneIndex, ZoneTarget,
+    Operation, Outcome, Payload, Prng, Status, ZoneAction, ZoneTarget,
 };
 
 use crate::format::layout::Layout;
 use crate::{FileCommand, Image, ImageSpec, RecoveryReport, create, open};
 
-use super::Disk;
+use super::{Disk, Observed};
 
 pub(crate) struct Drive {
     pub(crate) disk: Disk,
@@ -170,78 +168,7 @@ impl Drive {
 
     /// Everything there is to see.
     pub(crate) fn observe(&mut self) -> Observed {
-        let geometry = self.image.geometry().clone();
-        let extended = geometry.descriptor_extension_bytes > 0;
-        let report = Operation::ReportZones {
-            start: Lba(0),
-            filter: ReportFilter::All,
-            extended,
-            partial: true,
-            descriptors_max: u32::MAX,
-        };
-        let Outcome::Report(report) = self.run(report).outcome else { panic!("a report") };
-        let mut zones = Vec::new();
-        let mut blocks = Vec::new();
-        for (index, descriptor) in report.zones.iter().enumerate() {
-            let view = self.image.zones().zone(ZoneIndex(index as u32));
-            let extension = descriptor.extension.clone().filter(|_| descriptor.attributes.extension_valid);
-            zones.push(ZoneImage {
-                state: view.state,
-                write_pointer_blocks: view.write_pointer_blocks,
-                zrwa: view.attributes.zrwa_valid,
-                extension,
-            });
-            let mut at = 0;
-            while at < geometry.zone_capacity_blocks.0 {
-                let length = geometry.max_transfer_blocks.0.min(geometry.zone_capacity_blocks.0 - at);
-                let read = self.read(descriptor.start.0 + at, length);
-                for i in 0..length as usize {
-                    blocks.push((
-                        Lba(descriptor.start.0 + at + i as u64),
-                        read.clone().map(|buffer| nth(&geometry, &buffer, i)),
-                    ));
-                }
-                at += length;
-            }
-        }
-        Observed { zones, blocks }
-    }
-}
-
-/// Data and metadata of a block.
-type Contents = (Bytes, Bytes);
-
-/// Zones and blocks of a drive.
-pub(crate) struct Observed {
-    pub(crate) zones: Vec<ZoneImage>,
-    pub(crate) blocks: Vec<(Lba, Result<Contents, Status>)>,
-}
-
-fn nth(geometry: &Geometry, buffer: &BlockBuffer, i: usize) -> Contents {
-    let (data, metadata) = (geometry.block_size_bytes as usize, usize::from(geometry.metadata_bytes));
-    (buffer.data.slice(i * data..(i + 1) * data), buffer.metadata.slice(i * metadata..(i + 1) * metadata))
-}
-
-impl Observed {
-    /// An oracle that is as the drive was seen.
-    pub(crate) fn oracle(&self, geometry: &Geometry) -> ReferenceDevice {
-        let mut oracle = ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes);
-        for (zone, image) in (0..).map(ZoneIndex).zip(&self.zones) {
-            if zone.0 >= geometry.conventional_zone_count {
-                let mut image = image.clone();
-                if image.state == zonda_zoned::ZoneState::Offline {
-                    image.write_pointer_blocks = Blocks(0);
-                }
-                oracle.set_zone(zone, image);
-            }
-        }
-        for (lba, contents) in &self.blocks {
-            if let Ok((data, metadata)) = contents
-                && data.iter().chain(metadata).any(|&byte| byte != 0)
-            {
-                oracle.set_block_bytes(*lba, data, metadata);
-            }
-        }
-        oracle
+        let zones = self.image.zones().clone();
+        Observed::of(&zones, |operation| self.run(operation))
     }
 }

@@ -10,21 +10,49 @@ use zonda_zoned::{
 
 use crate::rebuild::implicit_commit;
 
-use super::Observed;
+use super::{Contents, Observed};
 
+/// How a life of a drive ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Crash {
+pub enum Crash {
     /// Nothing: the drive is looked at as it runs.
     None,
+    /// The program is gone, and the page cache is there.
     Kill,
+    /// What was not synced may be gone, page by page.
     PowerLoss,
     /// A shutdown in order.
     Close,
 }
 
-pub(crate) struct Ledger {
+/// What a promise is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// A completion.
+    Answer,
+    /// The state and the write pointer of a zone.
+    Zone,
+    /// What a block holds.
+    Block,
+}
+
+/// A promise that was not kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which one.
+    pub promise: Promise,
+    /// Whose zone it is, if it is one zone's.
+    pub zone: Option<ZoneIndex>,
+    /// What exactly, for a person.
+    pub message: String,
+}
+
+/// What was asked of a drive in one life, and what became of it.
+#[derive(Debug)]
+pub struct Ledger {
     pub(crate) geometry: Geometry,
-    pub(crate) oracle: ReferenceDevice,
+    /// The drive as the commands that were submitted have it.
+    pub oracle: ReferenceDevice,
     expected: BTreeMap<CommandId, (Completion, usize)>,
     events: Vec<Event>,
     zones: Vec<ZoneHistory>,
@@ -46,12 +74,15 @@ struct Event {
     finishes: BTreeSet<u32>,
 }
 
+#[derive(Debug)]
 struct ZoneHistory {
     base: ZoneImage,
+    /// A write to its ZRWA failed in an earlier life of the books: the implicit commit of it may be lost in a crash.
+    is_pointer_in_doubt: bool,
     changes: Vec<ZoneChange>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct ZoneChange {
     event: usize,
     image: ZoneImage,
@@ -59,22 +90,31 @@ struct ZoneChange {
     write_end: Option<u64>,
 }
 
+#[derive(Debug)]
 struct BlockHistory {
     base: u64,
+    /// What writes that failed in an earlier life of the books may bring up after a crash.
+    doubts: Vec<u64>,
     changes: Vec<(usize, u64)>,
 }
 
 impl Ledger {
-    pub(crate) fn new(oracle: ReferenceDevice, geometry: &Geometry) -> Ledger {
+    /// A life that begins with a drive that is as the oracle has it, all of it on the medium.
+    #[must_use]
+    pub fn new(oracle: ReferenceDevice, geometry: &Geometry) -> Ledger {
         let zones = (0..geometry.zone_count)
-            .map(|zone| ZoneHistory { base: oracle.image(ZoneIndex(zone)), changes: Vec::new() })
+            .map(|zone| ZoneHistory {
+                base: oracle.image(ZoneIndex(zone)),
+                is_pointer_in_doubt: false,
+                changes: Vec::new(),
+            })
             .collect();
         let mut blocks = BTreeMap::new();
         for zone in 0..geometry.zone_count {
             let start = geometry.zone_start(ZoneIndex(zone));
             for block in 0..geometry.zone_capacity_blocks.0 {
                 let lba = start + Blocks(block);
-                blocks.insert(lba, BlockHistory { base: oracle.block(lba), changes: Vec::new() });
+                blocks.insert(lba, BlockHistory { base: oracle.block(lba), doubts: Vec::new(), changes: Vec::new() });
             }
         }
         Ledger {
@@ -88,12 +128,30 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn outstanding(&self) -> usize {
+    /// The books begin anew on a drive that runs on: overwrites that failed may still come up after a crash, out of the journal.
+    #[must_use]
+    pub fn renewed(&self, oracle: ReferenceDevice) -> Ledger {
+        let mut renewed = Ledger::new(oracle, &self.geometry);
+        for (lba, history) in &self.blocks {
+            let doubts = &mut renewed.blocks.get_mut(lba).expect("every block has a history").doubts;
+            let failed = history.changes.iter().filter(|(event, _)| self.events[*event].failed);
+            doubts.extend(history.doubts.iter().copied().chain(failed.map(|(_, print)| *print)));
+        }
+        for (zone, history) in renewed.zones.iter_mut().zip(&self.zones) {
+            let has_failed = history.changes.iter().any(|change| self.events[change.event].failed);
+            zone.is_pointer_in_doubt = zone.base.zrwa && (has_failed || history.is_pointer_in_doubt);
+        }
+        renewed
+    }
+
+    /// Commands that have not ended.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
         self.expected.len()
     }
 
     /// A command was submitted.
-    pub(crate) fn submitted(&mut self, command: &Command) {
+    pub fn submitted(&mut self, command: &Command) {
         let before: Vec<ZoneImage> = self.images();
         let completion = self.oracle.execute(command);
         let event = self.events.len();
@@ -109,7 +167,7 @@ impl Ledger {
     }
 
     /// The medium of a zone gave up.
-    pub(crate) fn degraded(&mut self, zone: ZoneIndex, state: ZoneState) {
+    pub fn degraded(&mut self, zone: ZoneIndex, state: ZoneState) {
         let before: Vec<ZoneImage> = self.images();
         self.oracle.degrade(zone, state);
         let event = self.events.len();
@@ -117,31 +175,34 @@ impl Ledger {
         self.note(event, &Operation::Flush, &Outcome::None, &before);
     }
 
-    /// A command ended. Returns false if it failed although the oracle says that it does not.
-    pub(crate) fn completed(&mut self, completion: &Completion, faults: bool) -> bool {
-        let (expected, event) = self.expected.remove(&completion.id).expect("a command ends once");
+    /// A command ended. Returns false if it failed although the oracle says that it does not, as it may with `faults`.
+    ///
+    /// # Errors
+    /// When it may not end so.
+    pub fn completed(&mut self, completion: &Completion, faults: bool) -> Result<bool, Violation> {
+        let wrong = |message| Violation { promise: Promise::Answer, zone: None, message };
+        let Some((expected, event)) = self.expected.remove(&completion.id) else {
+            return Err(wrong(format!("command {} has ended, and was not in progress", completion.id)));
+        };
         if faults && expected.status.is_success() && !completion.status.is_success() {
-            assert!(
-                matches!(
-                    completion.status,
-                    Status::WriteFault
-                        | Status::CapacityExceeded
-                        | Status::InternalError
-                        | Status::UnrecoveredReadError
-                ),
-                "{completion:?}"
+            let possible = matches!(
+                completion.status,
+                Status::WriteFault | Status::CapacityExceeded | Status::InternalError | Status::UnrecoveredReadError
             );
+            if !possible {
+                return Err(wrong(brief(completion, &expected)));
+            }
             self.flushes.remove(&completion.id);
             self.events[event].failed = true;
-            return false;
+            return Ok(false);
         }
         // A read behind a write that failed finds what was there before.
         let may_differ = faults && matches!(expected.outcome, Outcome::Data(_));
-        if !may_differ {
-            assert!(*completion == expected, "{}", brief(completion, &expected));
+        if !may_differ && *completion != expected {
+            return Err(wrong(brief(completion, &expected)));
         }
         if !completion.status.is_success() {
-            return true;
+            return Ok(true);
         }
         for flushed in self.flushes.remove(&completion.id).unwrap_or_default() {
             self.events[flushed].durable = true;
@@ -151,12 +212,12 @@ impl Ledger {
         // Finish syncs what was written before it.
         for zone in self.events[event].finishes.clone() {
             for change in &self.zones[zone as usize].changes {
-                if change.event < event {
+                if change.event < event && !self.events[change.event].failed {
                     self.events[change.event].durable_in.insert(zone);
                 }
             }
         }
-        true
+        Ok(true)
     }
 
     fn images(&self) -> Vec<ZoneImage> {
@@ -203,7 +264,11 @@ impl Ledger {
             }
             if erases && matches!(image.state, ZoneState::Empty | ZoneState::Offline) {
                 for block in 0..self.geometry.zone_capacity_blocks.0 {
-                    self.blocks.get_mut(&Lba(start + block)).unwrap().changes.push((event, 0));
+                    self.blocks
+                        .get_mut(&Lba(start + block))
+                        .expect("every block has a history")
+                        .changes
+                        .push((event, 0));
                 }
             }
             self.zones[zone as usize].changes.push(ZoneChange { event, image, write_end });
@@ -227,46 +292,80 @@ impl Ledger {
         }
     }
 
-    /// Judges what a drive shows after a crash.
-    pub(crate) fn judge(&self, observed: &Observed, crash: Crash, finished: &[ZoneIndex]) {
-        for (zone, image) in (0..).zip(&observed.zones).skip(self.geometry.conventional_zone_count as usize) {
-            self.judge_zone(zone, image, crash, finished.contains(&ZoneIndex(zone)));
+    /// Judges what a drive shows after a crash. `finished` are zones that may have become full for want of an active resource.
+    ///
+    /// # Errors
+    /// The first promise that is not kept.
+    pub fn judge(&self, observed: &Observed, crash: Crash, finished: &[ZoneIndex]) -> Result<(), Violation> {
+        for (zone, image) in (0..).map(ZoneIndex).zip(&observed.zones) {
+            self.judge_zone(zone, image, crash, finished.contains(&zone))?;
         }
-        for (lba, contents) in &observed.blocks {
-            let zone = self.geometry.zone_of(*lba).unwrap();
-            let history = &self.blocks[lba];
-            let last = history.changes.iter().rposition(|(event, _)| self.holds(*event, zone.0, crash));
-            let from = last.map_or(0, |last| last + 1);
-            let mut allowed: Vec<u64> = history.changes[from..].iter().map(|(_, print)| *print).collect();
-            allowed.push(last.map_or(history.base, |last| history.changes[last].1));
-            match contents {
-                Ok((data, metadata)) => {
-                    let print = fingerprint(data, metadata);
-                    assert!(
-                        allowed.contains(&print),
-                        "{crash:?}: block {lba} of zone {zone} ({:?}) holds {print:x}, allowed {allowed:x?}, history {:x?} on {:x}",
-                        observed.zones[zone.as_usize()],
-                        history.changes,
-                        history.base,
-                    );
+        observed.blocks.iter().try_for_each(|(lba, contents)| {
+            let zone = self.zone_of(*lba);
+            self.judge_block(*lba, contents, &observed.zones[zone.as_usize()], crash)
+        })
+    }
+
+    /// What a block may hold, as fingerprints.
+    #[must_use]
+    pub fn allowed(&self, lba: Lba, crash: Crash) -> Vec<u64> {
+        let zone = self.zone_of(lba);
+        let history = &self.blocks[&lba];
+        let last = history.changes.iter().rposition(|(event, _)| self.holds(*event, zone.0, crash));
+        let from = last.map_or(0, |last| last + 1);
+        let mut allowed: Vec<u64> = history.changes[from..].iter().map(|(_, print)| *print).collect();
+        match last {
+            Some(last) => allowed.push(history.changes[last].1),
+            None => allowed.extend(history.doubts.iter().copied().chain([history.base])),
+        }
+        allowed
+    }
+
+    /// Judges what a block holds.
+    ///
+    /// # Errors
+    /// When it may not.
+    pub fn judge_block(&self, lba: Lba, contents: &Contents, zone: &ZoneImage, crash: Crash) -> Result<(), Violation> {
+        let wrong = |message| {
+            let message = format!("{crash:?}: block {lba}, zone {zone:?}: {message}");
+            Err(Violation { promise: Promise::Block, zone: Some(self.zone_of(lba)), message })
+        };
+        match contents {
+            Ok((data, metadata)) => {
+                let (print, allowed) = (fingerprint(data, metadata), self.allowed(lba, crash));
+                if allowed.contains(&print) {
+                    return Ok(());
                 }
-                Err(status) => {
-                    let state = observed.zones[zone.as_usize()].state;
-                    assert_eq!((*status, state), (Status::ZoneIsOffline, ZoneState::Offline), "{crash:?}: block {lba}");
-                }
+                let BlockHistory { base, changes, .. } = &self.blocks[&lba];
+                wrong(format!("it holds {print:x}, may hold {allowed:x?}; changes {changes:x?} of {base:x}"))
             }
+            Err(Status::ZoneIsOffline) if zone.state == ZoneState::Offline => Ok(()),
+            Err(status) => wrong(format!("it cannot be read: {status}")),
         }
     }
 
+    /// Whether a write of the block has failed.
+    #[must_use]
+    pub fn has_failed_write(&self, lba: Lba) -> bool {
+        self.blocks[&lba].changes.iter().any(|(event, _)| self.events[*event].failed)
+    }
+
+    fn zone_of(&self, lba: Lba) -> ZoneIndex {
+        self.geometry.zone_of(lba).expect("blocks that are looked at are in the namespace")
+    }
+
     /// The changes of a zone without what failed: management and writes at a write pointer, behind which the pointer stays.
-    fn effective(&self, zone: u32) -> ZoneHistory {
+    ///
+    /// With `doubts`, management that failed may have happened: its record may be on the medium all the same.
+    fn effective(&self, zone: u32, doubts: bool) -> ZoneHistory {
         let history = &self.zones[zone as usize];
-        let mut effective = ZoneHistory { base: history.base.clone(), changes: Vec::new() };
+        let mut effective = ZoneHistory { base: history.base.clone(), changes: Vec::new(), ..*history };
         let mut stays = None;
         for change in &history.changes {
             let before = effective.changes.last().map_or(&effective.base, |change| &change.image);
             let mut change = change.clone();
-            if self.events[change.event].failed && !(change.write_end.is_some() && before.zrwa) {
+            let in_doubt = doubts && change.write_end.is_none();
+            if self.events[change.event].failed && !in_doubt && !(change.write_end.is_some() && before.zrwa) {
                 if change.write_end.is_some() {
                     stays.get_or_insert(before.write_pointer_blocks);
                 }
@@ -282,8 +381,42 @@ impl Ledger {
         effective
     }
 
-    fn judge_zone(&self, zone: u32, found: &ZoneImage, crash: Crash, finished: bool) {
-        let history = &self.effective(zone);
+    /// Judges the state and the write pointer of a zone.
+    ///
+    /// # Errors
+    /// When no allowed course of events leads there.
+    pub fn judge_zone(
+        &self,
+        index: ZoneIndex,
+        found: &ZoneImage,
+        crash: Crash,
+        finished: bool,
+    ) -> Result<(), Violation> {
+        if index.0 < self.geometry.conventional_zone_count {
+            return Ok(());
+        }
+        let judged = self.judge_history(index, &self.effective(index.0, false), found, crash, finished);
+        let history = &self.zones[index.as_usize()];
+        let has_gone_back = found.zrwa && found.write_pointer_blocks < history.base.write_pointer_blocks;
+        let holds_any = history.changes.iter().any(|change| self.holds(change.event, index.0, crash));
+        if history.is_pointer_in_doubt && has_gone_back && !holds_any {
+            return Ok(());
+        }
+        if judged.is_err() && crash == Crash::PowerLoss {
+            return self.judge_history(index, &self.effective(index.0, true), found, crash, finished).or(judged);
+        }
+        judged
+    }
+
+    fn judge_history(
+        &self,
+        index: ZoneIndex,
+        history: &ZoneHistory,
+        found: &ZoneImage,
+        crash: Crash,
+        finished: bool,
+    ) -> Result<(), Violation> {
+        let zone = index.0;
         let found = restarted(found);
         let last = history.changes.iter().rposition(|change| self.holds(change.event, zone, crash));
         let first_image = last.map_or(&history.base, |last| &history.changes[last].image);
@@ -307,7 +440,7 @@ impl Ledger {
         };
         for (i, image) in candidates.iter().enumerate() {
             if restarted(image) == found {
-                return;
+                return Ok(());
             }
             // What was not flushed may be lost of a zone that then became read only by itself.
             let begins = |image: &&ZoneImage| image.state == ZoneState::Empty;
@@ -320,13 +453,13 @@ impl Ledger {
                 degraded.write_pointer_blocks = found.write_pointer_blocks;
             }
             if degraded == found {
-                return;
+                return Ok(());
             }
             let active = image.state.is_active() || image.state == ZoneState::Empty;
             let next = candidates.get(i + 1).copied().unwrap_or(image);
             let same_life = active && next.write_pointer_blocks >= image.write_pointer_blocks;
             if same_life && matches(image, next, image.write_pointer_blocks) {
-                return;
+                return Ok(());
             }
         }
         // Writes to a ZRWA are done in any order: from the last management that holds, the pointer is anywhere that
@@ -349,18 +482,18 @@ impl Ledger {
                 if change.image.zrwa || change.image.state == ZoneState::Full {
                     to = &change.image;
                     if matches(from, to, low) {
-                        return;
+                        return Ok(());
                     }
                 }
                 // Degraded with writes still counting.
                 let mut degraded = change.image.clone();
                 degraded.write_pointer_blocks = found.write_pointer_blocks;
                 if change.image.state == ZoneState::ReadOnly && degraded == found {
-                    return;
+                    return Ok(());
                 }
             }
             if matches(from, to, low) {
-                return;
+                return Ok(());
             }
         }
         let shown: Vec<_> = history
@@ -368,7 +501,10 @@ impl Ledger {
             .iter()
             .map(|change| (change.event, self.holds(change.event, zone, crash), &change.image))
             .collect();
-        panic!("{crash:?}: zone {zone} is {found:?} (finished {finished}); base {:?}, changes {shown:?}", history.base);
+        let base = &history.base;
+        let message =
+            format!("{crash:?}: zone {zone} is {found:?}, may be finished: {finished}; {base:?}, then {shown:?}");
+        Err(Violation { promise: Promise::Zone, zone: Some(index), message })
     }
 }
 
@@ -389,4 +525,10 @@ fn restarted(image: &ZoneImage) -> ZoneImage {
         image.write_pointer_blocks = Blocks(0);
     }
     image
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
 }

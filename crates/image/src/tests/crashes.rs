@@ -50,7 +50,7 @@ fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
                 drive.step_any(&mut prng);
             }
             for completion in drive.poll() {
-                ledger.completed(&completion, false);
+                ledger.completed(&completion, false).unwrap();
             }
             kept.note(&mut drive);
             if prng.chance(1, 100) {
@@ -61,7 +61,7 @@ fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
         if crash == Crash::Close || crash == Crash::None {
             while drive.step_any(&mut prng) {}
             for completion in drive.poll() {
-                ledger.completed(&completion, false);
+                ledger.completed(&completion, false).unwrap();
             }
             assert_eq!(ledger.outstanding(), 0, "everything that was taken has ended");
             kept.note(&mut drive);
@@ -99,7 +99,7 @@ fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
             Crash::PowerLoss => &drive.report.finished_zones,
             Crash::None | Crash::Kill | Crash::Close => &[],
         };
-        ledger.judge(&observed, crash, finished);
+        ledger.judge(&observed, crash, finished).unwrap();
         if crash != Crash::None {
             ledger = Ledger::new(observed.oracle(geometry), geometry);
         }

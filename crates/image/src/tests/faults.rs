@@ -40,12 +40,12 @@ fn run(geometry: &Geometry, seed: u64, rounds: u64) -> u64 {
                 drive.step_any(&mut prng);
             }
             for completion in drive.poll() {
-                failed |= !ledger.completed(&completion, true);
+                failed |= !ledger.completed(&completion, true).unwrap();
             }
         }
         while drive.step_any(&mut prng) {}
         for completion in drive.poll() {
-            failed |= !ledger.completed(&completion, true);
+            failed |= !ledger.completed(&completion, true).unwrap();
         }
         assert_eq!(ledger.outstanding(), 0, "everything that was taken has ended");
         drive.image.check_invariants();
@@ -58,7 +58,7 @@ fn run(geometry: &Geometry, seed: u64, rounds: u64) -> u64 {
         let observed = drive.observe();
         // A zone that lost its last write may find its active resource taken.
         let finished: Vec<_> = (0..geometry.zone_count).map(zonda_zoned::ZoneIndex).collect();
-        ledger.judge(&observed, crash, &finished);
+        ledger.judge(&observed, crash, &finished).unwrap();
         drive.image.check_invariants();
         // The oracle cannot follow what open zones were: a restart makes both the same.
         if crash == Crash::None {
@@ -132,4 +132,25 @@ fn a_drive_whose_every_file_fails_often_never_panics_and_can_be_opened() {
             drive = Drive::open(drive.kill(&mut prng));
         }
     }
+}
+
+#[test]
+fn a_sync_that_fails_fails_what_waits_for_another_sync_of_the_file() {
+    let geometry = Geometry { conventional_zone_count: 0, ..Geometry::tiny() };
+    let mut drive = Drive::create(&spec(geometry.clone()));
+    let second = geometry.zone_size_blocks.0;
+    assert!(drive.write(0, 3, 1).is_success() && drive.write(second, 3, 1).is_success());
+    drive.disk.fault = Some(Fault::Sync(ImageFile::Data, 0));
+    let finish = |lba| {
+        let target = ZoneTarget::Zone(zonda_zoned::Lba(lba));
+        Operation::ManageZones { action: zonda_zoned::ZoneAction::Finish, target }
+    };
+    let first = drive.submit(finish(0));
+    let other = drive.submit(finish(second));
+    let completions = drive.settle();
+    for id in [first, other] {
+        let completion = completions.iter().find(|completion| completion.id == id).expect("it has ended");
+        assert_eq!(completion.status, zonda_zoned::Status::WriteFault);
+    }
+    assert_eq!(drive.run(Operation::Flush).status, zonda_zoned::Status::WriteFault);
 }

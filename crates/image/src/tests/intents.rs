@@ -244,3 +244,22 @@ fn a_repaired_block_of_zeros_keeps_the_metadata_beside_it() {
     let read = Drive::open(to).read(3, 1).unwrap();
     assert_eq!((&read.data[..], &read.metadata[..]), (&[0; 512][..], &[7; 8][..]));
 }
+
+#[test]
+fn lost_tags_of_the_last_blocks_of_a_zrwa_do_not_make_it_shorter() {
+    for metadata_bytes in [0, 8] {
+        let mut drive = Drive::create(&spec(Geometry { metadata_bytes, ..with_zrwa() }));
+        assert!(drive.manage(ZoneAction::Open { zrwa: true }, 0).is_success());
+        assert!(drive.write(4, 2, 1).is_success());
+        assert!(drive.run(Operation::Flush).status.is_success());
+        drive.image.checkpoint();
+        drive.collect();
+        drive.settle();
+        let mut disk = drive.kill(&mut Prng::new(1));
+        disk.bytes(ImageFile::Tags).fill(0);
+        assert_eq!(checked(&disk), (vec![4, 5], 0));
+        let mut drive = Drive::open(disk);
+        let expected = [Ok(0), Err(Status::UnrecoveredReadError), Err(Status::UnrecoveredReadError), Ok(0)];
+        assert_eq!(drive.marks(3, 4), expected);
+    }
+}

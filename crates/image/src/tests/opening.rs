@@ -5,7 +5,7 @@ use zonda_zoned::{Blocks, Geometry, Operation, Prng, Status, ZoneAction};
 use crate::format::checkpoint::SLOT_HEADER_BYTES;
 use crate::format::layout::Layout;
 use crate::testing::{Disk, Drive, spec};
-use crate::{FileOperation, ImageFile, open};
+use crate::{FileOperation, ImageFile, check, create, open};
 
 /// Random choices of what a cut leaves of the operation in progress and of unsynced pages.
 const SEEDS: u64 = 12;
@@ -104,4 +104,63 @@ fn while_one_copy_of_the_checkpoint_is_torn_an_opening_does_not_touch_the_other(
 #[test]
 fn an_opening_syncs_the_newest_checkpoint_before_it_overwrites_the_older_one() {
     assert_opening_can_be_cut(&used(Stop::KilledInCheckpoint), "one copy written and not synced");
+}
+
+#[test]
+fn what_an_opening_writes_again_out_of_the_journal_is_synced_there_before() {
+    let mut drive = Drive::create(&spec(geometry()));
+    assert_eq!(drive.write(3, 1, 50), Status::Success);
+    drive.run(Operation::Flush);
+    drive.image.checkpoint();
+    drive.collect();
+    drive.settle();
+    drive.submit(drive.write_of(3, 1, 60));
+    while drive.out[0].0.operation != (FileOperation::Sync { file: ImageFile::Journal }) {
+        drive.step(0);
+    }
+    drive.out.clear();
+    let disk = drive.kill(&mut Prng::new(1));
+    for cut in 1..20 {
+        for seed in 0..SEEDS {
+            let mut left = disk.clone();
+            left.changes_left = Some(cut);
+            left.prng = Some(Prng::new(seed));
+            drop(open(&mut left));
+            left.changes_left = None;
+            left.lose_power(&mut Prng::new(seed).fork("power"));
+            let mark = Drive::open(left).marks(3, 1)[0];
+            assert!(mark == Ok(50) || mark == Ok(60), "change {cut}, seed {seed}: {mark:?}");
+        }
+    }
+}
+
+#[test]
+fn an_image_whose_creation_was_killed_before_its_last_sync_is_one_for_good_when_it_was_opened() {
+    let mut counted = Disk::new();
+    counted.changes_left = Some(u64::MAX);
+    create(&spec(geometry()), &mut counted).unwrap();
+    let changes = u64::MAX - counted.changes_left.expect("it was set");
+    let mut disk = Disk::new();
+    disk.changes_left = Some(changes);
+    assert!(create(&spec(geometry()), &mut disk).is_err(), "the superblock is not synced");
+    disk.changes_left = None;
+    let drive = Drive::open(disk);
+    let mut disk = drive.kill(&mut Prng::new(1));
+    disk.forget_unsynced();
+    assert_eq!(open(&mut disk).map(|(image, _)| image.spec().clone()), Ok(spec(geometry())));
+}
+
+#[test]
+fn a_block_that_the_disk_does_not_give_back_during_an_opening_is_no_end_of_its_zone() {
+    let geometry = Geometry { conventional_zone_count: 0, metadata_bytes: 0, ..Geometry::tiny() };
+    let mut drive = Drive::create(&spec(geometry));
+    assert_eq!(drive.write(0, 6, 1), Status::Success);
+    let mut disk = drive.kill(&mut Prng::new(1));
+    disk.unreadable = Some((ImageFile::Data, 2 * 512..3 * 512));
+    let report = check(&mut disk, &mut |_| {}).unwrap();
+    assert_eq!((report.blocks, report.findings.len()), (6, 1));
+    let mut drive = Drive::open(disk);
+    assert_eq!(drive.report.dropped_blocks, 0);
+    drive.disk.unreadable = None;
+    assert_eq!(drive.marks(0, 6), [1, 2, 3, 4, 5, 6].map(Ok), "it can be read again");
 }
