@@ -31,7 +31,7 @@ const KILL_CALLS: [&[&str]; 7] = [
 /// Seconds that a fuzzer needs to get anywhere.
 const FUZZ_SECONDS_MIN: u64 = 10;
 /// Kinds of simulated scenarios.
-const KINDS: [&str; 4] = ["drive", "network", "files", "volumes"];
+const KINDS: [&str; 5] = ["drive", "network", "files", "volumes", "images"];
 /// What part of the time that is left each campaign gets, in percent.
 const SHARES: [(&str, u32); 5] =
     [("long tests", 30), ("simulations", 30), ("fuzzers", 15), ("kills", 10), ("mutants", 15)];

@@ -14,7 +14,7 @@ use zonda_config::ConfigError;
 use crate::options::{Options, WorldKind, bug_by_name, bug_name};
 use crate::outcome::{FailureKind, Outcome};
 use crate::scenario::{
-    DriveScenario, FilesScenario, NetworkScenario, RunText, Scenario, ScenarioText, VolumesScenario,
+    DriveScenario, FilesScenario, ImagesScenario, NetworkScenario, RunText, Scenario, ScenarioText, VolumesScenario,
 };
 use crate::shrink::Shrunk;
 use crate::simulate::{AnyWorld, run_twice, story_of};
@@ -71,6 +71,7 @@ struct EntryText {
     network: Option<NetworkScenario>,
     files: Option<FilesScenario>,
     volumes: Option<VolumesScenario>,
+    images: Option<ImagesScenario>,
 }
 
 fn one() -> u64 {
@@ -141,8 +142,8 @@ impl BugbaseEntry {
         }
         let entry: EntryText = zonda_config::parse(text)?;
         let (seed, options, kind) = entry.header()?;
-        let EntryText { failure, note, run, drive, network, files, volumes, .. } = entry;
-        let scenario = Scenario::of_text(ScenarioText { run, drive, network, files, volumes })?;
+        let EntryText { failure, note, run, drive, network, files, volumes, images, .. } = entry;
+        let scenario = Scenario::of_text(ScenarioText { run, drive, network, files, volumes, images })?;
         let (stated, actual) = (options.world_of(seed), scenario.kind());
         if stated != actual {
             let message = format!("mode, world and bug are of {}, the scenario is of {}", stated.name(), actual.name());

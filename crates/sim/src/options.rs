@@ -5,19 +5,22 @@ use std::fmt;
 use std::str::FromStr;
 
 use zonda_files::SeededBug as FilesBug;
+use zonda_image::SeededBug as ImageBug;
 use zonda_raid::SeededBug as VolumesBug;
 use zonda_ssd::SeededBug;
 
 use crate::network::NetworkBug;
 
 /// Where all kinds of worlds are asked for, the remainder of a seed by this decides.
-const KINDS_SHARE: u64 = 4;
+const KINDS_SHARE: u64 = 5;
 /// The remainder of those that make a network.
 const NETWORK_REMAINDER: u64 = 0;
 /// The remainder of those that make a world with files.
 const FILES_REMAINDER: u64 = 2;
-/// The remainder of those that make a world with a volume; the others make a drive.
+/// The remainder of those that make a world with a volume.
 const VOLUMES_REMAINDER: u64 = 3;
+/// The remainder of those that make an image; the others make a drive.
+const IMAGES_REMAINDER: u64 = 4;
 
 /// How much is in the world that a seed makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +34,7 @@ pub enum Mode {
     Performance,
 }
 
-/// What is in a world: a drive with its layers, hosts that reach drives over a network, a store of files, or a volume.
+/// What is in a world: a drive with its layers, hosts that reach drives over a network, a store of files, a volume, or an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WorldKind {
     /// One host at one drive.
@@ -43,7 +46,9 @@ pub enum WorldKind {
     Files,
     /// A redundant volume over several drives.
     Volumes,
-    /// Of four seeds one makes a network, one a store of files, one a volume, and one a drive.
+    /// A drive that is kept in files.
+    Images,
+    /// Of five seeds one makes a network, one a store of files, one a volume, one an image, and one a drive.
     All,
 }
 
@@ -58,6 +63,8 @@ pub enum Bug {
     Files(FilesBug),
     /// In a volume: there are only worlds with volumes then.
     Volumes(VolumesBug),
+    /// In an image: there are only images then.
+    Images(ImageBug),
 }
 
 /// A part of a world that can be left out, so that a failure is told with as little around it as possible.
@@ -143,6 +150,12 @@ pub enum Part {
     IgnoredFlushes,
     /// Writes that go to another place, or are cut short, and are reported as written.
     MisdirectedWrites,
+    /// Creations and openings of an image that are cut short.
+    CutOpenings,
+    /// A file system without free space, under an image.
+    FullDisk,
+    /// Files of an image that are cut.
+    Truncation,
 }
 
 /// What a run is told beside its seed. The default is a whole swarm run.
@@ -189,7 +202,7 @@ impl Mode {
 
 impl Part {
     /// Every part, with its name.
-    pub const ALL: [(&'static str, Part); 40] = [
+    pub const ALL: [(&'static str, Part); 43] = [
         ("faults", Part::Faults),
         ("delays", Part::Delays),
         ("trace", Part::Trace),
@@ -230,6 +243,9 @@ impl Part {
         ("reset-faults", Part::ResetFaults),
         ("ignored-flushes", Part::IgnoredFlushes),
         ("misdirected-writes", Part::MisdirectedWrites),
+        ("cut-openings", Part::CutOpenings),
+        ("full-disk", Part::FullDisk),
+        ("truncation", Part::Truncation),
     ];
 
     /// The part's name.
@@ -240,27 +256,30 @@ impl Part {
 
     /// Whether worlds of a kind have this part.
     pub(crate) fn is_in(self, kind: WorldKind) -> bool {
-        use WorldKind::{Drive, Files, Network, Volumes};
+        use WorldKind::{Drive, Files, Images, Network, Volumes};
         let kinds: &[WorldKind] = match self {
-            Part::Faults | Part::PowerLoss | Part::Mix => &[Drive, Network, Files, Volumes],
+            Part::Faults | Part::PowerLoss => &[Drive, Network, Files, Volumes, Images],
+            Part::Mix => &[Drive, Network, Files, Volumes],
             Part::Delays | Part::Pauses => &[Drive, Network, Files],
-            Part::Zrwa => &[Drive, Network],
-            Part::Degradation => &[Drive, Files, Volumes],
-            Part::Trace | Part::Conventional => &[Drive, Files],
+            Part::Zrwa => &[Drive, Network, Images],
+            Part::Degradation => &[Drive, Files, Volumes, Images],
+            Part::Trace => &[Drive, Files],
+            Part::Conventional => &[Drive, Files, Images],
             Part::Slice | Part::Bytes => &[Drive],
-            Part::Deaths => &[Network, Files, Volumes],
+            Part::Deaths => &[Network, Files, Volumes, Images],
+            Part::Reservations => &[Network, Images],
+            Part::Rot | Part::OldCopies => &[Volumes, Images],
+            Part::CutOpenings | Part::FullDisk | Part::Truncation => &[Images],
             Part::Cuts
             | Part::Blackholes
             | Part::Stalls
             | Part::Crashes
             | Part::Strangers
             | Part::Digests
-            | Part::Reservations
             | Part::Authentication => &[Network],
             Part::Migration => &[Files],
             Part::Flushes => &[Files, Volumes],
             Part::Trims
-            | Part::Rot
             | Part::MemberLosses
             | Part::Absences
             | Part::Rebuilds
@@ -269,7 +288,6 @@ impl Part {
             | Part::Caches
             | Part::BeyondTolerance
             | Part::SplitBrain
-            | Part::OldCopies
             | Part::LongPauses
             | Part::SharedFailures
             | Part::ScrubLosses
@@ -284,11 +302,12 @@ impl Part {
 
 impl WorldKind {
     /// Every kind, with its name.
-    pub const ALL: [(&'static str, WorldKind); 5] = [
+    pub const ALL: [(&'static str, WorldKind); 6] = [
         ("drive", WorldKind::Drive),
         ("network", WorldKind::Network),
         ("files", WorldKind::Files),
         ("volumes", WorldKind::Volumes),
+        ("images", WorldKind::Images),
         ("all", WorldKind::All),
     ];
     /// What `all` was called when there were two kinds; still understood.
@@ -336,6 +355,12 @@ impl From<VolumesBug> for Bug {
     }
 }
 
+impl From<ImageBug> for Bug {
+    fn from(bug: ImageBug) -> Bug {
+        Bug::Images(bug)
+    }
+}
+
 impl FromStr for Mode {
     type Err = UnknownName;
 
@@ -359,7 +384,8 @@ pub fn bugs() -> Vec<(&'static str, Bug)> {
     let of_networks = NetworkBug::ALL.iter().map(|(name, bug)| (*name, Bug::Network(*bug)));
     let of_files = FilesBug::ALL.iter().map(|(name, bug)| (*name, Bug::Files(*bug)));
     let of_volumes = VolumesBug::ALL.iter().map(|(name, bug)| (*name, Bug::Volumes(*bug)));
-    of_drives.chain(of_networks).chain(of_files).chain(of_volumes).collect()
+    let of_images = ImageBug::ALL.iter().map(|(name, bug)| (*name, Bug::Images(*bug)));
+    of_drives.chain(of_networks).chain(of_files).chain(of_volumes).chain(of_images).collect()
 }
 
 /// The bug of this name.
@@ -417,11 +443,13 @@ impl Options {
             (Some(Bug::Network(_)), _) => WorldKind::Network,
             (Some(Bug::Files(_)), _) => WorldKind::Files,
             (Some(Bug::Volumes(_)), _) => WorldKind::Volumes,
+            (Some(Bug::Images(_)), _) => WorldKind::Images,
             _ if self.mode != Mode::Swarm => WorldKind::Drive,
             (None, WorldKind::All) => match seed % KINDS_SHARE {
                 NETWORK_REMAINDER => WorldKind::Network,
                 FILES_REMAINDER => WorldKind::Files,
                 VOLUMES_REMAINDER => WorldKind::Volumes,
+                IMAGES_REMAINDER => WorldKind::Images,
                 _ => WorldKind::Drive,
             },
             (None, kind) => kind,
@@ -514,9 +542,10 @@ mod tests {
         let expected = "zonda sim 7 --swarm --bug torn-block --commands 40 --queue-depth 2 --without faults,slice";
         assert_eq!(options.replay_command(7), expected);
         let all = Options::of_world(WorldKind::All);
-        assert_eq!(all.replay_command(9), "zonda sim 9 --swarm");
-        assert_eq!(all.replay_command(7), "zonda sim 7 --swarm --world volumes");
-        assert_eq!(all.replay_command(8), "zonda sim 8 --swarm --world network");
-        assert_eq!(all.replay_command(6), "zonda sim 6 --swarm --world files");
+        assert_eq!(all.replay_command(5), "zonda sim 5 --swarm --world network");
+        assert_eq!(all.replay_command(6), "zonda sim 6 --swarm");
+        assert_eq!(all.replay_command(7), "zonda sim 7 --swarm --world files");
+        assert_eq!(all.replay_command(8), "zonda sim 8 --swarm --world volumes");
+        assert_eq!(all.replay_command(9), "zonda sim 9 --swarm --world images");
     }
 }

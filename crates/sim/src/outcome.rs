@@ -19,7 +19,7 @@ pub struct Outcome {
     pub commands: u64,
     /// Events: submissions, and polls of the stack.
     pub events: u64,
-    /// Losses of power; in a network, servers that died; in a world with files, programs that died too.
+    /// Losses of power; in a network, servers that died; in a world with files or an image, programs that died too.
     pub power_losses: u64,
     /// Commands that a fault struck, and zones that degraded; in a network, everything that was done to it.
     pub faults: u64,
@@ -74,7 +74,7 @@ pub enum FailureKind {
     BrokenConnection,
     /// Something is kept for connections that are gone.
     Leak,
-    /// A store of files, or a volume, that was there cannot be mounted any more.
+    /// A store of files, a volume or an image that was there cannot be mounted or opened any more.
     MountFailed,
     /// A member of a volume that did nothing wrong is given up, or one is believed that has missed something.
     WrongMember,
@@ -82,6 +82,8 @@ pub enum FailureKind {
     LostRedundancy,
     /// A loss of power would leave on the members of a volume what no mount could tell from damage.
     WrongOrder,
+    /// Damage of files is taken for something else, or what is not damaged is lost with it.
+    UndetectedDamage,
     /// An assertion failed: a broken invariant of the drive or of a layer.
     Panic,
     /// Two runs of the same seed differed.
@@ -90,7 +92,7 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Every kind, with its name.
-    pub const ALL: [(&'static str, FailureKind); 16] = [
+    pub const ALL: [(&'static str, FailureKind); 17] = [
         ("wrong-answer", FailureKind::WrongAnswer),
         ("stray-completion", FailureKind::StrayCompletion),
         ("starved", FailureKind::Starved),
@@ -105,6 +107,7 @@ impl FailureKind {
         ("wrong-member", FailureKind::WrongMember),
         ("lost-redundancy", FailureKind::LostRedundancy),
         ("wrong-order", FailureKind::WrongOrder),
+        ("undetected-damage", FailureKind::UndetectedDamage),
         ("panic", FailureKind::Panic),
         ("not-repeatable", FailureKind::NotRepeatable),
     ];

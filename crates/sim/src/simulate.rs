@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use zonda_zoned::Instant;
 
 use crate::files::{FilesRun, FilesWorld, describe as describe_files};
+use crate::images::{ImagesRun, ImagesWorld, describe as describe_image};
 use crate::network::{Network, NetworkRun, describe as describe_network};
 use crate::options::{Options, WorldKind};
 use crate::outcome::{Failure, FailureKind, Outcome};
@@ -73,6 +74,7 @@ pub(crate) fn story_of(seed: u64, world: &AnyWorld, options: &Options, replay: &
         AnyWorld::Network(world) => describe_network(world),
         AnyWorld::Files(world) => describe_files(world),
         AnyWorld::Volumes(world) => describe_volume(world),
+        AnyWorld::Images(world) => describe_image(world),
     };
     compose(&description, replay, &outcome, &lines)
 }
@@ -93,6 +95,7 @@ pub(crate) enum AnyWorld {
     Network(Box<Network>),
     Files(Box<FilesWorld>),
     Volumes(Box<VolumesWorld>),
+    Images(Box<ImagesWorld>),
 }
 
 impl AnyWorld {
@@ -101,6 +104,7 @@ impl AnyWorld {
             WorldKind::Network => AnyWorld::Network(Box::new(Network::new(seed, options))),
             WorldKind::Files => AnyWorld::Files(Box::new(FilesWorld::new(seed, options))),
             WorldKind::Volumes => AnyWorld::Volumes(Box::new(VolumesWorld::new(seed, options))),
+            WorldKind::Images => AnyWorld::Images(Box::new(ImagesWorld::new(seed, options))),
             _ => AnyWorld::Drive(Box::new(World::new(seed, options))),
         }
     }
@@ -129,6 +133,11 @@ pub(crate) fn run_once(seed: u64, world: &AnyWorld, options: &Options, teller: T
             let trouble = caught(|| run.run());
             run.tell(trouble.as_ref());
             finish(run.outcome(seed), trouble, run.now(), &mut run.teller)
+        }
+        AnyWorld::Images(world) => {
+            let mut run = ImagesRun::new(world, options, teller);
+            let trouble = caught(|| run.run());
+            finish(run.outcome(seed), trouble, run.now, &mut run.teller)
         }
     }
 }

@@ -15,16 +15,17 @@ use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::{files, units};
 
-pub(crate) const LONG_ABOUT: &str = "Tests the drive model, the NVMe/TCP target, the initiator, the file store and volumes with random worlds, one for each seed.
+pub(crate) const LONG_ABOUT: &str = "Tests the drive model, the NVMe/TCP target, the initiator, the file store, volumes and images with random worlds, one for each seed.
 
 A seed makes a world: a small drive of a shape that no vendor sells, layers around it, a host with a mix of commands, faults \
 and losses of power at any moment. Or some hosts reach such drives over a network that is slow, breaks, and falls silent, while \
 hosts and servers die and come back. Or clients write, rename and delete files in a store of files on such a drive. Or a host \
-has a redundant volume over several drives that fail, rot, go and come back. Every answer is held against a slow and obvious model \
+has a redundant volume over several drives that fail, rot, go and come back. Or a drive is kept in an image on a disk that fails, \
+fills up, rots and loses power. Every answer is held against a slow and obvious model \
 of the specification, or of what files or volumes promise. What was acknowledged must be \
 there after all of this. The same seed makes the same world on every machine.
 
-Of many seeds, one in four makes a network, one in four a store of files, one in four a volume, and the others a drive alone; a \
+Of many seeds, one in five makes a network, one in five a store of files, one in five a volume, one in five an image, and the others a drive alone; a \
 seed given by itself makes a drive alone, unless --world says otherwise. --world all, the default for many seeds, was called both when there were two \
 kinds; that is still understood.
 
@@ -38,6 +39,7 @@ const EXAMPLES: &str = "Examples:
   zonda sim 42 --world network                and of its other worlds
   zonda sim --world files --seeds 2000        stores of files alone
   zonda sim --world volumes --seeds 10000     volumes alone
+  zonda sim --world images --seeds 10000      images alone
   zonda sim --bug lost-wakeup                 plants a bug, to see that it is found
   zonda sim 42 --bug lost-wakeup --shrink     makes its failure as small as possible
   zonda sim sim/bugbase/torn-block-0.toml     replays a failure that was written down
@@ -76,7 +78,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "KIND", conflicts_with_all = ["lite", "performance"],
           value_parser = PossibleValuesParser::new(WorldKind::ALL.map(kind_value)))]
     world: Option<String>,
-    /// Plants a bug in the drive, the network, the file store or the volume, to see whether it is found
+    /// Plants a bug in the drive, the network, the file store, the volume or the image, to see whether it is found
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(bugs().into_iter().map(|(name, _)| name)))]
     bug: Option<String>,
     /// At most so many commands

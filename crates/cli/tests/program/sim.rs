@@ -103,3 +103,11 @@ fn worlds_of_volumes_are_run_and_told() {
     let batch = json_of(&["sim", "--world", "volumes", "--seeds", "8", "--json", "--quiet"]);
     assert_eq!((&batch["seeds"], &batch["good"]), (&8.into(), &8.into()));
 }
+
+#[test]
+fn worlds_of_images_are_run_and_told() {
+    let story = output_of(&["sim", "6", "--world", "images"]);
+    assert!(story.contains("\n  journal ") && story.contains("opened: ") && story.contains("\nGood: "), "{story}");
+    let batch = json_of(&["sim", "--world", "images", "--seeds", "8", "--json", "--quiet"]);
+    assert_eq!((&batch["seeds"], &batch["good"]), (&8.into(), &8.into()));
+}

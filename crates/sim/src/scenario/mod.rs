@@ -8,6 +8,7 @@
 
 mod drive;
 mod files;
+mod images;
 mod network;
 mod parts;
 mod volumes;
@@ -21,6 +22,7 @@ use crate::options::{Options, WorldKind};
 use crate::simulate::AnyWorld;
 pub(crate) use drive::DriveScenario;
 pub(crate) use files::{FilesScenario, MixDef};
+pub(crate) use images::ImagesScenario;
 pub(crate) use network::NetworkScenario;
 pub(crate) use parts::{DurationDef, is_unlimited, operation_weights, unlimited};
 pub(crate) use volumes::VolumesScenario;
@@ -42,6 +44,7 @@ enum Body {
     Network(Box<NetworkScenario>),
     Files(Box<FilesScenario>),
     Volumes(Box<VolumesScenario>),
+    Images(Box<ImagesScenario>),
 }
 
 /// A scenario as it stands in the file of an entry: one table for the randomness of the run, and one for what is simulated.
@@ -52,6 +55,7 @@ pub(crate) struct ScenarioText {
     pub(crate) network: Option<NetworkScenario>,
     pub(crate) files: Option<FilesScenario>,
     pub(crate) volumes: Option<VolumesScenario>,
+    pub(crate) images: Option<ImagesScenario>,
 }
 
 /// Where the randomness of a run comes from.
@@ -74,6 +78,7 @@ impl Scenario {
             }
             AnyWorld::Files(world) => (Some(crate::files::FORK), Body::Files(Box::new(FilesScenario::of(&world)))),
             AnyWorld::Volumes(world) => (None, Body::Volumes(Box::new(VolumesScenario::of(&world)))),
+            AnyWorld::Images(world) => (Some(crate::images::FORK), Body::Images(Box::new(ImagesScenario::of(&world)))),
         };
         Scenario { seed, fork: fork.map(str::to_owned), body }
     }
@@ -86,6 +91,7 @@ impl Scenario {
             Body::Network(_) => WorldKind::Network,
             Body::Files(_) => WorldKind::Files,
             Body::Volumes(_) => WorldKind::Volumes,
+            Body::Images(_) => WorldKind::Images,
         }
     }
 
@@ -100,6 +106,7 @@ impl Scenario {
             Body::Drive(scenario) => AnyWorld::Drive(Box::new(scenario.world(root)?)),
             Body::Network(scenario) => AnyWorld::Network(Box::new(scenario.world(root)?)),
             Body::Files(scenario) => AnyWorld::Files(Box::new(scenario.world(root)?)),
+            Body::Images(scenario) => AnyWorld::Images(Box::new(scenario.world(root)?)),
             Body::Volumes(scenario) if self.fork.is_none() => AnyWorld::Volumes(Box::new(scenario.world(self.seed)?)),
             Body::Volumes(_) => {
                 return Err(ConfigError::new("run.fork: the run of a volume draws from the seed itself"));
@@ -122,6 +129,7 @@ impl Scenario {
             Body::Network(scenario) => ScenarioText { run, network: Some(*scenario), ..ScenarioText::default() },
             Body::Files(scenario) => ScenarioText { run, files: Some(*scenario), ..ScenarioText::default() },
             Body::Volumes(scenario) => ScenarioText { run, volumes: Some(*scenario), ..ScenarioText::default() },
+            Body::Images(scenario) => ScenarioText { run, images: Some(*scenario), ..ScenarioText::default() },
         }
     }
 
@@ -140,10 +148,11 @@ impl Scenario {
             text.network.map(|scenario| Body::Network(Box::new(scenario))),
             text.files.map(|scenario| Body::Files(Box::new(scenario))),
             text.volumes.map(|scenario| Body::Volumes(Box::new(scenario))),
+            text.images.map(|scenario| Body::Images(Box::new(scenario))),
         ];
         let mut bodies = bodies.into_iter().flatten();
         let (Some(body), None) = (bodies.next(), bodies.next()) else {
-            let message = "an entry has exactly one of the tables [drive], [network], [files] and [volumes]";
+            let message = "an entry has exactly one of the tables [drive], [network], [files], [volumes] and [images]";
             return Err(ConfigError::new(message));
         };
         let scenario = Scenario { seed, fork: run.fork, body };

@@ -2,7 +2,8 @@ use super::*;
 use crate::options::Mode;
 use crate::simulate::{run, run_twice};
 
-const KINDS: [WorldKind; 4] = [WorldKind::Drive, WorldKind::Network, WorldKind::Files, WorldKind::Volumes];
+const KINDS: [WorldKind; 5] =
+    [WorldKind::Drive, WorldKind::Network, WorldKind::Files, WorldKind::Volumes, WorldKind::Images];
 
 /// As in the file of an entry.
 #[derive(Deserialize)]
@@ -13,6 +14,7 @@ struct File {
     network: Option<NetworkScenario>,
     files: Option<FilesScenario>,
     volumes: Option<VolumesScenario>,
+    images: Option<ImagesScenario>,
 }
 
 fn written(scenario: &Scenario) -> String {
@@ -20,8 +22,8 @@ fn written(scenario: &Scenario) -> String {
 }
 
 fn read(text: &str) -> Result<Scenario, ConfigError> {
-    let File { run, drive, network, files, volumes } = zonda_config::parse(text)?;
-    Scenario::of_text(ScenarioText { run, drive, network, files, volumes })
+    let File { run, drive, network, files, volumes, images } = zonda_config::parse(text)?;
+    Scenario::of_text(ScenarioText { run, drive, network, files, volumes, images })
 }
 
 fn message(text: &str) -> String {
@@ -89,6 +91,7 @@ fn an_unknown_key_is_refused_by_name_wherever_it_is() {
         (WorldKind::Network, "[network.target.limits]\n"),
         (WorldKind::Files, "[files.load.mix]\n"),
         (WorldKind::Volumes, "[volumes.config.tuning]\n"),
+        (WorldKind::Images, "[images.events]\n"),
         (WorldKind::Volumes, "[run]\n"),
     ] {
         let text = written(&Scenario::generate(1, &Options::of_world(kind)));
@@ -105,6 +108,7 @@ fn a_missing_key_is_named() {
         (WorldKind::Network, "chaos_every"),
         (WorldKind::Files, "queue_depth"),
         (WorldKind::Volumes, "member_timeout_ns"),
+        (WorldKind::Images, "rot_percent"),
     ] {
         let text = written(&Scenario::generate(1, &Options::of_world(kind)));
         let less: String = text.lines().filter(|line| !line.starts_with(key)).map(|line| format!("{line}\n")).collect();
@@ -134,6 +138,8 @@ fn parts_that_do_not_suit_each_other_are_refused_and_nothing_panics() {
         (WorldKind::Volumes, "large_percent = ", "large_percent = 101 # "),
         (WorldKind::Volumes, "slow_members = [", "slow_members = [99,"),
         (WorldKind::Volumes, "unit_blocks = ", "unit_blocks = 0 # "),
+        (WorldKind::Images, "zone_count = ", "zone_count = 0 # "),
+        (WorldKind::Images, "rot_percent = ", "rot_percent = 101 # "),
     ] {
         let text = written(&Scenario::generate(1, &Options::of_world(kind)));
         assert!(text.contains(from), "{from}: {text}");

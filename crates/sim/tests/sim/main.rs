@@ -6,6 +6,7 @@
 mod bugbase;
 mod common;
 mod files;
+mod images;
 mod network;
 mod seeds;
 mod story;

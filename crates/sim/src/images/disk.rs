@@ -1,0 +1,253 @@
+//! The files of an image on a simulated disk: a page cache over a medium, page by page.
+//!
+//! A write goes to the cache; a sync brings the pages that were written before it to the medium; a loss of power leaves of each page
+//! that was written since the medium's or any state of the cache in between. Where a sync fails, the pages that it was to write are
+//! clean in the cache, and may or may not be on the medium (as Linux does): no later sync writes them, until they are written again.
+
+mod file;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use zonda_image::{FileError, FileOperation, Files, ImageFile};
+use zonda_zoned::Prng;
+
+use self::file::SimFile;
+
+/// The unit in which files reach the medium.
+pub(super) const PAGE: usize = 4096;
+
+/// Operations that fail, while they do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Faults {
+    /// Only operations on this file, if on one.
+    pub(super) file: Option<ImageFile>,
+    /// One write or hole in so many, about; 0: none.
+    pub(super) writes: u64,
+    /// One sync in so many, about; 0: none.
+    pub(super) syncs: u64,
+    /// One read in so many, about; 0: none.
+    pub(super) reads: u64,
+    /// Once an operation has failed, no other does.
+    pub(super) once: bool,
+    /// The file system has no free page: what is written in place, holes and syncs succeed.
+    pub(super) is_full: bool,
+}
+
+/// An operation that has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failed {
+    pub(super) operation: FileOperation,
+    pub(super) error: FileError,
+}
+
+/// Five files, a cache and a medium.
+#[derive(Clone, Debug)]
+pub(super) struct Disk {
+    files: BTreeMap<ImageFile, SimFile>,
+    /// Counts changes; a sync covers those before the tick at which it was handed out.
+    pub(super) tick: u64,
+    pub(super) faults: Faults,
+    prng: Prng,
+    /// Blocking operations that change something, until the program is killed in the middle of one.
+    pub(super) changes_left: Option<u64>,
+    /// What has failed since somebody last looked.
+    pub(super) failed: Vec<Failed>,
+}
+
+impl Disk {
+    pub(super) fn new(prng: Prng) -> Disk {
+        Disk {
+            files: BTreeMap::new(),
+            tick: 0,
+            faults: Faults::default(),
+            prng,
+            changes_left: None,
+            failed: Vec::new(),
+        }
+    }
+
+    pub(super) fn bytes(&mut self, file: ImageFile) -> &mut Vec<u8> {
+        &mut self.files.entry(file).or_default().bytes
+    }
+
+    /// Pages of a file that take space.
+    pub(super) fn allocated(&self, file: ImageFile) -> Vec<usize> {
+        self.files.get(&file).map(|file| file.allocated.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// Brings files back from a copy: everything of it is on the medium.
+    pub(super) fn bring_back(&mut self, files: &[ImageFile], copy: &Disk) {
+        for file in files {
+            if let Some(held) = copy.files.get(file) {
+                let mut held = held.clone();
+                held.settle();
+                self.files.insert(*file, held);
+            }
+        }
+    }
+
+    /// Carries an operation out that was handed out at `tick`.
+    pub(super) fn carry_out(&mut self, operation: &FileOperation, tick: u64) -> Result<Bytes, FileError> {
+        if let Some(error) = self.failure_of(operation) {
+            match operation {
+                FileOperation::Sync { file } => {
+                    self.files.entry(*file).or_default().fail_sync(tick, &mut self.prng);
+                }
+                FileOperation::Write { file, offset, pieces } if error == FileError::StorageFull => {
+                    self.tick += 1;
+                    let file = self.files.entry(*file).or_default();
+                    let (offset, all) = (*offset as usize, pieces.concat());
+                    let fits = file.space_at(offset, all.len());
+                    file.write(self.tick, offset, &all[..fits]);
+                }
+                _ => self.carry_out_in_part(operation),
+            }
+            self.failed.push(Failed { operation: operation.clone(), error: error.clone() });
+            return Err(error);
+        }
+        self.tick += 1;
+        let now = self.tick;
+        let file = self.files.entry(operation.file()).or_default();
+        match operation {
+            FileOperation::Read { offset, length, .. } => {
+                let range = *offset as usize..*offset as usize + length;
+                let found = file.bytes.get(range).map(Bytes::copy_from_slice);
+                return found.ok_or_else(|| FileError::Other("the file ends before".to_owned()));
+            }
+            FileOperation::Write { offset, pieces, .. } => file.write(now, *offset as usize, &pieces.concat()),
+            FileOperation::Sync { .. } => file.sync(tick),
+            FileOperation::PunchHole { offset, length, .. } => {
+                file.punch_hole(now, *offset as usize, *length as usize);
+            }
+            FileOperation::Allocate { offset, length, .. } => file.allocate(*offset as usize, *length as usize),
+        }
+        Ok(Bytes::new())
+    }
+
+    /// How an operation fails, if it does.
+    fn failure_of(&mut self, operation: &FileOperation) -> Option<FileError> {
+        let faults = self.faults;
+        let needs_space = match operation {
+            FileOperation::Write { offset, pieces, .. } => Some((*offset, pieces.iter().map(Bytes::len).sum())),
+            FileOperation::Allocate { offset, length, .. } => Some((*offset, *length as usize)),
+            _ => None,
+        };
+        if let (true, Some((offset, length))) = (faults.is_full, needs_space)
+            && self.files.entry(operation.file()).or_default().space_at(offset as usize, length) < length
+        {
+            return Some(FileError::StorageFull);
+        }
+        if faults.file.is_some_and(|file| file != operation.file()) {
+            return None;
+        }
+        let one_in = match operation {
+            FileOperation::Read { .. } => faults.reads,
+            FileOperation::Write { .. } | FileOperation::PunchHole { .. } | FileOperation::Allocate { .. } => {
+                faults.writes
+            }
+            FileOperation::Sync { .. } => faults.syncs,
+        };
+        if one_in == 0 || !self.prng.chance(1, one_in) {
+            return None;
+        }
+        if faults.once {
+            self.faults = Faults { is_full: faults.is_full, ..Faults::default() };
+        }
+        Some(FileError::Other("an injected error".to_owned()))
+    }
+
+    /// What a kill leaves of an operation: nothing, all, or the beginning of a write. Blocks and tags end at the border of a page, as
+    /// the kernel copies them; journal and checkpoint anywhere.
+    pub(super) fn carry_out_in_part(&mut self, operation: &FileOperation) {
+        self.tick += 1;
+        let now = self.tick;
+        let file = self.files.entry(operation.file()).or_default();
+        match operation {
+            FileOperation::Write { file: name, offset, pieces } => {
+                let (offset, all) = (*offset as usize, pieces.concat());
+                let mut length = match self.prng.below(3) {
+                    0 => 0,
+                    1 => self.prng.below(all.len() as u64 + 1) as usize,
+                    _ => all.len(),
+                };
+                if length < all.len() && matches!(name, ImageFile::Data | ImageFile::Tags) {
+                    length = ((offset + length) / PAGE * PAGE).saturating_sub(offset);
+                }
+                file.write(now, offset, &all[..length]);
+            }
+            FileOperation::PunchHole { offset, length, .. } if self.prng.chance(1, 2) => {
+                file.punch_hole(now, *offset as usize, *length as usize);
+            }
+            _ => {}
+        }
+    }
+
+    /// Of what was not synced, each page may be there or not.
+    pub(super) fn lose_power(&mut self) {
+        let Disk { files, prng, .. } = self;
+        files.values_mut().for_each(|file| file.lose_power(prng));
+    }
+
+    /// Some time passes: pages whose sync failed have left the cache, so that what is on the medium comes back, or are on the medium.
+    /// Returns whether there were any.
+    pub(super) fn forget_failed_syncs(&mut self) -> bool {
+        let Disk { files, prng, .. } = self;
+        files.values_mut().map(|file| u32::from(file.forget_failed_syncs(prng))).sum::<u32>() > 0
+    }
+
+    fn change(&mut self, operation: &FileOperation) -> Result<(), FileError> {
+        if let Some(left) = self.changes_left {
+            let killed = FileError::Other("the program was killed".to_owned());
+            let Some(left) = left.checked_sub(1) else { return Err(killed) };
+            self.changes_left = Some(left);
+            if left == 0 {
+                self.carry_out_in_part(operation);
+                return Err(killed);
+            }
+        }
+        self.carry_out(operation, self.tick).map(|_| ())
+    }
+}
+
+impl Files for Disk {
+    fn read_at(&mut self, file: ImageFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError> {
+        let operation = FileOperation::Read { file, offset, length: buffer.len() };
+        if let Some(error) = self.failure_of(&operation) {
+            self.failed.push(Failed { operation, error: error.clone() });
+            return Err(error);
+        }
+        let held = self.files.get(&file).ok_or(FileError::Missing)?;
+        let rest = held.bytes.get(offset as usize..).unwrap_or_default();
+        let found = rest.len().min(buffer.len());
+        buffer[..found].copy_from_slice(&rest[..found]);
+        Ok(found)
+    }
+
+    fn write_at(&mut self, file: ImageFile, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+        let pieces = vec![Bytes::copy_from_slice(bytes)];
+        self.change(&FileOperation::Write { file, offset, pieces })
+    }
+
+    fn sync(&mut self, file: ImageFile) -> Result<(), FileError> {
+        self.change(&FileOperation::Sync { file })
+    }
+
+    fn set_length(&mut self, file: ImageFile, length: u64) -> Result<(), FileError> {
+        self.files.entry(file).or_default().set_length(length as usize);
+        Ok(())
+    }
+
+    fn length(&mut self, file: ImageFile) -> Result<u64, FileError> {
+        self.files.get(&file).map(|held| held.bytes.len() as u64).ok_or(FileError::Missing)
+    }
+
+    fn next_data(&mut self, file: ImageFile, offset: u64) -> Result<Option<u64>, FileError> {
+        let held = self.files.get(&file).ok_or(FileError::Missing)?;
+        Ok(held.next_data(offset as usize).map(|found| found as u64))
+    }
+
+    fn punch_hole(&mut self, file: ImageFile, offset: u64, length: u64) -> Result<(), FileError> {
+        self.change(&FileOperation::PunchHole { file, offset, length })
+    }
+}
