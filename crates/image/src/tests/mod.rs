@@ -13,4 +13,5 @@ mod recovery;
 mod repair;
 mod reservations;
 mod stopping;
+mod syncs;
 mod writes;
