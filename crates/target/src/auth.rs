@@ -79,6 +79,7 @@ impl Target {
         let machine = auth.machine.take().ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
         let command_id = entry.command_id.get();
         auth.step = Some(AuthStep { connection: id, command_id, machine, message: data.clone() });
+        self.half_open.advance(id);
         let flow = self.flow_of(id);
         self.auth_queue.push(flow, STEP_COST, id);
         self.start_auth_steps();
@@ -130,6 +131,7 @@ impl Target {
             self.effects.push_back(Effect::Event(Event::Authenticated { connection: id, queue }));
             self.finish_handshake(id);
         }
+        self.half_open.advance(id);
         self.respond(id, command_id, StatusCode::SUCCESS, 0);
         if self.connections.get(id.0).and_then(|it| it.auth.as_ref()).is_some_and(|auth| auth.failed) {
             self.linger(now, id);
@@ -157,6 +159,7 @@ impl Target {
         }
         // The host gets as much as it made room for; what is behind the message is zeros.
         message.resize(room as usize, 0);
+        self.half_open.advance(id);
         self.respond_with_data(id, entry.command_id.get(), &[message.into()], 0);
         Ok(Answer::Later)
     }

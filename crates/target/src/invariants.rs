@@ -28,7 +28,7 @@ impl Target {
             self.auth_queue.is_empty() || self.auth_steps_out.len() + 1 >= limits.auth_steps.max(2),
             "a step waits only while others are computed"
         );
-        for &(deadline, id) in &self.half_open {
+        for (deadline, id) in self.half_open.iter() {
             let connection = self.connections.get(id.0).expect("a half-open connection is here");
             assert_eq!(connection.handshake, Some(deadline), "its deadline is its own");
         }
@@ -89,7 +89,7 @@ impl Target {
             assert!(asked + connection.waiting.len() <= connection.requests.len(), "transfers belong to requests");
             assert_eq!(
                 connection.handshake.is_some(),
-                self.half_open.iter().any(|&(_, half_open)| half_open == id),
+                self.half_open.iter().any(|(_, half_open)| half_open == id),
                 "a handshake that is not over is in the table"
             );
             if let Phase::Connected { controller, .. } = connection.phase {

@@ -35,6 +35,7 @@ mod controller;
 mod discovery;
 mod effects;
 mod fair;
+mod half_open;
 mod health;
 mod invariants;
 mod io;

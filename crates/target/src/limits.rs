@@ -5,8 +5,13 @@ use zonda_zoned::Duration;
 
 /// Connections with a connected queue, over all portals.
 pub const CONNECTIONS_MAX: usize = 4096;
-/// Connections that have not connected a queue, or not authenticated. The oldest gives way to a new one.
+/// Connections that have not connected a queue, or not authenticated. The longest silent gives way to a new one.
 pub const HALF_OPEN_MAX: usize = 512;
+/// Of those, an address with more than so many is a crowd, which gives way first.
+pub const HALF_OPEN_USUAL: usize = 16;
+/// Steps of a handshake by which a connection shows that it is not silent: ICReq, Connect, three messages that it sends, the answer to
+/// each, and two that it fetches. One that takes more has lost its way.
+pub const HANDSHAKE_STEPS: u8 = 10;
 /// Controllers of all subsystems.
 pub const CONTROLLERS_MAX: usize = 1024;
 /// Controllers of the discovery service. The longest idle one gives way to a new one.

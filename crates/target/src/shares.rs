@@ -1,10 +1,8 @@
 //! What hosts may take that have not proved who they are, so that they leave room for those that have.
 //!
 //! Three kinds of strangers: connections that are not through their handshake, the discovery service's controllers, which
-//! anybody may have, and hosts of subsystems that ask for no secret. Each has its share; where one is full, the oldest or longest
+//! anybody may have, and hosts of subsystems that ask for no secret. Each has its share; where one is full, the longest silent or longest
 //! idle of its own kind gives way, and never somebody who is authenticated.
-
-use std::collections::BTreeMap;
 
 use zonda_nvme::StatusCode;
 use zonda_zoned::Instant;
@@ -22,39 +20,20 @@ fn share(places: usize) -> usize {
     places - places / KEPT_FOR_THE_AUTHENTICATED
 }
 
-/// The address of a peer, without its port.
-fn address_of(peer: &str) -> &str {
-    peer.rsplit_once(':').map_or(peer, |(address, _)| address)
-}
-
 impl Target {
-    /// The connection that makes room for one from an address; `None`: there is room, or none can be made.
+    /// The connection that makes room for one from an address ([`Flow::group_of`](crate::Flow::group_of)); `None`: there is room, or
+    /// none can be made.
     ///
-    /// Who opens many connections crowds out its own first, and then whoever has most.
-    pub(crate) fn crowded_out_by(&self, peer: &str) -> Option<ConnectionId> {
+    /// Who has its share of half-open connections crowds out its own.
+    pub(crate) fn crowded_out_by(&self, newcomer: u64) -> Option<ConnectionId> {
         let limits = &self.config.limits;
-        let newcomer = address_of(peer);
-        if self.half_open_of(newcomer).count() >= limits.half_open_per_address {
-            return self.half_open_of(newcomer).next();
+        if self.half_open.len_of(newcomer) >= limits.half_open_per_address {
+            return self.half_open.quietest_of(newcomer);
         }
         if self.connections.len() < limits.connections && self.half_open.len() < limits.half_open {
             return None;
         }
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for &(_, id) in &self.half_open {
-            *counts.entry(self.address(id)).or_default() += 1;
-        }
-        let (most, _) = counts.into_iter().max_by_key(|&(_, count)| count)?;
-        self.half_open_of(most).next()
-    }
-
-    /// The connections of an address that are not through their handshake, the oldest first.
-    fn half_open_of<'a>(&'a self, address: &'a str) -> impl Iterator<Item = ConnectionId> + 'a {
-        self.half_open.iter().map(|&(_, id)| id).filter(move |&id| self.address(id) == address)
-    }
-
-    fn address(&self, half_open: ConnectionId) -> &str {
-        address_of(&self.connections.get(half_open.0).expect("a half-open connection is here").peer)
+        self.half_open.gives_way(|_| true)
     }
 
     /// Makes room for a controller of a subsystem, or of the discovery service (`None`).
@@ -87,9 +66,9 @@ impl Target {
             let connection = self.connections.get(id.0).expect("a half-open connection is here");
             connection.queue() == Some(0) && !connection.may_command()
         };
-        match self.half_open.iter().map(|&(_, id)| id).find(|&id| is_unproven_admin(id)) {
-            Some(oldest) => {
-                self.close(now, oldest, &CloseReason::Crowded);
+        match self.half_open.gives_way(is_unproven_admin) {
+            Some(silent) => {
+                self.close(now, silent, &CloseReason::Crowded);
                 Ok(())
             }
             None => Err(StatusCode::CONNECT_CONTROLLER_BUSY.into()),
@@ -115,15 +94,6 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_address_is_what_stands_before_the_port() {
-        for (peer, address) in
-            [("192.0.2.9:5000", "192.0.2.9"), ("[2001:db8::1]:5000", "[2001:db8::1]"), ("unix", "unix")]
-        {
-            assert_eq!(address_of(peer), address);
-        }
-    }
 
     #[test]
     fn a_share_leaves_a_quarter_and_is_never_nothing() {

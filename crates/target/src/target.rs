@@ -12,6 +12,7 @@ use crate::connection::Connection;
 use crate::controller::Controller;
 use crate::effects::{CloseReason, ConnectionId, Effect};
 use crate::fair::{FairQueue, Flow};
+use crate::half_open::HalfOpen;
 use crate::health::DeviceHealth;
 use crate::reservations::{Ask, Fence, Keeping, Reservations, restore};
 use crate::slots::Slots;
@@ -48,8 +49,8 @@ pub struct Target {
     pub(crate) releases_seen: u64,
     /// While connections wait for memory: when to look for those that hold it and make too little progress.
     pub(crate) stalls_at: Option<Instant>,
-    /// Connections that have not finished their handshake, by deadline.
-    pub(crate) half_open: BTreeSet<(Instant, ConnectionId)>,
+    /// Connections that have not finished their handshake.
+    pub(crate) half_open: HalfOpen,
     /// When to look at a controller's keep alive timer, which may have been restarted since.
     pub(crate) keep_alive: BTreeSet<(Instant, u64)>,
     /// Connections whose authentication waits for its next step to be computed.
@@ -155,7 +156,7 @@ impl Target {
             effects: VecDeque::new(),
             dirty: VecDeque::new(),
             stalled: VecDeque::new(),
-            half_open: BTreeSet::new(),
+            half_open: HalfOpen::default(),
             keep_alive: BTreeSet::new(),
             auth_queue: FairQueue::default(),
             auth_steps_out: BTreeMap::new(),
@@ -169,8 +170,9 @@ impl Target {
     /// A host has opened a connection to a portal (its place in the configuration), from the address `peer`. `None`:
     /// there is no room, close the socket.
     ///
-    /// When there are too many connections without a queue, the oldest of them is closed in favour of this one: an honest
-    /// host needs milliseconds for its handshake. It is one of the same address, or of the one that has most.
+    /// When there are too many connections without a queue, one of them is closed in favour of this one, whose last step of its
+    /// handshake is the longest ago: an honest host needs milliseconds for each. It is one of the same address if that has its
+    /// share, or of an address that has very many.
     ///
     /// # Panics
     /// When there is no such portal.
@@ -179,16 +181,17 @@ impl Target {
         if self.draining {
             return None;
         }
-        if let Some(oldest) = self.crowded_out_by(peer) {
-            self.close(now, oldest, &CloseReason::Crowded);
+        if let Some(silent) = self.crowded_out_by(Flow::group_of(peer)) {
+            self.close(now, silent, &CloseReason::Crowded);
         } else if self.connections.len() >= self.config.limits.connections {
             self.statistics.connections_refused += 1;
             return None;
         }
         let deadline = now + self.config.limits.handshake;
         let connection = Connection::new(portal, peer, deadline);
+        let group = connection.group;
         let id = ConnectionId(self.connections.insert(connection));
-        self.half_open.insert((deadline, id));
+        self.half_open.insert(id, group, deadline);
         self.statistics.connections_accepted += 1;
         Some(id)
     }
@@ -291,7 +294,7 @@ impl Target {
 
     /// The time has come that [`Target::next_timeout`] named, or a later one.
     pub fn timeout(&mut self, now: Instant) {
-        while let Some(&(deadline, connection)) = self.half_open.first()
+        while let Some((deadline, connection)) = self.half_open.first_deadline()
             && deadline <= now
         {
             self.statistics.handshake_timeouts += 1;
@@ -312,7 +315,7 @@ impl Target {
     /// When to call [`Target::timeout`] next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        let handshake = self.half_open.first().map(|&(deadline, _)| deadline);
+        let handshake = self.half_open.first_deadline().map(|(deadline, _)| deadline);
         // Hosts are not heard any more while a target drains, so their silence says nothing.
         let keep_alive = self.keep_alive.first().map(|&(deadline, _)| deadline).filter(|_| !self.draining);
         [handshake, keep_alive, self.stalls_at].into_iter().flatten().min()

@@ -69,6 +69,7 @@ impl Target {
         connection.phase = Phase::Connect;
         // Connect may ask for its data; until it ends there is room for it alone.
         connection.requests.set_capacity(1);
+        self.half_open.advance(id);
         self.mark_dirty(id);
     }
 
@@ -109,6 +110,7 @@ impl Target {
             Err(refusal) => self.refuse_connect(now, id, command_id, refusal),
             Ok(result) => {
                 self.respond(id, command_id, StatusCode::SUCCESS, result.value());
+                self.half_open.advance(id);
                 self.finish_handshake(id);
             }
         }
@@ -186,26 +188,22 @@ impl Target {
         match connection.handshake {
             Some(old) => {
                 deadline = deadline.min(old);
-                self.half_open.remove(&(old, id));
+                self.half_open.set_deadline(id, deadline);
             }
             None if self.half_open.len() >= self.config.limits.half_open => {
                 let reason = connection.handshake_end();
                 return self.close(now, id, &reason);
             }
-            None => {}
+            None => self.half_open.insert(id, connection.group, deadline),
         }
         connection.handshake = Some(deadline);
-        self.half_open.insert((deadline, id));
     }
 
     /// The handshake is over once the queue is connected and authenticated.
     pub(crate) fn finish_handshake(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id.0) else { return };
-        if connection.queue().is_some()
-            && connection.may_command()
-            && let Some(deadline) = connection.handshake.take()
-        {
-            self.half_open.remove(&(deadline, id));
+        if connection.queue().is_some() && connection.may_command() && connection.handshake.take().is_some() {
+            self.half_open.remove(id);
             connection.trust(&self.config.limits);
         }
     }

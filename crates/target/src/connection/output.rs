@@ -171,9 +171,7 @@ impl Target {
     /// controller.
     pub(crate) fn forget(&mut self, now: Instant, id: ConnectionId, reason: &CloseReason) {
         let Some(connection) = self.connections.remove(id.0) else { return };
-        if let Some(deadline) = connection.handshake {
-            self.half_open.remove(&(deadline, id));
-        }
+        self.half_open.remove(id);
         let (mut orphaned_bytes, mut has_commands) = (0, false);
         for (_, request) in connection.requests.iter() {
             if let Some(command) = request.device_command {

@@ -38,18 +38,31 @@ fn connect_from(world: &mut World, peer: &str, queue: u16, controller: Option<u1
 
 /// Plays the host's part of the exchange; whether the host is content in the end.
 fn authenticate(world: &mut World, id: ConnectionId, host_secret: Secret, controller_secret: Option<Secret>) -> bool {
+    authenticate_beside(world, id, host_secret, controller_secret, |_| ())
+}
+
+/// The same; something else happens before each command.
+fn authenticate_beside(
+    world: &mut World,
+    id: ConnectionId,
+    host_secret: Secret,
+    controller_secret: Option<Secret>,
+    mut beside: impl FnMut(&mut World),
+) -> bool {
     let mut host_config = HostAuthConfig::new(HOST, SUBSYSTEM, host_secret);
     host_config.controller_secret = controller_secret;
     let mut host = HostAuth::new(host_config, Random::new([9; 32]));
     loop {
         let Some(message) = host.message() else { return host.is_authenticated() };
         let send = AuthenticationCommand::new(FabricsType::AuthenticationSend, message.len() as u32);
+        beside(world);
         let answer = world.execute_in_capsule(id, send.into(), message.into());
         assert_eq!(answer.status, StatusCode::SUCCESS);
         if world.closed.contains_key(&id) || host.is_authenticated() {
             return host.is_authenticated();
         }
         let receive = AuthenticationCommand::new(FabricsType::AuthenticationReceive, 4096);
+        beside(world);
         let answer = world.execute(id, receive.into(), Bytes::new());
         assert_eq!((answer.status, answer.data.len()), (StatusCode::SUCCESS, 4096));
         if host.receive(&answer.data).is_err() {
@@ -170,12 +183,73 @@ fn knock(world: &mut World, subsystem: &str) -> (ConnectionId, StatusCode) {
     (id, world.connect_as(id, HOST, subsystem, 0, None, 0).status)
 }
 
+/// A host authenticates, and strangers do something before each of its steps.
+fn authenticates_beside(mut strangers: impl FnMut(&mut World)) {
+    let entry = HostEntry { nqn: nqn(HOST), secret: Some(secret(1)), controller_secret: None };
+    let mut config = config(&[zoned()], HostAccess::Hosts(vec![entry]));
+    let limits = &mut config.limits;
+    (limits.half_open, limits.half_open_per_address, limits.controllers) = (32, 16, 32);
+    let mut world = World::of(config);
+    for _ in 0..2 * limits_of(&world).half_open {
+        strangers(&mut world);
+    }
+    let mut controller = None;
+    for queue in 0..2 {
+        let id = world.open();
+        strangers(&mut world);
+        world.initialize(id, Digests::NONE, 0);
+        strangers(&mut world);
+        let answer = world.connect_as(id, HOST, SUBSYSTEM, queue, controller, 0);
+        let ConnectResult::Connected { controller_id, .. } = ConnectResult::of_success(answer.result) else {
+            panic!("connected")
+        };
+        controller = Some(controller_id);
+        assert!(authenticate_beside(&mut world, id, secret(1), None, &mut strangers));
+        strangers(&mut world);
+        world.target.check_invariants();
+        if queue == 0 {
+            world.enable(id);
+        }
+    }
+}
+
+fn limits_of(world: &World) -> &crate::Limits {
+    &world.target.config.limits
+}
+
+#[test]
+fn a_flood_from_the_hosts_own_address_does_not_break_its_handshake() {
+    // Of 16 places of the address, all but one are taken anew between two steps.
+    authenticates_beside(|world| {
+        for number in 0..15 {
+            let silent = world.open();
+            if number % 2 == 0 {
+                world.initialize(silent, Digests::NONE, 0);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_flood_from_many_addresses_in_the_hosts_name_does_not_break_its_handshake() {
+    // Each is a controller until it gives way: 31 of 32 are new between two steps.
+    let mut addresses = 0;
+    authenticates_beside(|world| {
+        for _ in 0..31 {
+            addresses += 1;
+            let id = world.open_from(&format!("10.51.{}.{}:1", addresses / 256 % 256, addresses % 256));
+            world.initialize(id, Digests::NONE, 0);
+            assert!(world.connect_as(id, HOST, SUBSYSTEM, 0, None, 0).status.is_success());
+        }
+    });
+}
+
 #[test]
 fn strangers_never_keep_out_a_host_that_proves_who_it_is() {
     let mut world = crowd();
     // Who knows the host's name and no secret, who needs none, and who asks the discovery service: as many as they like.
     let silent: Vec<_> = (0..20).map(|_| knock(&mut world, SUBSYSTEM)).collect();
-    assert!(silent.iter().all(|(_, status)| status.is_success()), "the oldest gave way");
+    assert!(silent.iter().all(|(_, status)| status.is_success()), "the longest silent gave way");
     let open: Vec<_> = (0..20).map(|_| knock(&mut world, OPEN).1).collect();
     let taken = open.iter().filter(|status| status.is_success()).count();
     assert_eq!((taken, open[19]), (6, StatusCode::CONNECT_CONTROLLER_BUSY), "a quarter is not theirs");
