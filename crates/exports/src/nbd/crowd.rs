@@ -1,15 +1,16 @@
 //! Who gives way when all places are taken.
 //!
 //! A client that has chosen an export may be a mounted disk that is quiet for days, so silence alone ends nothing. But places that
-//! nobody uses must not keep others out. First goes who has chosen no export for a second, or has just come from the address that
-//! has most; then who has never asked for anything; then, for a newcomer from elsewhere, the longest idle client of the address
+//! nobody uses must not keep others out. First goes who has chosen no export and said nothing for a second, or has just come from an
+//! address that has very many; of several, the longest silent, because an honest client answers within milliseconds. Then who has never asked for anything; then, for a newcomer from elsewhere, the longest idle client of the address
 //! that has most.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use zonda_zoned::Instant;
 
-use super::limits::{HANDSHAKE_USUAL, UNUSED_MIN};
+use super::limits::{CONNECTIONS_USUAL, HANDSHAKE_USUAL, UNUSED_MIN};
 
 /// A place that is taken, as far as it matters here.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +23,7 @@ pub(super) struct Place<'a, K> {
     pub(super) has_asked: bool,
     /// A request of it is under way.
     pub(super) is_busy: bool,
-    /// When it connected, or asked last.
+    /// When it connected, took a step of its handshake or asked last.
     pub(super) active_at: Instant,
 }
 
@@ -45,13 +46,18 @@ pub(super) fn gives_way<K: Copy>(places: &[Place<'_, K>], newcomer: &str, now: I
     }
     let own = counts.get(newcomer).copied().unwrap_or(0);
     let (&most, &count) = counts.iter().max_by_key(|&(_, &count)| count)?;
-    // Of those that have just come, one of the address with the most places: honest clients begin without an export too.
-    let crowd =
-        places.iter().filter(|place| place.is_half_open).map(|place| (counts[place.address], place.address)).max();
-    if let Some((size, crowd)) = crowd
-        && (size > own || crowd == newcomer)
+    // Of those that have just come, the longest silent of the address with the most places, if that has more than is usual: honest
+    // clients begin without an export too, and several of one address are no crowd beside many addresses with one each.
+    let size = |place: &Place<'_, K>| counts[place.address].max(CONNECTIONS_USUAL);
+    let half_open = || places.iter().filter(|place| place.is_half_open);
+    let crowd = half_open().max_by_key(|place| (size(place), Reverse(place.active_at)));
+    if let Some(crowd) = crowd.filter(|crowd| size(crowd) > own) {
+        return Some(crowd.id);
+    }
+    if own > 0
+        && let Some(silent) = oldest(&|place| place.is_half_open && place.address == newcomer)
     {
-        return oldest(&|place| place.is_half_open && place.address == crowd);
+        return Some(silent);
     }
     let is_from_elsewhere = 2 * (own + 1) <= count;
     let is_unused = |place: &Place<'_, K>| place.address == most && !place.has_asked && !place.is_busy;
@@ -82,15 +88,34 @@ mod tests {
 
     #[test]
     fn an_address_with_many_clients_crowds_out_its_own_and_never_one_that_has_just_come_from_elsewhere() {
-        let mut places =
-            [0, 1, 2, 3].map(|id| place(id, if id == 3 { "b" } else { "a" }, Duration::from_millis(id as u64)));
-        places[3].is_half_open = true;
+        let of = |id: usize| if id == CONNECTIONS_USUAL { "b" } else { "a" };
+        let mut places: Vec<_> =
+            (0..=CONNECTIONS_USUAL).map(|id| place(id, of(id), Duration::from_millis(id as u64))).collect();
+        let last = places.last_mut().expect("they are several");
+        last.is_half_open = true;
         assert_eq!(gives_way(&places, "a", NOW), None);
         (places[0].is_half_open, places[1].is_half_open) = (true, true);
         assert_eq!(gives_way(&places, "a", NOW), Some(1));
-        assert_eq!(gives_way(&places, "c", NOW), Some(1));
-        places[3].active_at = Instant(NOW.0 - HANDSHAKE_USUAL.as_nanos());
-        assert_eq!(gives_way(&places, "a", NOW), Some(3), "an honest handshake does not take so long");
+        places.push(place(100, "a", Duration::ZERO));
+        assert_eq!(gives_way(&places, "c", NOW), Some(1), "more than is usual");
+        places[CONNECTIONS_USUAL].active_at = Instant(NOW.0 - HANDSHAKE_USUAL.as_nanos());
+        assert_eq!(gives_way(&places, "a", NOW), Some(CONNECTIONS_USUAL), "an honest handshake does not take so long");
+    }
+
+    #[test]
+    fn among_many_addresses_the_longest_silent_gives_way_and_not_the_one_with_two() {
+        let names: Vec<String> = (0..20).map(|number| format!("192.0.2.{number}")).collect();
+        let silent = |id: usize| Duration::from_millis(30 - id as u64);
+        let mut places: Vec<_> = (0..20).map(|id| place(id, &names[id], silent(id))).collect();
+        // An honest client came first, and again, and has just taken a step.
+        places.push(place(20, "192.0.2.99", Duration::from_millis(2)));
+        places.push(place(21, "192.0.2.99", Duration::from_millis(1)));
+        places.iter_mut().for_each(|place| place.is_half_open = true);
+        for newcomer in ["192.0.2.99", "192.0.2.3", "198.51.100.1"] {
+            assert_eq!(gives_way(&places, newcomer, NOW), Some(0));
+        }
+        places[0].active_at = NOW;
+        assert_eq!(gives_way(&places, "198.51.100.1", NOW), Some(1));
     }
 
     #[test]

@@ -23,6 +23,10 @@ pub(crate) const STATUS_BLOCKS_MAX: u64 = 1 << 18;
 pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// An honest client has chosen its export after so long. One that has not gives way to any other, when all places are taken.
 pub(crate) const HANDSHAKE_USUAL: Duration = Duration::from_secs(1);
+/// Messages of a client that has not chosen its export by which it shows that it is not silent: its flags, options, and those of TLS.
+pub(crate) const HANDSHAKE_STEPS: u8 = 8;
+/// An address with no more connections than so many is no crowd: among those that have just come, all such addresses are equal.
+pub(crate) const CONNECTIONS_USUAL: usize = 8;
 /// A client that has chosen an export and asked for nothing for so long gives way to others, when all places are taken.
 pub(crate) const UNUSED_MIN: Duration = Duration::from_secs(30);
 /// A client that takes nothing of what it was sent for so long is cut.

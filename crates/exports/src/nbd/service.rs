@@ -12,7 +12,7 @@ use zonda_zoned::{Completion, Instant, Status};
 
 use super::admission::Admission;
 use super::crowd::{self, Place};
-use super::limits::{HANDSHAKE_MAX, PROBE_AFTER, PROBE_INTERVAL, PROBES, STALL_MAX, SWEEP_INTERVAL};
+use super::limits::{HANDSHAKE_MAX, HANDSHAKE_STEPS, PROBE_AFTER, PROBE_INTERVAL, PROBES, STALL_MAX, SWEEP_INTERVAL};
 use super::listen::{Listener, SocketFile};
 use super::memory::{ClientMemory, MemoryQueue};
 use super::snapshot::{NbdExportSnapshot, NbdSnapshot};
@@ -57,6 +57,9 @@ pub(super) struct Client {
     group: u64,
     table: usize,
     since: Instant,
+    /// When it took a step of its handshake last, and how many of its steps still count.
+    stepped_at: Instant,
+    steps_left: u8,
     /// When its last request came.
     asked_at: Option<Instant>,
     /// Sends that have not left, and the bytes of the machine in each.
@@ -351,6 +354,9 @@ impl Nbd {
 
     fn on_received(&mut self, now: Instant, id: ConnectionId, chunk: Bytes) {
         let Some(client) = self.clients.get_mut(&id) else { return };
+        if client.steps_left > 0 && client.machine.stage() == Stage::Handshake {
+            (client.stepped_at, client.steps_left) = (now, client.steps_left - 1);
+        }
         // Who is to take replies makes no progress by asking for more.
         if client.unsent.is_empty() {
             client.progress.moved(chunk.len());
@@ -390,6 +396,8 @@ impl Nbd {
             peer,
             table,
             since: now,
+            stepped_at: now,
+            steps_left: HANDSHAKE_STEPS,
             asked_at: None,
             unsent: VecDeque::new(),
             progress_at: now,
@@ -410,7 +418,7 @@ impl Nbd {
             is_half_open: client.machine.stage() == Stage::Handshake,
             has_asked: client.asked_at.is_some(),
             is_busy: client.machine.requests_in_flight() > 0,
-            active_at: client.asked_at.unwrap_or(client.since),
+            active_at: client.asked_at.unwrap_or(client.stepped_at),
         });
         let places: Vec<Place<'_, ConnectionId>> = places.collect();
         let newcomer = if peer == "unix:" { "unix" } else { crowd::address_of(peer) };
