@@ -93,7 +93,7 @@ mod tests {
     fn the_smallest_budget_has_room_for_the_longest_request_and_fewer_connections() {
         let memory = Memory::of(MEMORY_MIN, true);
         assert_eq!((memory.limits.connections, memory.nbd_connections), (128, 42));
-        assert_eq!((memory.limits.half_open, memory.limits.controllers), (32, 32));
+        assert_eq!((memory.limits.half_open, memory.limits.controllers), (64, 96));
         assert!(memory.budget.request_bytes_max() >= (32 << 20) + nbd::REPLY_ROOM_BYTES);
         assert_eq!(Memory::of(MEMORY_MIN, false).limits.connections, 170);
     }

@@ -123,9 +123,10 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections: 1024,
-            half_open: 256,
-            half_open_per_address: 128,
-            controllers: 256,
+            half_open: 512,
+            half_open_per_address: 256,
+            // As many as half-open connections may have, so that these give way where they come in, and 256 beside them.
+            controllers: 768,
             discovery_controllers: 64,
             auth_steps: 2,
             io_queues: 64,
