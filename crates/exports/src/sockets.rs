@@ -9,8 +9,9 @@ use zonda_ring::{Address, Bytes, BytesMut, Client, Done, Operation, Outcome, Rin
 use zonda_target::{ConnectionId, FairQueue, Flow};
 use zonda_zoned::{Duration, Instant};
 
-/// Connections that one turn takes from each listener.
-const ACCEPTS_UNDER_WAY: u64 = 16;
+/// Connections that one turn takes from each listener. Where there are more, the first messages of a flood pile up, and hosts whose
+/// answers wait behind these lose their places to those that come meanwhile.
+const ACCEPTS_UNDER_WAY: u64 = 4;
 /// Room for what arrives at once: a few commands with their data. Each connection has a buffer of its own. With 128 KiB, a PDU with as
 /// much data never came in one piece, and such writes took 12% longer.
 pub(crate) const RECEIVE_BYTES: usize = 256 << 10;
