@@ -35,6 +35,8 @@ pub(crate) struct Found {
     pub(crate) nbd: Latencies,
     /// New connections, of either kind, until their first request was done.
     pub(crate) connects: Latencies,
+    /// New connections that were tried, whether they came through or not.
+    pub(crate) connects_tried: usize,
     /// What went wrong, the first of each kind.
     pub(crate) refusals: Vec<String>,
 }
@@ -77,6 +79,7 @@ impl Honest {
             all.nvme.append(found.nvme);
             all.nbd.append(found.nbd);
             all.connects.append(found.connects);
+            all.connects_tried += found.connects_tried;
             all.refusals.extend(found.refusals);
         }
         all
@@ -132,14 +135,23 @@ fn nbd(victim: &Victim, _: &Secret, is_over: &AtomicBool, found: &mut Found) -> 
 /// A host that authenticates, and an NBD client: from the first byte to the end of a read.
 fn connect(victim: &Victim, secret: &Secret, is_over: &AtomicBool, found: &mut Found) -> io::Result<()> {
     while !is_over.load(Ordering::Relaxed) {
-        let begin = Instant::now();
-        let (_admin, mut queue) = attach(ADDRESS, victim.nvme, HOST, GUARDED, Some(secret))?;
-        queue.execute(transfer(IoOpcode::Read, 0, 1), &Bytes::new())?;
-        found.connects.add(begin.elapsed());
-        let begin = Instant::now();
-        Disk::open(ADDRESS, victim.nbd)?.transfer(false, 0)?;
-        found.connects.add(begin.elapsed());
+        with_retry(found, || {
+            let (_admin, mut queue) = attach(ADDRESS, victim.nvme, HOST, GUARDED, Some(secret))?;
+            queue.execute(transfer(IoOpcode::Read, 0, 1), &Bytes::new()).map(|_| ())
+        })?;
+        with_retry(found, || Disk::open(ADDRESS, victim.nbd)?.transfer(false, 0))?;
         thread::sleep(CONNECT_EVERY);
     }
     Ok(())
+}
+
+/// Connects, and once more if that fails, as hosts do: a handshake may meet a flood.
+fn with_retry(found: &mut Found, connect: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    let mut attempt = || {
+        let begin = Instant::now();
+        let result = connect();
+        found.connects_tried += 1;
+        result.inspect(|()| found.connects.add(begin.elapsed()))
+    };
+    attempt().or_else(|_| attempt())
 }

@@ -26,9 +26,9 @@ Exit code 1 says that an honest client was refused, that the server took more me
 says that nothing could be found out.";
 
 /// Latencies in microseconds (p50/p99), and how many times as long p99 is during the attack as alone or with busy processes; processors
-/// of the attackers; the longest new connection in ms; MiB.
+/// of the attackers; the longest new connection in ms, and how many came through of those that were tried; MiB.
 const HEADING: &str = "\
-us, p50/p99     NVMe: alone      attack        busy    x  NBD: alone      attack        busy    x    CPUs connect refused    MiB  most  used    of";
+us, p50/p99     NVMe: alone      attack        busy    x  NBD: alone      attack        busy    x    CPUs connect   came/tried refused    MiB  most  used    of";
 
 /// Attacks a server, and looks whether honest clients notice
 #[derive(Debug, Parser)]
@@ -114,12 +114,13 @@ fn line(outcome: &Outcome) -> String {
     };
     let [nvme, nbd] = outcome.p99_ratio();
     format!(
-        "{:<14} {} {nvme:>4.1}  {} {nbd:>4.1}  {:>5.1} {:>7} {:>7}  {:>5} {:>5} {:>5} {:>5}",
+        "{:<14} {} {nvme:>4.1}  {} {nbd:>4.1}  {:>5.1} {:>7} {:>12} {:>7}  {:>5} {:>5} {:>5} {:>5}",
         outcome.attack,
         three(|figures| figures.nvme),
         three(|figures| figures.nbd),
         outcome.attackers_processors,
         outcome.during.connect_max / 1000,
+        format!("{}/{}", outcome.during.connects[0], outcome.during.connects[1]),
         outcome.refusals.len(),
         outcome.resident_before >> 20,
         outcome.resident_max >> 20,

@@ -64,6 +64,13 @@ fn other(what: impl Display) -> io::Error {
 impl Queue {
     /// A connection whose digests and alignment are agreed on.
     pub(crate) fn open(from: Ipv4Addr, to: SocketAddr) -> io::Result<Queue> {
+        let mut queue = Queue::begin(from, to)?;
+        queue.agree()?;
+        Ok(queue)
+    }
+
+    /// A connection that has sent ICReq.
+    pub(crate) fn begin(from: Ipv4Addr, to: SocketAddr) -> io::Result<Queue> {
         let stream = dial(from, to)?;
         let reader = PduReader::new(Side::Host, ReaderLimits::default());
         let writer = PduWriter::new();
@@ -71,11 +78,15 @@ impl Queue {
         let mut queue = Queue { stream, reader, writer, data, next_command, buffer };
         queue.writer.initialize_request(&InitializeRequest::new(0, Digests::NONE, 1));
         queue.flush()?;
-        match queue.next()? {
+        Ok(queue)
+    }
+
+    fn agree(&mut self) -> io::Result<()> {
+        match self.next()? {
             Pdu::InitializeResponse(response) => {
-                queue.writer.set_options(Digests::NONE, response.data_alignment);
-                queue.reader.set_digests(Digests::NONE);
-                Ok(queue)
+                self.writer.set_options(Digests::NONE, response.data_alignment);
+                self.reader.set_digests(Digests::NONE);
+                Ok(())
             }
             pdu => Err(other(format!("no ICResp, but {pdu:?}"))),
         }
@@ -90,17 +101,30 @@ impl Queue {
         controller: Option<u16>,
         keep_alive_ms: u32,
     ) -> io::Result<(u16, bool)> {
-        let nqn = |name: &str| Nqn::new(name).map_err(other);
-        let command = ConnectCommand::new(queue, QUEUE_ENTRIES, 0, keep_alive_ms);
-        let controller = controller.unwrap_or(CONTROLLER_ID_DYNAMIC);
-        let data = ConnectData::new(HostId([7; 16]), controller, &nqn(subsystem)?, &nqn(host)?);
-        let answer = self.execute(command.into(), &Bytes::copy_from_slice(data.bytes()))?;
+        self.start_connect(host, subsystem, queue, controller, keep_alive_ms)?;
+        let answer = self.finish()?;
         match ConnectResult::of_success(succeeded(&answer)?.result) {
             ConnectResult::Connected { controller_id, authentication_required } => {
                 Ok((controller_id, authentication_required))
             }
             _ => Err(other("a Connect that succeeded has no controller")),
         }
+    }
+
+    /// Sends the Connect, and does not wait.
+    pub(crate) fn start_connect(
+        &mut self,
+        host: &str,
+        subsystem: &str,
+        queue: u16,
+        controller: Option<u16>,
+        keep_alive_ms: u32,
+    ) -> io::Result<()> {
+        let nqn = |name: &str| Nqn::new(name).map_err(other);
+        let command = ConnectCommand::new(queue, QUEUE_ENTRIES, 0, keep_alive_ms);
+        let controller = controller.unwrap_or(CONTROLLER_ID_DYNAMIC);
+        let data = ConnectData::new(HostId([7; 16]), controller, &nqn(subsystem)?, &nqn(host)?);
+        self.start(command.into(), &Bytes::copy_from_slice(data.bytes())).map(|_| ())
     }
 
     /// Proves to know a secret.

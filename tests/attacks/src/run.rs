@@ -59,6 +59,8 @@ pub struct Figures {
     pub nbd: [u32; 2],
     /// The longest time from a new connection to the end of its first read.
     pub connect_max: u32,
+    /// New connections that came through, and those that were tried.
+    pub connects: [usize; 2],
     /// Requests and connections.
     pub requests: usize,
 }
@@ -209,6 +211,7 @@ impl Seen {
             nvme: both(&mut found.nvme),
             nbd: both(&mut found.nbd),
             connect_max: found.connects.quantile(1.0),
+            connects: [found.connects.count(), found.connects_tried],
             requests: found.nvme.count() + found.nbd.count() + found.connects.count(),
         }
     }
@@ -226,6 +229,7 @@ impl Figures {
             nvme: [0, 1].map(|place| of(&|figures| figures.nvme[place])),
             nbd: [0, 1].map(|place| of(&|figures| figures.nbd[place])),
             connect_max: rounds.iter().map(|figures| figures.connect_max).max().unwrap_or(0),
+            connects: [0, 1].map(|place| rounds.iter().map(|figures| figures.connects[place]).sum()),
             requests: rounds.iter().map(|figures| figures.requests).sum(),
         }
     }

