@@ -19,6 +19,7 @@
 //!   seat.rs       a member's device, and the commands in flight on it
 //!   owner.rs      who uses a volume, to the servers of its members      lease.rs   what ends when another owner does
 //!   takeover.rs   a volume taken from an owner that cannot be reached    targets.rs  its drives
+//!   overtaken.rs  another takeover at the same time
 //!   contest.rs    an owner whose member was taken, and may be given back
 //!   link.rs       what of these goes on over another connection
 //! ```
@@ -47,6 +48,7 @@ mod manage;
 mod mount_tests;
 mod open;
 mod outdated;
+mod overtaken;
 mod owner;
 #[cfg(test)]
 mod owner_tests;

@@ -58,10 +58,13 @@ impl Owner {
         Ok(Owner { array, host: HostId(host), epoch, preempts: Preempts::HostsLike(place) })
     }
 
-    /// From now on reservations of all owners of this volume are taken over; with `force` those of all hosts.
-    pub(super) fn take_over(&mut self, force: bool) {
-        let keys = Preempts::KeysLike(upper_half(&self.array), self.place());
-        self.preempts = if force { Preempts::Everybody } else { keys };
+    /// From now on reservations of this holder are taken over; without one only those of programs with this lock.
+    pub(super) fn take_from(&mut self, holder: Option<&Holder>) {
+        let mut place = self.place();
+        if let Some(holder) = holder {
+            place.copy_from_slice(&holder.host.0[..8]);
+        }
+        self.preempts = Preempts::HostsLike(place);
     }
 
     pub(super) fn host(&self) -> HostId {

@@ -4,15 +4,15 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use zonda_ring::Ring;
-use zonda_zoned::{CompletionQueue, Duration, Instant, ZonedDevice};
+use zonda_zoned::Duration;
 
 use super::VolumeDrive;
 use super::bugs::{OwnerBug, is_planted};
 use super::directory::{MISSING, VolumeDirectory};
 use super::lease::LEASE;
 use super::open::cannot_save;
-use super::seat::{Seat, is_behind_server, release};
-use super::targets::{Step, Target, Targets};
+use super::seat::is_behind_server;
+use super::targets::{Step, Targets};
 use crate::DriveError;
 
 /// What a takeover has done.
@@ -40,10 +40,6 @@ pub struct TakenDrive {
     pub error: Option<String>,
 }
 
-/// So long is waited for members to say whose they are.
-const ANSWER_MAX: Duration = Duration(1_000_000_000);
-const ANSWER_INTERVAL: Duration = Duration(10_000_000);
-
 /// Who had a member that was reserved from the same directory before.
 const FROM_HERE: &str = "this directory";
 
@@ -65,8 +61,9 @@ impl VolumeDrive {
     ///
     /// # Errors
     /// When there is no such volume, a program on this machine has it, no server has any of its members, or another server may go on with
-    /// those that cannot be reached or that this directory does not know; and what to do. All is reserved as before then: an owner that
-    /// lost a member for the moment that it took to read it has it again.
+    /// those that cannot be reached or that this directory does not know, or another takeover has overtaken this one; and what to do. All is
+    /// reserved as before then: an owner that lost a member for the moment that it took to read it has it again. So it is where the report
+    /// says that too few were taken.
     pub fn take_over(path: &Path, options: TakeoverOptions, ring: &Ring) -> Result<TakeoverReport, DriveError> {
         let mut directory = VolumeDirectory::open(path)?;
         if !directory.note_owner() {
@@ -91,49 +88,61 @@ impl VolumeDrive {
         if let Err(error) = taken {
             return Err(refuse(directory, targets, stayed_reserved, error, ring));
         }
-        let (mut report, mut held, mut members_taken) = (TakeoverReport::default(), Vec::new(), Vec::new());
-        for Target { place, is_member, step, .. } in targets.targets {
-            let is_image = || directory.access(&place).is_ok_and(|access| !is_behind_server(&access.location));
-            if place.at == MISSING || is_image() {
-                continue;
-            }
-            let mut drive = TakenDrive { at: place.at.clone(), ..TakenDrive::default() };
-            match step {
-                Step::Reserved(seat) => match seat.drive.claimed() {
-                    Some(claimed) => {
-                        if let Some(owner) = directory.owner() {
-                            let shown =
-                                |holder| if owner.had(&claimed) { FROM_HERE.to_owned() } else { owner.shown(&holder) };
-                            drive.taken_from = claimed.preempted.map(shown);
-                        }
-                        held.push((report.drives.len(), seat));
-                    }
-                    None => drive.error = Some("its server knows no reservations".to_owned()),
-                },
-                Step::InOtherHands(error) | Step::Missing(error) => drive.error = Some(error.message),
-            }
-            members_taken.extend(is_member.then_some(report.drives.len()));
-            report.drives.push(drive);
-        }
         directory.note_owner();
-        directory.file.accepts_missing = options.accepts_missing;
-        report.owner_epoch = directory.file.owner.as_ref().map_or(0, |owner| owner.epoch);
+        let accepted_missing = std::mem::replace(&mut directory.file.accepts_missing, options.accepts_missing);
         // Without that the next owner is known by its lock all the same; what the operator has said is to be said again.
         let _ = directory.save();
         let wait = if is_planted(OwnerBug::HastyTakeover) { Duration(0) } else { LEASE };
-        keep_alive(&mut held, ring.now() + wait, ring)?;
-        for (at, error) in unconfirmed(&mut held, ring)? {
-            report.drives[at].error = Some(error.to_owned());
+        targets.keep_alive(ring.now() + wait, ring)?;
+        let is_own = if options.releases {
+            targets.look_for_lost(&mut directory, ring).map(|_| ())
+        } else {
+            targets.must_be_own(&mut directory, ring)
+        };
+        if let Err(error) = is_own {
+            directory.file.accepts_missing = accepted_missing;
+            return Err(refuse(directory, targets, stayed_reserved, error, ring));
         }
+        let (mut report, members_taken) = report_of(&directory, &targets);
         let not_taken = members_taken.iter().filter(|at| report.drives[**at].error.is_some()).count();
         report.is_enough = options.accepts_missing || not_taken < directory.file.enough.unwrap_or(1);
         if options.releases {
-            release(held.into_iter().map(|(_, seat)| seat).collect(), ring);
+            targets.release(ring);
             directory.file.stays_reserved = false;
             directory.save().map_err(|error| cannot_save(&directory, &error))?;
+        } else if !report.is_enough {
+            let kept = give_back(&mut directory, targets, stayed_reserved, ring);
+            for drive in report.drives.iter_mut().filter(|drive| drive.error.is_none() && !kept.contains(&drive.at)) {
+                drive.error = Some("it was given back, since too few members could be taken".to_owned());
+            }
         }
         Ok(report)
     }
+}
+
+/// What was taken and what was not, and which of the drives are members.
+fn report_of(directory: &VolumeDirectory, targets: &Targets) -> (TakeoverReport, Vec<usize>) {
+    let owner_epoch = directory.file.owner.as_ref().map_or(0, |owner| owner.epoch);
+    let (mut report, mut members) = (TakeoverReport { owner_epoch, ..TakeoverReport::default() }, Vec::new());
+    for target in &targets.targets {
+        let is_image = || directory.access(&target.place).is_ok_and(|access| !is_behind_server(&access.location));
+        if target.place.at == MISSING || is_image() {
+            continue;
+        }
+        let mut drive = TakenDrive { at: target.place.at.clone(), ..TakenDrive::default() };
+        match (&target.step, target.claimed, directory.owner()) {
+            (Step::InOtherHands(error) | Step::Missing(error), ..) => drive.error = Some(error.message.clone()),
+            (Step::Reserved(_), None, _) => drive.error = Some("its server knows no reservations".to_owned()),
+            (Step::Reserved(_), Some(claimed), Some(owner)) => {
+                let shown = |holder| if owner.had(&claimed) { FROM_HERE.to_owned() } else { owner.shown(&holder) };
+                drive.taken_from = claimed.preempted.map(shown);
+            }
+            _ => {}
+        }
+        members.extend(target.is_member.then_some(report.drives.len()));
+        report.drives.push(drive);
+    }
+    (report, members)
 }
 
 /// All is as it was before, or the error says what is not.
@@ -144,12 +153,8 @@ fn refuse(
     error: DriveError,
     ring: &Ring,
 ) -> DriveError {
-    let kept = targets.undo(&directory, ring);
+    let kept = give_back(&mut directory, targets, stayed_reserved, ring);
     if kept.is_empty() {
-        if std::mem::replace(&mut directory.file.stays_reserved, stayed_reserved) != stayed_reserved {
-            // If the file says still that members stay reserved, whoever uses it next keeps them so.
-            let _ = directory.save();
-        }
         return error;
     }
     let message =
@@ -157,33 +162,13 @@ fn refuse(
     DriveError { message, ..error }
 }
 
-/// Waits, and keeps connections alive.
-fn keep_alive(held: &mut [(usize, Seat)], until: Instant, ring: &Ring) -> Result<(), DriveError> {
-    while ring.now() < until {
-        held.iter_mut().for_each(|(_, seat)| seat.poll(ring.now(), &mut CompletionQueue::new()));
-        let next = held.iter().filter_map(|(_, seat)| seat.next_wakeup()).min();
-        ring.turn(Some(next.map_or(until, |next| next.min(until))))
-            .map_err(|error| DriveError::new(format!("the event loop failed: {error}"), "try again"))?;
+/// All is reserved as it was before, but for what is returned.
+fn give_back(directory: &mut VolumeDirectory, targets: Targets, stayed_reserved: bool, ring: &Ring) -> Vec<String> {
+    let kept = targets.undo(directory, ring);
+    if kept.is_empty() {
+        directory.file.stays_reserved = stayed_reserved;
+        // If the file says still that members stay reserved, whoever uses it next keeps them so.
+        let _ = directory.save();
     }
-    Ok(())
-}
-
-/// Asks drives whose they are. Says what is wrong with those that are not known to be this directory's still, and lets go of those that another
-/// owner has by now.
-fn unconfirmed(held: &mut Vec<(usize, Seat)>, ring: &Ring) -> Result<Vec<(usize, &'static str)>, DriveError> {
-    let asked_at = ring.now();
-    held.iter_mut().for_each(|(_, seat)| seat.confirm(asked_at));
-    let is_confirmed = |seat: &Seat| seat.confirmed_at() >= Some(asked_at);
-    let is_answered = |seat: &Seat| seat.is_refused() || seat.drive.is_disconnected() || is_confirmed(seat);
-    while !held.iter().all(|(_, seat)| is_answered(seat)) && ring.now() < asked_at + ANSWER_MAX {
-        keep_alive(held, ring.now() + ANSWER_INTERVAL, ring)?;
-    }
-    let what = |(at, seat): &(usize, Seat)| match seat {
-        seat if seat.is_refused() => Some((*at, "another takeover has taken it meanwhile")),
-        seat if !is_confirmed(seat) => Some((*at, "it does not answer any more")),
-        _ => None,
-    };
-    let unconfirmed = held.iter().filter_map(what).collect();
-    held.retain(|(_, seat)| !seat.is_refused());
-    Ok(unconfirmed)
+    kept
 }

@@ -1,11 +1,17 @@
 //! Takeovers from directories that are older than the volume, and owners that lose members to them for a moment.
 
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::path::PathBuf;
+use std::rc::Rc;
 
+use zonda_initiator::Holder;
+use zonda_nvme::HostId;
+use zonda_nvme::reservation::ReservationKey;
 use zonda_raid::{Level, Scheme};
+use zonda_ring::Ring;
 use zonda_zoned::{
-    BlockBuffer, Blocks, Command, CommandId, Duration, Lba, NamespaceId, Operation, Payload, Status, ZonedDevice,
+    BlockBuffer, Blocks, Command, CommandId, Duration, Lba, NamespaceId, Operation, Payload, Prng, Status, ZonedDevice,
 };
 
 use super::lease::LEASE;
@@ -29,7 +35,7 @@ fn state(bench: &Bench) -> VolumeState {
     bench.volumes[0].as_ref().expect("it is open").report().state
 }
 
-fn holders(bench: &Bench) -> Vec<Option<zonda_nvme::HostId>> {
+fn holders(bench: &Bench) -> Vec<Option<HostId>> {
     bench.drives.iter().map(|drive| shelf::holder(drive).map(|holder| holder.host)).collect()
 }
 
@@ -189,4 +195,112 @@ fn an_owner_all_of_whose_members_are_taken_has_lost_the_volume_at_once() {
     bench.drives.iter().for_each(|drive| shelf::seize(drive));
     bench.run(0, LEASE);
     assert_eq!(state(&bench), VolumeState::TakenOver, "{}", bench.told);
+}
+
+/// What happens as soon as a takeover from the second directory has this drive, which is before it takes the next one.
+fn once_taken(bench: &Bench, drive: usize, happens: impl Fn() + 'static) {
+    shelf::add_wire(Prng::new(1), false);
+    let (path, before) = (bench.drives[drive].clone(), shelf::holder(&bench.drives[drive]));
+    let has_happened = Cell::new(false);
+    bench.ring.set_meanwhile(move |until| {
+        if shelf::holder(&path) != before && !has_happened.replace(true) {
+            happens();
+        }
+        until
+    });
+}
+
+/// A third directory, like the second one.
+fn third_directory(bench: &Bench) -> PathBuf {
+    let third = bench.above.path().join("c");
+    fs::create_dir(&third).expect("there is room");
+    fs::copy(bench.directory(0).join(VOLUME_FILE), third.join(VOLUME_FILE)).expect("there is room");
+    third
+}
+
+#[test]
+fn a_takeover_that_was_paused_while_another_one_was_completed_leaves_the_new_owner_alone() {
+    for (scheme, paused_at) in [(Scheme::raid5(2), 0), (Scheme::raid5(2), 1), (MIRROR, 0), (Scheme::raid5(3), 2)] {
+        let mut bench = Bench::of(scheme);
+        assert_eq!(bench.write(0, 0, 1), Status::Success);
+        let third = third_directory(&bench);
+        let taken = third.clone();
+        once_taken(&bench, paused_at, move || {
+            let ring = Ring::simulated().expect("there is an event loop");
+            let other = VolumeDrive::take_over(&taken, TakeoverOptions::default(), &ring);
+            assert!(other.expect("it is the newest").is_enough);
+        });
+        let error = bench.try_to_take_over(1, false).expect_err("it was overtaken");
+        assert!(error.message.starts_with("another takeover has overtaken this one: ../d"), "{error}");
+        bench.ring.set_meanwhile(|until| until);
+        let holders = holders(&bench);
+        assert!(holders[0].is_some() && holders.iter().all(|holder| holder.map(place) == holders[0].map(place)));
+        let other = VolumeDrive::open(&third, &bench.ring).expect("it has the volume");
+        assert_eq!(other.report().state, VolumeState::Well);
+    }
+}
+
+fn place(host: HostId) -> [u8; 8] {
+    host.0[..8].try_into().expect("it has as many bytes")
+}
+
+#[test]
+fn a_takeover_that_began_before_another_one_takes_nothing_from_it() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    let (third, drives) = (third_directory(&bench), bench.drives.clone());
+    // The other one has some of the drives that this one has yet to take, and goes on later.
+    let newer = shelf::holder(&drives[2])
+        .map(|holder| Holder { host: HostId([0xcc; 16]), key: ReservationKey(holder.key.0 + 7) });
+    let before = holders(&bench);
+    let contested = drives[2].clone();
+    once_taken(&bench, 1, move || shelf::set_holder(&contested, newer));
+    let error = bench.try_to_take_over(1, false).expect_err("it was overtaken");
+    assert!(error.message.contains("../d2 has been taken meanwhile by another server of this volume"), "{error}");
+    assert_eq!(holders(&bench), [before[0], before[1], newer.map(|holder| holder.host)]);
+    bench.ring.set_meanwhile(|until| until);
+    let other = VolumeDrive::take_over(&third, TakeoverOptions::default(), &bench.ring);
+    assert!(other.expect("nothing is in its way").is_enough);
+}
+
+#[test]
+fn of_two_takeovers_at_once_one_goes_on_wherever_the_other_one_begins() {
+    for scheme in [Scheme::raid5(2), Scheme::raid5(3)] {
+        for begins_at in 0..scheme.members() {
+            for unreachable in 0..scheme.members() {
+                let mut bench = Bench::of(scheme);
+                assert_eq!(bench.write(0, 0, 1), Status::Success);
+                let third = third_directory(&bench);
+                bench.cut_off(1, &[unreachable]);
+                let other: Rc<RefCell<Option<bool>>> = Rc::default();
+                let ended = Rc::clone(&other);
+                let begins_at = if begins_at == unreachable { (begins_at + 1) % scheme.members() } else { begins_at };
+                once_taken(&bench, begins_at, move || {
+                    let ring = Ring::simulated().expect("there is an event loop");
+                    let taken =
+                        shelf::as_program(2, || VolumeDrive::take_over(&third, TakeoverOptions::default(), &ring));
+                    *ended.borrow_mut() = Some(taken.is_ok_and(|report| report.is_enough));
+                });
+                let own = bench.try_to_take_over(1, false).is_ok_and(|report| report.is_enough);
+                let other = other.borrow().expect("it has ended");
+                assert!(own != other, "{scheme} {begins_at} {unreachable}: {own} {other}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_takeover_that_has_taken_too_few_gives_them_back() {
+    let mut bench = Bench::of(MIRROR);
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    let before = holders(&bench);
+    let (unreachable, waits_until) = (bench.drives[1].clone(), bench.ring.now() + LEASE);
+    bench.ring.set_meanwhile(move |until| {
+        shelf::set_cut_off(1, &unreachable, until >= waits_until);
+        until
+    });
+    let report = bench.try_to_take_over(1, false).expect("it was reached at first");
+    assert!(!report.is_enough, "{report:?}");
+    assert_eq!(holders(&bench)[0], before[0], "{report:?}");
+    assert_eq!(report.drives[0].error.as_deref(), Some("it was given back, since too few members could be taken"));
 }

@@ -34,7 +34,9 @@ pub(super) struct Target {
     pub(super) is_member: bool,
     pub(super) step: Step,
     /// What it holds, where that could be read.
-    identity: Option<Identity>,
+    pub(super) identity: Option<Identity>,
+    /// What was granted when it was first reserved.
+    pub(super) claimed: Option<Claimed>,
 }
 
 pub(super) enum Step {
@@ -48,24 +50,36 @@ pub(super) enum Step {
 /// The members in their order, then the spares.
 pub(super) struct Targets {
     pub(super) targets: Vec<Target>,
-    array: [u8; 16],
+    pub(super) array: [u8; 16],
     /// Hosts that are no servers of this volume lose its members, too.
-    force: bool,
+    pub(super) force: bool,
+    /// Who has a greater owner epoch than this came after this takeover.
+    pub(super) newest_epoch: u32,
 }
 
 impl Target {
     fn membership(&self, array: [u8; 16]) -> Option<&Membership> {
         match &self.identity {
-            Some(Identity::Member(own)) if own.array == array => Some(own),
+            Some(Identity::Member(own)) if own.array == array && !matches!(self.step, Step::Missing(_)) => Some(own),
             _ => None,
         }
     }
 
-    /// What was granted over its connection.
-    fn claimed(&self) -> Option<Claimed> {
+    /// Another host that has it.
+    pub(super) fn holder(&self) -> Option<Holder> {
         match &self.step {
-            Step::Reserved(seat) => seat.drive.claimed(),
+            Step::InOtherHands(error) => error.holder,
             _ => None,
+        }
+    }
+
+    /// It is open: what was granted first counts, since that says who had it.
+    pub(super) fn granted(&mut self, directory: &mut VolumeDirectory) {
+        let Step::Reserved(seat) = &self.step else { return };
+        let claimed = seat.drive.claimed();
+        self.claimed = self.claimed.or(claimed);
+        if let (Some(claimed), Some(owner)) = (claimed, directory.owner_mut()) {
+            owner.granted(&claimed);
         }
     }
 }
@@ -84,9 +98,12 @@ impl Targets {
                 Err(error) if error.is_in_use && is_remote => Step::InOtherHands(error),
                 Err(error) => Step::Missing(error),
             };
-            Target { place: place.clone(), is_member, step, identity: None }
+            Target { place: place.clone(), is_member, step, identity: None, claimed: None }
         });
-        let mut targets = Targets { targets: targets.collect(), array, force };
+        let targets: Vec<Target> = targets.collect();
+        let epochs = targets.iter().filter_map(|target| target.holder().and_then(|holder| epoch_of(&holder, &array)));
+        let newest_epoch = epochs.max().unwrap_or(0);
+        let mut targets = Targets { targets, array, force, newest_epoch };
         targets.read(&(0..targets.targets.len()).collect::<Vec<_>>(), ring);
         Ok(targets)
     }
@@ -187,15 +204,16 @@ impl Targets {
     }
 
     /// Takes what others have, one drive after another: those first whose owner is the newest, since they are members by now, most likely.
-    /// With `checks` it ends when a superblock shows that the owner would go on all the same.
+    /// With `checks` it ends when a superblock shows that the owner would go on all the same. Before each it is known that what was taken so
+    /// far is still this directory's.
     pub(super) fn take_all(
         &mut self,
         directory: &mut VolumeDirectory,
         checks: bool,
         ring: &Ring,
     ) -> Result<(), DriveError> {
-        for target in &self.targets {
-            granted(directory, target);
+        for target in &mut self.targets {
+            target.granted(directory);
         }
         if checks {
             self.must_suffice(directory)?;
@@ -204,18 +222,12 @@ impl Targets {
         let mut order: Vec<usize> = (0..self.targets.len()).filter(is_others).collect();
         order.sort_by_key(|at| {
             let target = &self.targets[*at];
-            let holder = if let Step::InOtherHands(error) = &target.step { error.holder } else { None };
-            let epoch = holder.and_then(|holder| epoch_of(&holder, &self.array));
+            let epoch = target.holder().and_then(|holder| epoch_of(&holder, &self.array));
             (Reverse(epoch), !target.is_member, target.place.state == Some(LastState::Failed))
         });
         for at in order {
-            let target = &mut self.targets[at];
-            // Hosts that are no servers of this volume may have a spare for good reasons.
-            let force = self.force && target.is_member;
-            directory.owner_mut().into_iter().for_each(|owner| owner.take_over(force));
-            let opened = directory.access(&target.place).and_then(|access| Seat::open(&access, ring));
-            target.step = opened.map_or_else(Step::Missing, Step::Reserved);
-            granted(directory, target);
+            self.must_be_own(directory, ring)?;
+            self.take(at, directory, ring)?;
             self.read(&[at], ring);
             if checks {
                 self.must_suffice(directory)?;
@@ -255,12 +267,21 @@ impl Targets {
         }
     }
 
-    /// The takeover is refused: all is reserved as it was before, also what was taken from others. Says where that did not succeed, and the
-    /// drive stays reserved for this directory.
+    /// In the end nobody has them.
+    pub(super) fn release(self, ring: &Ring) {
+        let seats = self.targets.into_iter().filter_map(|target| match target.step {
+            Step::Reserved(seat) if seat.is_claimed() && !seat.is_refused() => Some(seat),
+            _ => None,
+        });
+        release(seats.collect(), ring);
+    }
+
+    /// The takeover is refused: all is reserved as it was before, also what was taken from others. What another takeover has by now stays
+    /// with it. Says where that did not succeed, and the drive stays reserved for this directory.
     pub(super) fn undo(self, directory: &VolumeDirectory, ring: &Ring) -> Vec<String> {
         let (mut kept, mut free, mut handed_back) = (Vec::new(), Vec::new(), Vec::new());
         for target in self.targets {
-            let (claimed, place) = (target.claimed(), target.place);
+            let Target { claimed, place, .. } = target;
             let Step::Reserved(mut seat) = target.step else { continue };
             match (claimed, directory.owner()) {
                 // What was reserved from here before stays so: it may be what keeps another owner out.
@@ -272,6 +293,7 @@ impl Targets {
                             seat.stay_reserved();
                             handed_back.extend([seat, other]);
                         }
+                        Err(error) if error.holder.is_some() => free.push(seat),
                         Err(_) => kept.push(place.at),
                     }
                 }
@@ -299,12 +321,6 @@ fn hand_back(
     Ok(seat)
 }
 
-fn granted(directory: &mut VolumeDirectory, target: &Target) {
-    if let (Some(claimed), Some(owner)) = (target.claimed(), directory.owner_mut()) {
-        owner.granted(&claimed);
-    }
-}
-
 /// Whether the volume can be used with these members, or with as many more as are not read yet.
 fn is_usable(newest: &Membership, found: &[usize], unread: usize) -> bool {
     let is_active = |at: &&usize| newest.members[**at].state == MemberState::Active;
@@ -316,6 +332,6 @@ fn is_usable(newest: &Membership, found: &[usize], unread: usize) -> bool {
 }
 
 /// The owner epoch of a host that is a server of the volume.
-fn epoch_of(holder: &Holder, array: &[u8; 16]) -> Option<u32> {
+pub(super) fn epoch_of(holder: &Holder, array: &[u8; 16]) -> Option<u32> {
     ((holder.key.0 >> 32) as u32 == upper_half(array)).then_some(holder.key.0 as u32)
 }
