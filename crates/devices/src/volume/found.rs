@@ -5,6 +5,7 @@ use zonda_ring::Ring;
 
 use super::directory::{LastState, MISSING, Place, VolumeDirectory};
 use super::gathering::gather;
+use super::left_behind::take_left_behind;
 use super::outdated::must_be_newest;
 use super::quorum::{is_last_owner, usable_elsewhere};
 use super::seat::{Seat, give_back};
@@ -81,13 +82,17 @@ impl Found {
         let array = directory.array()?;
         let (mut devices, mut told) = (Vec::new(), Vec::new());
         let mut first: Option<DriveError> = None;
-        let is_elsewhere = |at: usize| directory.file.member[at].at != MISSING && directory.file.is_taken(at);
-        let members = directory.file.member.iter().enumerate().filter(|(at, _)| !is_elsewhere(*at));
-        let places = members.map(|(_, place)| place).chain(&directory.file.spare);
-        let opened = gather(places.map(|place| directory.access(place)).collect(), true, ring);
+        let is_elsewhere = |directory: &VolumeDirectory, at: usize| {
+            directory.file.member[at].at != MISSING && directory.file.is_taken(at)
+        };
+        let members = directory.file.member.iter().enumerate().filter(|(at, _)| !is_elsewhere(&directory, *at));
+        let members: Vec<(usize, Place)> = members.map(|(at, place)| (at, place.clone())).collect();
+        let places = members.iter().map(|(_, place)| place).chain(&directory.file.spare);
+        let mut opened = gather(places.map(|place| directory.access(place)).collect(), true, ring);
+        told.extend(take_left_behind(&mut directory, array, &members, &mut opened, ring));
         let mut opened = opened.into_iter().map(|gathered| gathered.map(Device::of));
         for (at, place) in directory.file.member.iter().enumerate() {
-            if is_elsewhere(at) {
+            if is_elsewhere(&directory, at) {
                 told.push(format!("member {at} ({}) is not there: another member is", place.at));
                 devices.push(None);
                 continue;

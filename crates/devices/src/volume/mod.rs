@@ -20,6 +20,7 @@
 //!   owner.rs      who uses a volume, to the servers of its members      lease.rs   what ends when another owner does
 //!   takeover.rs   a volume taken from an owner that cannot be reached    targets.rs  its drives
 //!   overtaken.rs  another takeover at the same time
+//!   left_behind.rs  members that a takeover did not reach
 //!   contest.rs    an owner whose member was taken, and may be given back
 //!   link.rs       what of these goes on over another connection
 //! ```
@@ -41,6 +42,7 @@ mod import;
 mod import_takeover;
 mod lease;
 mod leaving;
+mod left_behind;
 mod link;
 mod look;
 mod manage;

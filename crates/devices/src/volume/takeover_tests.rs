@@ -304,3 +304,53 @@ fn a_takeover_that_has_taken_too_few_gives_them_back() {
     assert_eq!(holders(&bench)[0], before[0], "{report:?}");
     assert_eq!(report.drives[0].error.as_deref(), Some("it was given back, since too few members could be taken"));
 }
+
+#[test]
+fn a_member_that_a_takeover_did_not_reach_is_taken_from_the_old_owner_when_it_is_back() {
+    for is_served_without in [false, true] {
+        let mut bench = Bench::new();
+        assert_eq!(bench.write(0, 0, 1), Status::Success);
+        bench.cut_off(1, &[2]);
+        assert!(bench.take_over(1).is_enough, "with two of three members the owner cannot go on");
+        if is_served_without {
+            bench.open(1).expect("two of three are enough");
+            assert_eq!(bench.write(1, 1, 2), Status::Success);
+            bench.volumes[1] = None;
+        }
+        bench.mend(1);
+        bench.open(1).expect("the member is left of an owner that has lost the volume");
+        assert_eq!((bench.read(1, 0), bench.write(1, 2, 3)), (Ok(1), Status::Success));
+        bench.run(1, Duration::from_secs(20));
+        assert!(
+            bench.told.contains("member 2 (../d2) was still reserved by another server of this volume"),
+            "{}",
+            bench.told
+        );
+        let report = bench.volumes[1].as_ref().expect("it is open").report();
+        assert_eq!(report.state, VolumeState::Well, "{}", bench.told);
+        let places: Vec<_> = holders(&bench).into_iter().map(|holder| holder.map(place)).collect();
+        assert!(places[0].is_some() && places[1] == places[0] && places[2] == places[0]);
+        assert_eq!(bench.write(0, 3, 4), Status::InternalError);
+    }
+}
+
+#[test]
+fn a_member_of_a_newer_owner_or_without_a_quorum_is_not_taken_by_a_start() {
+    for (scheme, is_newer) in [(Scheme::raid5(2), true), (MIRROR, false)] {
+        let mut bench = Bench::of(scheme);
+        assert_eq!(bench.write(0, 0, 1), Status::Success);
+        let last = scheme.members() - 1;
+        bench.cut_off(1, &[last]);
+        assert!(bench.try_to_take_over(1, true).expect("it was accepted").is_enough);
+        bench.mend(1);
+        if is_newer {
+            let older = shelf::holder(&bench.drives[last]).expect("it is reserved");
+            let key = ReservationKey(older.key.0 + 7);
+            shelf::set_holder(&bench.drives[last], Some(Holder { key, ..older }));
+        }
+        let before = holders(&bench);
+        let error = bench.open(1).expect_err("that owner may have the volume");
+        assert!(error.message.contains("is reserved by another server of this volume"), "{error}");
+        assert_eq!(holders(&bench)[last], before[last]);
+    }
+}
