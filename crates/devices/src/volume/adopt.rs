@@ -12,6 +12,7 @@ use zonda_zoned::{
 
 use super::VolumeDrive;
 use super::bugs::{OwnerBug, is_planted};
+use super::contest::RETRY_INTERVAL;
 use super::directory::Place;
 use super::open::{cannot_save, must_be_free};
 use super::seat::Seat;
@@ -175,6 +176,7 @@ impl VolumeDrive {
                 (Role::Return(member), None, Err(error)) => self.look_ended(member, is_open, &error),
                 (Role::Reconnect(member), _, Err(DriveError { holder: Some(holder), .. })) => {
                     self.on.member_mut(member).into_iter().for_each(|seat| seat.set_refused(holder));
+                    self.look_soon(member, now + RETRY_INTERVAL);
                 }
                 (Role::Reconnect(member), _, Err(error)) => self.look_for_needed_ended(member, is_open, &error),
                 (Role::SpareAgain, _, Err(error)) => self.look_for_spare_ended(&at, is_open, &error),

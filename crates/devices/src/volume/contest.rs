@@ -3,7 +3,8 @@
 //! A takeover takes all but so few members that the owner cannot go on. One that finds out, by the superblock of the first member, that it
 //! cannot take as many reserves that member for its owner again ([`Targets`](super::targets::Targets)). So an owner that has other members
 //! still waits for a while before it lets go of the volume. Meanwhile it knows as before what it may answer ([`Lease`](super::lease::Lease)): a
-//! member that was taken confirms nothing, and what was sent to it does not end.
+//! member that was taken confirms nothing, and what was sent to it does not end. What it has refused has had no effect: it is sent again over
+//! the next connection, in the same order, and the member has not failed.
 
 use zonda_raid::{MemberIndex, MemberState};
 use zonda_zoned::{Duration, Instant};
@@ -14,6 +15,10 @@ use super::seat::Seat;
 
 /// So long it is waited: a takeover takes and reads one member, and gives it back, within that.
 pub(super) const CONTEST_MAX: Duration = Duration(LEASE.0 + LEASE.0 / 2);
+/// The rest of it, in which a member that was given back is not waited for to answer what was sent before.
+const WAIT_LAST: Duration = Duration(LEASE.0 / 2);
+/// So often it is tried to connect to a member again that was taken a second time.
+pub(super) const RETRY_INTERVAL: Duration = Duration(LEASE.0 / 4);
 
 impl VolumeDrive {
     /// Waits for members that another host has taken to be given back, and goes on with them. Says whether anything has happened; `None`
@@ -32,6 +37,12 @@ impl VolumeDrive {
             // All others say at once whether they are taken, too.
             self.lease.ask_at = now;
         }
+        // What was sent before ends, or is refused, so that it is known what is to be sent again.
+        let is_long = now + WAIT_LAST >= until;
+        let is_back = |member: &MemberIndex| {
+            self.on.member(*member).is_some_and(|seat| seat.is_given_back() && (seat.is_answered() || is_long))
+        };
+        let back: Vec<MemberIndex> = taken.iter().copied().filter(is_back).collect();
         let is_left = |member: &MemberIndex| {
             self.state(*member) == MemberState::Active && self.on.member(*member).is_some() && !is_taken(member)
         };
@@ -40,11 +51,14 @@ impl VolumeDrive {
         if now >= until || left == 0 || is_whole {
             return None;
         }
-        let is_back = |member: &MemberIndex| self.on.member(*member).is_some_and(Seat::is_given_back);
-        let back: Vec<MemberIndex> = taken.into_iter().filter(is_back).collect();
         for member in &back {
             let shown = self.shown(*member);
-            self.on.member_mut(*member).into_iter().for_each(Seat::sever);
+            if let Some(seat) = self.on.member_mut(*member) {
+                seat.sever();
+                // The volume is told of nothing: the member has not failed.
+                seat.set_awaited();
+            }
+            self.look_soon(*member, now);
             self.tell(
                 true,
                 format!(

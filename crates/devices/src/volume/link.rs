@@ -4,51 +4,31 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use zonda_zoned::{
-    Command, CommandId, Completion, Geometry, Lba, NamespaceId, Operation, Outcome, Status, ZoneAction, ZoneDescriptor,
-    ZoneIndex, ZoneState, ZoneTarget,
+    Command, CommandId, Completion, Geometry, Lba, Operation, Outcome, Status, ZoneAction, ZoneDescriptor, ZoneIndex,
+    ZoneState, ZoneTarget,
 };
 
 /// Owns the commands of one device that are repeated over the next connection.
 #[derive(Debug, Default)]
 pub(super) struct Link {
-    in_flight: HashMap<CommandId, InFlight>,
+    in_flight: HashMap<CommandId, Command>,
+    /// Commands that the device has refused, since another host had it. They had no effect. Volumes count their commands, so these are in order.
+    refused: BTreeMap<CommandId, Command>,
     /// For each zone that was written since the device was opened, by its start: the end of what was acknowledged.
     acknowledged: BTreeMap<Lba, Lba>,
     /// Commands for the next connection, in their order.
     pub(super) held: VecDeque<Command>,
 }
 
-/// A command in flight.
-#[derive(Clone, Debug)]
-enum InFlight {
-    /// It changes nothing, or nothing more when it is done twice.
-    Repeatable(Operation),
-    /// A write up to this block.
-    Write {
-        end: Lba,
-    },
-    Append {
-        blocks: u64,
-    },
-    Manage {
-        action: ZoneAction,
-        target: ZoneTarget,
-    },
+/// Whether a command changes nothing, or nothing more when it is done twice.
+fn is_repeatable(operation: &Operation) -> bool {
+    matches!(operation, Operation::Read { .. } | Operation::ReportZones { .. } | Operation::Flush)
 }
 
 impl Link {
     /// A command is submitted.
     pub(super) fn sent(&mut self, command: &Command) {
-        let in_flight = match &command.operation {
-            Operation::Write { start, blocks, .. } => InFlight::Write { end: *start + *blocks },
-            Operation::Append { blocks, .. } => InFlight::Append { blocks: blocks.0 },
-            Operation::ManageZones { action, target } => InFlight::Manage { action: action.clone(), target: *target },
-            Operation::Read { .. } | Operation::ReportZones { .. } | Operation::Flush => {
-                InFlight::Repeatable(command.operation.clone())
-            }
-            _ => return,
-        };
-        self.in_flight.insert(command.id, in_flight);
+        self.in_flight.insert(command.id, command.clone());
     }
 
     /// The device had no queue slot for a command.
@@ -56,27 +36,51 @@ impl Link {
         self.in_flight.remove(&command.id);
     }
 
+    /// A command was refused, since another host has the device: it waits.
+    pub(super) fn was_refused(&mut self, id: CommandId) {
+        self.refused.extend(self.in_flight.remove(&id).map(|command| (id, command)));
+    }
+
+    /// Whether commands have been refused.
+    pub(super) fn has_refused(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    /// Whether the device has answered all that may not be repeated.
+    pub(super) fn is_answered(&self) -> bool {
+        self.in_flight.values().all(|command| is_repeatable(&command.operation))
+    }
+
+    /// What was refused goes on over the next connection, before what came later.
+    pub(super) fn hold_refused(&mut self) {
+        for (_, command) in std::mem::take(&mut self.refused).into_iter().rev() {
+            self.held.push_front(command);
+        }
+    }
+
     /// A command has ended; with `is_lost`, since the connection is lost: one that can be repeated is held for the next one, and has not
     /// ended. Returns its completion otherwise.
     pub(super) fn ended(&mut self, geometry: &Geometry, completion: Completion, is_lost: bool) -> Option<Completion> {
-        let Some(in_flight) = self.in_flight.remove(&completion.id) else { return Some(completion) };
+        let Some(command) = self.in_flight.remove(&completion.id) else { return Some(completion) };
         let was_cut_off = matches!(completion.status, Status::AbortedPowerLoss | Status::NamespaceNotReady);
-        match in_flight {
-            InFlight::Repeatable(operation) if is_lost && was_cut_off => {
-                self.held.push_back(Command { id: completion.id, namespace: NamespaceId::FIRST, operation });
+        match &command.operation {
+            operation if is_repeatable(operation) && is_lost && was_cut_off => {
+                self.held.push_back(command);
                 return None;
             }
-            InFlight::Write { end } if completion.status.is_success() => self.acknowledge(geometry, end),
-            InFlight::Append { blocks } if completion.status.is_success() => {
+            Operation::Write { start, blocks, .. } if completion.status.is_success() => {
+                self.acknowledge(geometry, *start + *blocks);
+            }
+            Operation::Append { blocks, .. } if completion.status.is_success() => {
                 if let Outcome::Appended(first) = completion.outcome {
-                    self.acknowledge(geometry, Lba(first.0 + blocks));
+                    self.acknowledge(geometry, first + *blocks);
                 }
             }
             // Also of one that has failed it is not known what it left.
-            InFlight::Manage { action: ZoneAction::Reset | ZoneAction::Offline, target } => match target {
+            Operation::ManageZones { action: ZoneAction::Reset | ZoneAction::Offline, target } => match target {
                 ZoneTarget::All => self.acknowledged.clear(),
                 ZoneTarget::Zone(start) => {
-                    self.acknowledged.remove(&start);
+                    self.acknowledged.remove(start);
                 }
             },
             _ => {}
@@ -89,7 +93,9 @@ impl Link {
         let mut in_flight: Vec<CommandId> = self.in_flight.keys().copied().collect();
         in_flight.sort_unstable();
         let cut_off = in_flight.into_iter().map(|id| Completion::of(id, Status::AbortedPowerLoss));
-        cut_off.filter_map(|completion| self.ended(geometry, completion, true)).collect()
+        let ended = cut_off.filter_map(|completion| self.ended(geometry, completion, true)).collect();
+        self.hold_refused();
+        ended
     }
 
     /// Blocks up to this one, which is behind the last of them, were acknowledged.
@@ -123,7 +129,7 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use zonda_zoned::{Blocks, Payload};
+    use zonda_zoned::{Blocks, NamespaceId, Payload};
 
     use super::*;
 
@@ -174,6 +180,21 @@ mod tests {
         assert_eq!(link.cut_off(&geometry), [Completion::of(CommandId(2), Status::AbortedPowerLoss)]);
         assert_eq!(link.held, [command(1, read), command(3, Operation::Flush)]);
         assert_eq!(link.cut_off(&geometry), [], "nothing is in flight any more");
+    }
+
+    #[test]
+    fn what_was_refused_is_held_as_it_was_in_its_order_and_before_what_came_later() {
+        let (geometry, mut link) = (Geometry::tiny(), Link::default());
+        let commands = [command(1, write(0, 4)), command(2, write(4, 4)), command(3, Operation::Flush)];
+        commands.iter().for_each(|command| link.sent(command));
+        link.was_refused(CommandId(2));
+        assert!(!link.is_answered(), "the first one may be done still");
+        link.was_refused(CommandId(1));
+        assert!(link.is_answered() && link.has_refused());
+        link.held.push_back(command(4, write(8, 4)));
+        assert_eq!(link.cut_off(&geometry), []);
+        let [first, second, flush] = commands;
+        assert_eq!(link.held, [first, second, command(4, write(8, 4)), flush]);
     }
 
     #[test]

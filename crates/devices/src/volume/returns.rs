@@ -62,6 +62,12 @@ impl VolumeDrive {
         self.absent.retain(|absence| absence.member != member);
     }
 
+    /// A member is looked for at this time, whether it was looked for before or not.
+    pub(super) fn look_soon(&mut self, member: MemberIndex, look_at: Instant) {
+        self.absent_no_more(member);
+        self.absent.push(Absence { member, look_at, wait: LOOK_AFTER });
+    }
+
     /// Looks for members that have failed, and in whose place there is nothing, and for those whose connection is lost.
     pub(super) fn look_for_absent(&mut self, now: Instant) {
         for member in self.members() {
@@ -258,6 +264,11 @@ impl VolumeDrive {
 
     /// A member that I/O waits for was looked for, and is not used.
     pub(super) fn look_for_needed_ended(&mut self, member: MemberIndex, is_open: bool, error: &DriveError) {
+        if self.on.volume().suspended(member).is_none() {
+            // It was given back after it was taken, and is lost all the same.
+            self.on.member_mut(member).into_iter().for_each(Seat::await_no_more);
+            return;
+        }
         if is_open && self.refused >> member.0 & 1 == 0 {
             self.refused |= 1 << member.0;
             self.tell(

@@ -105,8 +105,13 @@ impl Seat {
         self.is_given_back
     }
 
-    /// Another host had the drive for a while: what was in flight then is not known to have ended. It is cut off, as if the connection were
-    /// lost, and the drive is connected to again.
+    /// Whether it has ended or refused all that must not be done twice.
+    pub(super) fn is_answered(&self) -> bool {
+        self.link.as_ref().is_none_or(|link| link.is_answered())
+    }
+
+    /// Another host had the drive for a while. It is connected to again: what it has refused meanwhile is held for that, and what it has not
+    /// answered is cut off, as if the connection were lost.
     pub(super) fn sever(&mut self) {
         (self.is_severed, self.is_refused, self.is_given_back) = (true, false, false);
         self.asked_at = None;
@@ -157,7 +162,15 @@ impl Seat {
                 self.confirmed_at = if is_planted(OwnerBug::LeaseFromAnswer) { Some(now) } else { asked_at };
             }
         }
-        completion.id == CONFIRM || completion.status == Status::ReservationConflict
+        // A write to a zone in which an earlier one was refused cannot be done either.
+        let is_behind_refused = completion.status == Status::ZoneInvalidWrite
+            && self.is_refused
+            && self.link.as_ref().is_some_and(|link| link.has_refused());
+        let is_refused = completion.status == Status::ReservationConflict || is_behind_refused;
+        if let Some(link) = self.link.as_mut().filter(|_| is_refused) {
+            link.was_refused(completion.id);
+        }
+        completion.id == CONFIRM || is_refused
     }
 
     /// From now on commands that are cut off by the loss of its connection do not fail: they are held for the next connection.
@@ -186,9 +199,15 @@ impl Seat {
         self.is_awaited = true;
     }
 
+    /// It is not waited for any more: the volume is told that its connection is lost.
+    pub(super) fn await_no_more(&mut self) {
+        self.is_awaited = false;
+    }
+
     /// The volume waits for no other connection: what was held fails.
     pub(super) fn fail_held(&mut self) {
-        let link = self.link.take();
+        let mut link = self.link.take();
+        link.iter_mut().for_each(|link| link.hold_refused());
         let held = link.into_iter().flat_map(|link| link.held);
         self.refused.extend(held.map(|command| Completion::of(command.id, Status::NamespaceNotReady)));
     }
@@ -209,10 +228,14 @@ impl Seat {
     /// Goes on over another connection to the same device. Returns the first one.
     pub(super) fn reconnect(&mut self, drive: Box<dyn Drive>) -> Seat {
         self.is_awaited = false;
+        self.link.iter_mut().for_each(|link| link.hold_refused());
         (self.is_severed, self.is_refused, self.is_given_back) = (false, false, false);
         (self.refused_by, self.asked_at) = (None, None);
         self.is_claimed |= drive.claimed().is_some();
-        Seat::of(std::mem::replace(&mut self.drive, drive))
+        let mut before = Seat::of(std::mem::replace(&mut self.drive, drive));
+        // It may still stand. The drive stays reserved for the new one.
+        before.stay_reserved();
+        before
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -247,7 +270,7 @@ impl Seat {
     fn submit_held(&mut self, now: Instant) {
         let Some(link) = self.link.as_mut().filter(|link| {
             let is_lost = self.is_severed || self.drive.is_disconnected();
-            !link.held.is_empty() && !is_lost
+            !link.held.is_empty() && !is_lost && !self.is_refused
         }) else {
             return;
         };
@@ -315,7 +338,8 @@ impl ZonedDevice for Seat {
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         if let Some(link) = &mut self.link {
-            if !link.held.is_empty() || self.is_severed || self.drive.is_disconnected() {
+            // Behind a command that was refused nothing is done before that is.
+            if !link.held.is_empty() || self.is_severed || self.is_refused || self.drive.is_disconnected() {
                 link.held.push_back(command);
                 self.under_way += 1;
                 return Ok(());

@@ -354,3 +354,52 @@ fn a_member_of_a_newer_owner_or_without_a_quorum_is_not_taken_by_a_start() {
         assert_eq!(holders(&bench)[last], before[last]);
     }
 }
+
+#[test]
+fn a_member_that_is_taken_for_a_moment_under_load_is_no_failed_one_and_no_spare_steps_in() {
+    for (times, first) in [(1, 0), (8, 1)] {
+        let mut bench = Bench::new();
+        add_spare(&mut bench);
+        assert_eq!(bench.write(0, 9, 1), Status::Success);
+        for at in 0..times {
+            let drive = (first + at) % 3;
+            let holder = seize_during_write(&mut bench, drive);
+            let mut ended = bench.run(0, Duration::from_secs(1));
+            shelf::set_holder(&bench.drives[drive], Some(holder));
+            ended.extend(bench.run(0, Duration::from_secs(2)));
+            assert_eq!(ended.len(), 4, "{at}: {}", bench.told);
+            assert!(ended.iter().all(|ended| ended.status == Status::Success), "{ended:?} {}", bench.told);
+            assert_eq!((bench.read(0, 0), bench.read(0, 9)), (Ok(7), Ok(1)));
+        }
+        assert!(bench.told.contains("was reserved by another host for a moment"), "{}", bench.told);
+        assert!(!bench.told.contains("is given up") && !bench.told.contains("the spare"), "{}", bench.told);
+        assert_eq!(state(&bench), VolumeState::Well, "{}", bench.told);
+    }
+}
+
+#[test]
+fn a_member_that_is_taken_again_while_it_is_connected_to_is_waited_for_again() {
+    for scheme in [Scheme::raid5(2), MIRROR] {
+        let mut bench = Bench::of(scheme);
+        let holder = seize_during_write(&mut bench, 1);
+        let mut ended = bench.run(0, Duration::from_secs(1));
+        shelf::set_holder(&bench.drives[1], Some(holder));
+        // The owner finds out, and has not connected to it yet.
+        while !bench.told.contains("was reserved by another host for a moment") {
+            bench.ring.turn(Some(bench.ring.now() + Duration::from_millis(10))).expect("time passes");
+            ended.extend(bench.run(0, Duration(0)));
+        }
+        shelf::seize(&bench.drives[1]);
+        ended.extend(bench.run(0, Duration::from_millis(2000)));
+        assert_eq!(ended, [], "they wait");
+        shelf::set_holder(&bench.drives[1], Some(holder));
+        ended.extend(bench.run(0, Duration::from_secs(5)));
+        assert!(
+            ended.len() == 4 && ended.iter().all(|ended| ended.status == Status::Success),
+            "{ended:?} {}",
+            bench.told
+        );
+        assert!(!bench.told.contains("is given up"), "{}", bench.told);
+        assert_eq!((state(&bench), bench.read(0, 3)), (VolumeState::Well, Ok(7)), "{}", bench.told);
+    }
+}
