@@ -108,20 +108,25 @@ fn a_drive_that_was_to_join_and_became_a_member_of_another_volume_is_not_wiped()
     bench.check(&mut other, 20, 2);
 }
 
-#[test]
-fn a_drive_that_takes_another_place_of_its_volume_leaves_its_own() {
-    let bench = Bench::with(&["a", "b", "c"]);
-    let mut volume = copies(&bench, &["a", "b", "c"]);
-    bench.write(&mut volume, 20, 1);
-    fail(&bench, &mut volume, "b");
-    fail(&bench, &mut volume, "c");
+/// Members b and c fail, and c is added as a spare.
+fn c_takes_the_place_of_b(bench: &Bench, volume: &mut VolumeDrive) {
+    fail(bench, volume, "b");
+    fail(bench, volume, "c");
     let spare = VolumeRequest::AddSpare {
         spare: bench.at("c").display().to_string(),
         may_wipe: true,
         credentials: Default::default(),
     };
-    bench.ask(&mut volume, &spare).expect("nobody needs what is on it");
-    bench.rest(&mut volume);
+    bench.ask(volume, &spare).expect("nobody needs what is on it");
+    bench.rest(volume);
+}
+
+#[test]
+fn a_drive_that_takes_another_place_of_its_volume_leaves_its_own() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let mut volume = copies(&bench, &["a", "b", "c"]);
+    bench.write(&mut volume, 20, 1);
+    c_takes_the_place_of_b(&bench, &mut volume);
     let places: Vec<String> = volume.report().members.into_iter().map(|member| member.at).collect();
     assert_eq!(places, ["../a", "../c", "missing"]);
     drop(volume);
@@ -176,15 +181,7 @@ fn status_with_a_file_from_before_members_changed_shows_them_where_a_mount_puts_
     bench.write(&mut volume, 20, 1);
     let file = bench.at("vol/volume.toml");
     let older = std::fs::read_to_string(&file).expect("it is there");
-    fail(&bench, &mut volume, "b");
-    fail(&bench, &mut volume, "c");
-    let spare = VolumeRequest::AddSpare {
-        spare: bench.at("c").display().to_string(),
-        may_wipe: true,
-        credentials: Default::default(),
-    };
-    bench.ask(&mut volume, &spare).expect("nobody needs what is on it");
-    bench.rest(&mut volume);
+    c_takes_the_place_of_b(&bench, &mut volume);
     bench.close(volume);
     std::fs::write(&file, older).expect("there is room");
     let members = |report: zonda_devices::VolumeReport| -> Vec<(String, String)> {
