@@ -11,11 +11,15 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| program(None).expect("zonda
 
 /// Attacks a server with a small budget. No times are looked at: the machine may be busy with other tests.
 fn withstands(attack: Attack) -> Outcome {
+    withstands_for(Duration::from_secs(1), attack)
+}
+
+fn withstands_for(time: Duration, attack: Attack) -> Outcome {
     let run = Run {
         zonda: PROGRAM.clone(),
         own: env!("CARGO_BIN_EXE_attacks").into(),
         memory: Some("256 MiB".to_owned()),
-        times: Times { before: None, attack: Duration::from_secs(1), rounds: 1 },
+        times: Times { before: None, attack: time, rounds: 1 },
     };
     let outcome = run.attack(attack).expect("a server and an attacker can be started");
     assert_eq!(outcome.failures(), [""; 0], "{outcome:?}");
@@ -41,10 +45,9 @@ fn discovery_controllers_that_are_held_open_keep_no_host_out() {
 
 #[test]
 fn large_exchanges_of_keys_keep_no_host_from_its_own() {
-    let status = withstands(Attack::DiffieHellman).last_status;
     // On a busy machine a second ends before the first exchange does.
-    let (failures, connections) = (&status["traffic"]["authentication_failures"], &status["connections"]);
-    assert!(count(failures) > 0 || count(connections) >= 8, "{status}");
+    let status = withstands_for(Duration::from_secs(8), Attack::DiffieHellman).last_status;
+    assert!(count(&status["traffic"]["authentication_failures"]) > 0, "{status}");
 }
 
 #[test]
