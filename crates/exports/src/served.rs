@@ -20,7 +20,7 @@ const TURN_MAX: Duration = Duration::from_micros(300);
 /// The same while several connections use the server: each waits for some turns of the loop.
 const SHARED_TURN_MAX: Duration = Duration::from_micros(60);
 /// What a command costs beside its data.
-const COMMAND_COST: u64 = 4 << 10;
+pub(crate) const COMMAND_COST: u64 = 4 << 10;
 
 /// Who gives a drive commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -98,10 +98,8 @@ impl Server {
 
     /// The last turn took so long: the next one does as much as takes a moment.
     fn begin_turn(&mut self, took: Duration) {
-        let nbd = self.nbd.as_ref().map(|nbd| (nbd.is_shared(), nbd.is_busy()));
-        let (is_nbd_shared, is_nbd_busy) = nbd.unwrap_or_default();
-        let is_shared = self.sockets.is_shared() || is_nbd_shared || (self.sockets.is_busy() && is_nbd_busy);
-        let allowance = self.pace.next(took, is_shared);
+        let active = self.sockets.active() + self.nbd.as_ref().map_or(0, Nbd::active);
+        let allowance = self.pace.next(took, active > 1);
         self.sockets.begin_turn(allowance);
         if let Some(nbd) = &mut self.nbd {
             nbd.begin_turn(allowance);

@@ -9,6 +9,8 @@ use zonda_ring::{Address, Bytes, BytesMut, Client, Done, Operation, Outcome, Rin
 use zonda_target::{ConnectionId, FairQueue, Flow};
 use zonda_zoned::{Duration, Instant};
 
+use crate::served::COMMAND_COST;
+
 /// Connections that one turn takes from each listener. Where there are more, the first messages of a flood pile up, and hosts whose
 /// answers wait behind these lose their places to those that come meanwhile.
 const ACCEPTS_UNDER_WAY: u64 = 4;
@@ -21,9 +23,8 @@ const RECEIVE_BYTES_SHARED: usize = 64 << 10;
 const RECEIVE_BYTES_MIN: usize = 32 << 10;
 /// The first buffer of a connection: a handshake is small, and there may be ten thousand.
 const RECEIVE_BYTES_FIRST: usize = 4 << 10;
-/// What a chunk costs beside its bytes, in bytes, and what each command in it does.
+/// What a chunk costs beside its bytes and commands, in bytes.
 const CHUNK_COST: u64 = 4 << 10;
-const COMMAND_COST: u64 = 4 << 10;
 /// Commands that one chunk brings, about: a chunk of short ones is handed over in pieces, others between them.
 const CHUNK_COMMANDS: u64 = 16;
 /// The least bytes of a piece.
@@ -168,14 +169,9 @@ impl Sockets {
         self.turns_silent = self.turns_silent.saturating_add(1);
     }
 
-    /// Whether several connections have sent something in the last turns.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.turns_alone < SHARED_TURNS
-    }
-
-    /// Whether any connection has.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.turns_silent < SHARED_TURNS
+    /// How many connections have sent something in the last turns; 2: two or more.
+    pub(crate) fn active(&self) -> u32 {
+        u32::from(self.turns_silent < SHARED_TURNS) + u32::from(self.turns_alone < SHARED_TURNS)
     }
 
     /// Bytes that were handed over were so many commands.
@@ -459,7 +455,7 @@ impl Sockets {
 
     /// Lets the next bytes come, unless they are waited for already.
     fn receive(&mut self, connection: ConnectionId) {
-        let is_shared = self.is_shared();
+        let is_shared = self.active() > 1;
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         if entry.has_arrived {
             return;
@@ -534,8 +530,8 @@ mod tests {
         let short = received.iter().position(|(bytes, _)| *bytes == 64).expect("the short command came");
         assert!(short <= 1, "it waits for one piece of the other: {received:?}");
         assert_eq!(received.iter().filter(|(bytes, _)| *bytes == PIECE_BYTES_MIN as usize).count(), 3, "{received:?}");
-        assert!(sockets.is_shared() && sockets.is_busy());
+        assert_eq!(sockets.active(), 2);
         (0..SHARED_TURNS).for_each(|_| sockets.begin_turn(u64::MAX));
-        assert!(!sockets.is_shared() && !sockets.is_busy());
+        assert_eq!(sockets.active(), 0);
     }
 }

@@ -159,14 +159,9 @@ impl Nbd {
         self.sockets.begin_turn(allowance);
     }
 
-    /// See [`Sockets::is_shared`].
-    pub(crate) fn is_shared(&self) -> bool {
-        self.sockets.is_shared()
-    }
-
-    /// See [`Sockets::is_busy`].
-    pub(crate) fn is_busy(&self) -> bool {
-        self.sockets.is_busy()
+    /// See [`Sockets::active`].
+    pub(crate) fn active(&self) -> u32 {
+        self.sockets.active()
     }
 
     /// Begins to take connections.
