@@ -1,21 +1,27 @@
-//! One file: its bytes as the cache has them, and what the medium has where that differs.
+//! One simulated file: its bytes as the page cache has them, and what the medium has where that differs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use zonda_zoned::Prng;
 
-use super::PAGE;
+use crate::limits::PAGE_BYTES;
+use crate::{FileError, FileOperation, ImageFile};
+
+/// The unit in which files reach the medium.
+pub const PAGE: usize = PAGE_BYTES as usize;
 
 /// A file in the cache and on the medium.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SimFile {
-    pub(super) bytes: Vec<u8>,
+pub struct SimFile {
+    /// As the cache has them. Whoever alters them here alters the medium, too.
+    pub bytes: Vec<u8>,
     /// Pages that a sync will write.
     dirty: BTreeMap<usize, Page>,
     /// What the medium has of pages that a sync failed to write: it may be older than the cache.
     clean: BTreeMap<usize, Vec<u8>>,
     /// Pages that take space.
-    pub(super) allocated: BTreeSet<usize>,
+    pub allocated: BTreeSet<usize>,
 }
 
 /// A page that was written since it was last synced.
@@ -65,7 +71,70 @@ impl SimFile {
         }
     }
 
-    pub(super) fn write(&mut self, tick: u64, offset: usize, all: &[u8]) {
+    /// Carries out an operation on this file that was issued at `issued`; a change happens at `now`.
+    ///
+    /// # Errors
+    /// For a read past the end of the file.
+    pub fn carry_out(&mut self, operation: &FileOperation, now: u64, issued: u64) -> Result<Bytes, FileError> {
+        match operation {
+            FileOperation::Read { offset, length, .. } => {
+                let range = *offset as usize..*offset as usize + length;
+                let found = self.bytes.get(range).map(Bytes::copy_from_slice);
+                return found.ok_or_else(|| FileError::Other("the file ends before".to_owned()));
+            }
+            FileOperation::Write { offset, pieces, .. } => self.write(now, *offset as usize, &pieces.concat()),
+            FileOperation::Sync { .. } => self.sync(issued),
+            FileOperation::PunchHole { offset, length, .. } => {
+                self.punch_hole(now, *offset as usize, *length as usize);
+            }
+            FileOperation::Allocate { offset, length, .. } => self.allocate(*offset as usize, *length as usize),
+        }
+        Ok(Bytes::new())
+    }
+
+    /// What a kill leaves of an operation: nothing, all, or the beginning of a write. Blocks and tags end at the border of a page, as
+    /// the kernel copies them; journal and checkpoint anywhere.
+    pub fn carry_out_in_part(&mut self, operation: &FileOperation, now: u64, prng: &mut Prng) {
+        match operation {
+            FileOperation::Write { file: name, offset, pieces } => {
+                let (offset, all) = (*offset as usize, pieces.concat());
+                let mut length = match prng.below(3) {
+                    0 => 0,
+                    1 => prng.below(all.len() as u64 + 1) as usize,
+                    _ => all.len(),
+                };
+                if length < all.len() && matches!(name, ImageFile::Data | ImageFile::Tags) {
+                    length = ((offset + length) / PAGE * PAGE).saturating_sub(offset);
+                }
+                self.write(now, offset, &all[..length]);
+            }
+            FileOperation::PunchHole { offset, length, .. } if prng.chance(1, 2) => {
+                self.punch_hole(now, *offset as usize, *length as usize);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether an operation needs pages that the file does not have yet.
+    pub fn lacks_space(&self, operation: &FileOperation) -> bool {
+        let (offset, length) = match operation {
+            FileOperation::Write { offset, pieces, .. } => (*offset, pieces.iter().map(Bytes::len).sum()),
+            FileOperation::Allocate { offset, length, .. } => (*offset, *length as usize),
+            _ => return false,
+        };
+        self.space_at(offset as usize, length) < length
+    }
+
+    /// Reads as much as there is.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let rest = self.bytes.get(offset as usize..).unwrap_or_default();
+        let found = rest.len().min(buffer.len());
+        buffer[..found].copy_from_slice(&rest[..found]);
+        found
+    }
+
+    /// Writes to the cache at a tick.
+    pub fn write(&mut self, tick: u64, offset: usize, all: &[u8]) {
         if !all.is_empty() {
             self.allocated.extend(offset / PAGE..(offset + all.len()).div_ceil(PAGE));
         }
@@ -73,12 +142,12 @@ impl SimFile {
     }
 
     /// Pages of the range take space from now on, and read as before.
-    pub(super) fn allocate(&mut self, offset: usize, length: usize) {
+    fn allocate(&mut self, offset: usize, length: usize) {
         self.allocated.extend(offset / PAGE..(offset + length).div_ceil(PAGE));
     }
 
     /// The first offset from `offset` on that lies in a page with space, or with bytes that somebody else put there.
-    pub(super) fn next_data(&self, offset: usize) -> Option<usize> {
+    pub fn next_data(&self, offset: usize) -> Option<usize> {
         let mut pages = offset / PAGE..self.bytes.len().div_ceil(PAGE);
         let is_hole = |page: usize| {
             let end = self.bytes.len().min((page + 1) * PAGE);
@@ -87,7 +156,7 @@ impl SimFile {
         pages.find(|&page| !is_hole(page)).map(|page| offset.max(page * PAGE))
     }
 
-    pub(super) fn punch_hole(&mut self, tick: u64, offset: usize, length: usize) {
+    fn punch_hole(&mut self, tick: u64, offset: usize, length: usize) {
         let length = length.min(self.bytes.len().saturating_sub(offset));
         let end = offset + length;
         // Of a page that the hole covers in part, and of the last one of the file, the rest stays.
@@ -97,13 +166,14 @@ impl SimFile {
     }
 
     /// How many bytes of a write find the pages that they need, up to the first that does not.
-    pub(super) fn space_at(&self, offset: usize, length: usize) -> usize {
+    pub fn space_at(&self, offset: usize, length: usize) -> usize {
         let end = offset + length;
         let missing = (offset / PAGE..end.div_ceil(PAGE)).find(|page| !self.allocated.contains(page));
         missing.map_or(length, |page| (page * PAGE).saturating_sub(offset))
     }
 
-    pub(super) fn set_length(&mut self, length: usize) {
+    /// Cuts the file, or lengthens it with zeros that take no space.
+    pub fn set_length(&mut self, length: usize) {
         self.bytes.resize(length, 0);
         let pages = length.div_ceil(PAGE);
         self.dirty.retain(|page, _| *page < pages);
@@ -111,7 +181,7 @@ impl SimFile {
         self.allocated.retain(|page| *page < pages);
     }
 
-    pub(super) fn sync(&mut self, until: u64) {
+    fn sync(&mut self, until: u64) {
         self.dirty.retain(|_, page| {
             if let Some(last) = page.versions.iter().rposition(|(tick, _)| *tick <= until) {
                 page.durable = page.versions.remove(last).1;
@@ -122,7 +192,7 @@ impl SimFile {
     }
 
     /// Pages that the sync was to write are clean, and each is on the medium or is not.
-    pub(super) fn fail_sync(&mut self, until: u64, prng: &mut Prng) {
+    pub fn fail_sync(&mut self, until: u64, prng: &mut Prng) {
         for (page, Page { durable, versions }) in std::mem::take(&mut self.dirty) {
             let is_newer = versions.last().is_some_and(|(tick, _)| *tick > until);
             if is_newer {
@@ -133,7 +203,8 @@ impl SimFile {
         }
     }
 
-    pub(super) fn forget_failed_syncs(&mut self, prng: &mut Prng) -> bool {
+    /// Pages whose sync failed leave the cache: some are as the medium has them again. Returns whether there were any.
+    pub fn forget_failed_syncs(&mut self, prng: &mut Prng) -> bool {
         let clean = std::mem::take(&mut self.clean);
         let any = !clean.is_empty();
         for (page, durable) in clean {
@@ -144,7 +215,8 @@ impl SimFile {
         any
     }
 
-    pub(super) fn lose_power(&mut self, prng: &mut Prng) {
+    /// Each page that was not synced is as it was when it was, or as it has been since.
+    pub fn lose_power(&mut self, prng: &mut Prng) {
         for (page, durable) in std::mem::take(&mut self.clean) {
             self.put(page, &durable);
         }
@@ -163,8 +235,15 @@ impl SimFile {
     }
 
     /// Everything in the cache is on the medium.
-    pub(super) fn settle(&mut self) {
+    pub fn settle(&mut self) {
         self.dirty.clear();
         self.clean.clear();
+    }
+
+    /// A loss of power that takes everything that was not synced.
+    pub fn forget_unsynced(&mut self) {
+        for (page, Page { durable, .. }) in std::mem::take(&mut self.dirty) {
+            self.put(page, &durable);
+        }
     }
 }

@@ -8,6 +8,7 @@
 mod disk;
 #[cfg(test)]
 mod drive;
+mod file;
 mod ledger;
 mod observed;
 
@@ -15,5 +16,6 @@ mod observed;
 pub(crate) use disk::{Disk, Fault};
 #[cfg(test)]
 pub(crate) use drive::{Drive, spec};
+pub use file::{PAGE, SimFile};
 pub use ledger::{Crash, Ledger, Promise, Violation};
 pub use observed::{Contents, Observed};

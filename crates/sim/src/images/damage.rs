@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use zonda_image::testing::{Crash, Observed};
+use zonda_image::testing::{Crash, Observed, PAGE};
 use zonda_image::{Finding, ImageFile, check, inspect};
 use zonda_zoned::{Blocks, Lba, Prng, Status, ZoneIndex};
 
-use super::disk::{Disk, Faults, PAGE};
+use super::disk::{Disk, Faults};
 use super::drive::Drive;
 use super::lives::{Stop, damaged_blocks, told_stop};
 use super::run::ImagesRun;

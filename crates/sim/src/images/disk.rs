@@ -4,18 +4,12 @@
 //! that was written since the medium's or any state of the cache in between. Where a sync fails, the pages that it was to write are
 //! clean in the cache, and may or may not be on the medium (as Linux does): no later sync writes them, until they are written again.
 
-mod file;
-
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use zonda_image::testing::SimFile;
 use zonda_image::{FileError, FileOperation, Files, ImageFile};
 use zonda_zoned::Prng;
-
-use self::file::SimFile;
-
-/// The unit in which files reach the medium.
-pub(super) const PAGE: usize = 4096;
 
 /// Operations that fail, while they do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,35 +101,13 @@ impl Disk {
             return Err(error);
         }
         self.tick += 1;
-        let now = self.tick;
-        let file = self.files.entry(operation.file()).or_default();
-        match operation {
-            FileOperation::Read { offset, length, .. } => {
-                let range = *offset as usize..*offset as usize + length;
-                let found = file.bytes.get(range).map(Bytes::copy_from_slice);
-                return found.ok_or_else(|| FileError::Other("the file ends before".to_owned()));
-            }
-            FileOperation::Write { offset, pieces, .. } => file.write(now, *offset as usize, &pieces.concat()),
-            FileOperation::Sync { .. } => file.sync(tick),
-            FileOperation::PunchHole { offset, length, .. } => {
-                file.punch_hole(now, *offset as usize, *length as usize);
-            }
-            FileOperation::Allocate { offset, length, .. } => file.allocate(*offset as usize, *length as usize),
-        }
-        Ok(Bytes::new())
+        self.files.entry(operation.file()).or_default().carry_out(operation, self.tick, tick)
     }
 
     /// How an operation fails, if it does.
     fn failure_of(&mut self, operation: &FileOperation) -> Option<FileError> {
         let faults = self.faults;
-        let needs_space = match operation {
-            FileOperation::Write { offset, pieces, .. } => Some((*offset, pieces.iter().map(Bytes::len).sum())),
-            FileOperation::Allocate { offset, length, .. } => Some((*offset, *length as usize)),
-            _ => None,
-        };
-        if let (true, Some((offset, length))) = (faults.is_full, needs_space)
-            && self.files.entry(operation.file()).or_default().space_at(offset as usize, length) < length
-        {
+        if faults.is_full && self.files.entry(operation.file()).or_default().lacks_space(operation) {
             return Some(FileError::StorageFull);
         }
         if faults.file.is_some_and(|file| file != operation.file()) {
@@ -157,30 +129,11 @@ impl Disk {
         Some(FileError::Other("an injected error".to_owned()))
     }
 
-    /// What a kill leaves of an operation: nothing, all, or the beginning of a write. Blocks and tags end at the border of a page, as
-    /// the kernel copies them; journal and checkpoint anywhere.
+    /// What a kill leaves of an operation.
     pub(super) fn carry_out_in_part(&mut self, operation: &FileOperation) {
         self.tick += 1;
-        let now = self.tick;
         let file = self.files.entry(operation.file()).or_default();
-        match operation {
-            FileOperation::Write { file: name, offset, pieces } => {
-                let (offset, all) = (*offset as usize, pieces.concat());
-                let mut length = match self.prng.below(3) {
-                    0 => 0,
-                    1 => self.prng.below(all.len() as u64 + 1) as usize,
-                    _ => all.len(),
-                };
-                if length < all.len() && matches!(name, ImageFile::Data | ImageFile::Tags) {
-                    length = ((offset + length) / PAGE * PAGE).saturating_sub(offset);
-                }
-                file.write(now, offset, &all[..length]);
-            }
-            FileOperation::PunchHole { offset, length, .. } if self.prng.chance(1, 2) => {
-                file.punch_hole(now, *offset as usize, *length as usize);
-            }
-            _ => {}
-        }
+        file.carry_out_in_part(operation, self.tick, &mut self.prng);
     }
 
     /// Of what was not synced, each page may be there or not.
@@ -218,10 +171,7 @@ impl Files for Disk {
             return Err(error);
         }
         let held = self.files.get(&file).ok_or(FileError::Missing)?;
-        let rest = held.bytes.get(offset as usize..).unwrap_or_default();
-        let found = rest.len().min(buffer.len());
-        buffer[..found].copy_from_slice(&rest[..found]);
-        Ok(found)
+        Ok(held.read_at(offset, buffer))
     }
 
     fn write_at(&mut self, file: ImageFile, offset: u64, bytes: &[u8]) -> Result<(), FileError> {

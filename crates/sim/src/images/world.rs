@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use zonda_image::ImageSpec;
+use zonda_image::testing::PAGE;
 use zonda_zoned::reference::random_geometry;
 use zonda_zoned::{Blocks, Geometry, Prng};
 
-use super::disk::PAGE;
 use crate::drive::one_of;
 use crate::options::{Options, Part};
 
