@@ -4,9 +4,9 @@ use std::fmt;
 
 use zonda_zoned::{Lba, ZoneIndex};
 
-use crate::examine::{Found, Mend, examine};
+use crate::disposition::{Disposition, Repairs};
+use crate::examine::{Found, examine};
 use crate::format::entry::Kept;
-use crate::format::tag::Verdict;
 use crate::load::load;
 use crate::media::{Look, Media};
 use crate::{Files, ImageError, ImageFile};
@@ -86,29 +86,8 @@ pub fn check(files: &mut dyn Files, progress: &mut dyn FnMut(CheckProgress)) -> 
         }
     }
     let examined = examine(files, &loaded)?;
-    let mut accepted: Vec<(u32, u64)> = examined
-        .mends
-        .iter()
-        .filter_map(|mend| match mend {
-            Mend::Accept { zone, block, .. } => Some((*zone, *block)),
-            Mend::Clear { .. } | Mend::Zero { .. } => None,
-        })
-        .collect();
-    accepted.sort_unstable();
-    report.accepted_blocks = accepted.len() as u64;
-    let mut zeroed: Vec<(u32, u64, u64)> = examined
-        .mends
-        .iter()
-        .filter_map(|mend| match mend {
-            Mend::Zero { zone, first, end } => Some((*zone, *first, *end)),
-            Mend::Clear { .. } | Mend::Accept { .. } => None,
-        })
-        .collect();
-    zeroed.sort_unstable();
-    let is_zeroed = |zone: u32, block: u64| {
-        let before = zeroed.partition_point(|&(other, first, _)| (other, first) <= (zone, block));
-        before.checked_sub(1).map(|i| zeroed[i]).is_some_and(|(other, _, end)| other == zone && block < end)
-    };
+    let repairs = Repairs::of(&examined.mends, loaded.spec.geometry.zone_size_blocks.0);
+    report.accepted_blocks = repairs.accepted_blocks();
     let mut media = Media::new(files, &loaded);
     for (zone, (entry, found)) in (0..).zip(loaded.ledger.entries.iter().zip(&examined.zones)) {
         let Found { written, .. } = *found;
@@ -119,15 +98,10 @@ pub fn check(files: &mut dyn Files, progress: &mut dyn FnMut(CheckProgress)) -> 
             let chunk = media.chunk((zone, entry.generation), at, written, look)?;
             at = chunk.end();
             for block in chunk.first..chunk.end() {
-                let good = match media.verdict(&chunk, zone, entry.generation, block) {
-                    Verdict::Data | Verdict::Zeros => true,
-                    Verdict::Unwritten => may_be_unwritten,
-                    Verdict::Mismatch => accepted.binary_search(&(zone, block)).is_ok() || is_zeroed(zone, block),
-                    Verdict::Foreign => false,
-                };
-                if !good {
-                    let lba = Lba(u64::from(zone) * loaded.spec.geometry.zone_size_blocks.0 + block);
-                    report.add(Finding::Block { zone: ZoneIndex(zone), lba });
+                let lba = media.lba(zone, block);
+                let verdict = media.verdict(&chunk, zone, entry.generation, block);
+                if repairs.disposition(verdict, lba, may_be_unwritten) == Disposition::Unreadable {
+                    report.add(Finding::Block { zone: ZoneIndex(zone), lba: Lba(lba) });
                 }
             }
             report.blocks += chunk.blocks;

@@ -40,6 +40,7 @@
 mod bugs;
 mod check;
 mod create;
+mod disposition;
 mod error;
 mod examine;
 mod files;

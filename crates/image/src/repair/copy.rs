@@ -1,52 +1,13 @@
 //! Copying the blocks of a zone into another image.
 
-use std::collections::BTreeSet;
-
 use super::report::{RepairReport, RepairedZone};
 use crate::create::write;
-use crate::examine::Mend;
+use crate::disposition::{Disposition, Repairs};
 use crate::format::entry::{Entry, Kept};
 use crate::format::layout::Layout;
-use crate::format::tag::{TAG_BYTES, TagCodec, Verdict, is_zero};
+use crate::format::tag::{TAG_BYTES, TagCodec, is_zero};
 use crate::media::{Chunk, Look, Media};
-use crate::ranges::RangeSet;
 use crate::{Files, ImageError, ImageFile};
-
-/// Blocks that an opening would mend, by LBA.
-#[derive(Debug, Default)]
-pub(super) struct Mended {
-    accepted: BTreeSet<u64>,
-    zeroed: RangeSet,
-}
-
-impl Mended {
-    pub(super) fn of(mends: &[Mend], zone_size: u64) -> Mended {
-        let mut mended = Mended::default();
-        for mend in mends {
-            match *mend {
-                Mend::Accept { zone, block, .. } => {
-                    mended.accepted.insert(u64::from(zone) * zone_size + block);
-                }
-                Mend::Zero { zone, first, end } => {
-                    let start = u64::from(zone) * zone_size;
-                    mended.zeroed.insert(start + first..start + end);
-                }
-                // Behind a write pointer nothing is copied.
-                Mend::Clear { .. } => {}
-            }
-        }
-        mended
-    }
-}
-
-/// What becomes of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Data,
-    Zeros,
-    Unwritten,
-    Unreadable,
-}
 
 /// Copies zones one after the other.
 pub(super) struct Copier<'a> {
@@ -55,7 +16,7 @@ pub(super) struct Copier<'a> {
     pub(super) layout: Layout,
     /// Makes the tags of the new image.
     pub(super) codec: TagCodec,
-    pub(super) mended: Mended,
+    pub(super) repairs: Repairs,
     pub(super) report: RepairReport,
 }
 
@@ -86,28 +47,32 @@ impl Copier<'_> {
         for block in chunk.first..chunk.end() {
             let lba = self.media.lba(zone, block);
             let data = chunk.data(block, self.layout.block_bytes);
-            let fate = self.fate(chunk, zone, generation, block, may_be_unwritten);
+            let verdict = self.media.verdict(chunk, zone, generation, block);
+            let disposition = self.repairs.disposition(verdict, lba, may_be_unwritten);
             let metadata = &chunk.tag(block, unit)[TAG_BYTES..][..self.codec.metadata_bytes()];
-            match fate {
-                Fate::Data => {
+            match disposition {
+                Disposition::Data | Disposition::Accepted => {
                     tags.extend_from_slice(&self.codec.of_data(lba, generation, data, metadata));
                 }
-                Fate::Zeros if is_zero(metadata) => tags.extend_from_slice(&self.codec.of_zeros(lba, generation, 1)),
-                Fate::Zeros => {
+                Disposition::Zeros if is_zero(metadata) => {
+                    tags.extend_from_slice(&self.codec.of_zeros(lba, generation, 1));
+                }
+                Disposition::Zeros => {
                     let zeros = vec![0; self.layout.block_bytes as usize].into();
                     let (data, tag) = self.codec.of_overwrite(lba, generation, zeros, metadata);
                     tags.extend_from_slice(&tag);
                     write(self.to, ImageFile::Data, self.layout.data_offset(zone, block), &data)?;
                 }
-                Fate::Unwritten => tags.resize(tags.len() + unit as usize, 0),
-                Fate::Unreadable => tags.extend_from_slice(&self.codec.of_lost(1)),
+                Disposition::Unwritten => tags.resize(tags.len() + unit as usize, 0),
+                Disposition::Unreadable => tags.extend_from_slice(&self.codec.of_lost(1)),
             }
-            match fate {
-                Fate::Data | Fate::Zeros => self.report.copied_blocks += 1,
-                Fate::Unreadable => self.report.add_unreadable(lba),
-                Fate::Unwritten => {}
+            match disposition {
+                Disposition::Data | Disposition::Accepted | Disposition::Zeros => self.report.copied_blocks += 1,
+                Disposition::Unreadable => self.report.add_unreadable(lba),
+                Disposition::Unwritten => {}
             }
-            if fate == Fate::Data {
+            self.report.accepted_blocks += u64::from(disposition == Disposition::Accepted);
+            if matches!(disposition, Disposition::Data | Disposition::Accepted) {
                 data_from.get_or_insert(block);
             } else if let Some(first) = data_from.take() {
                 self.write_data(chunk, zone, first, block)?;
@@ -120,22 +85,6 @@ impl Copier<'_> {
             write(self.to, ImageFile::Tags, self.layout.tag_offset(zone, chunk.first), &tags)?;
         }
         Ok(())
-    }
-
-    fn fate(&mut self, chunk: &Chunk, zone: u32, generation: u32, block: u64, may_be_unwritten: bool) -> Fate {
-        let lba = self.media.lba(zone, block);
-        match self.media.verdict(chunk, zone, generation, block) {
-            Verdict::Data => Fate::Data,
-            Verdict::Zeros => Fate::Zeros,
-            Verdict::Unwritten if may_be_unwritten => Fate::Unwritten,
-            Verdict::Mismatch if self.mended.accepted.contains(&lba) => {
-                self.report.accepted_blocks += 1;
-                Fate::Data
-            }
-            // It was never written but for what was under way when the drive stopped.
-            Verdict::Mismatch if self.mended.zeroed.covers(&(lba..lba + 1)) => Fate::Unwritten,
-            Verdict::Unwritten | Verdict::Mismatch | Verdict::Foreign => Fate::Unreadable,
-        }
     }
 
     fn write_data(&mut self, chunk: &Chunk, zone: u32, first: u64, end: u64) -> Result<(), ImageError> {

@@ -8,13 +8,14 @@ mod scan;
 
 pub use report::{RepairReport, RepairedZone, ZoneDoubt};
 
-use copy::{Copier, Mended};
+use copy::Copier;
 use damaged::DamagedFiles;
 use salvage::{Salvaged, salvage};
 use scan::{Knowledge, scan};
 use zonda_zoned::ZoneIndex;
 
 use crate::create::{complete, make_files, sync};
+use crate::disposition::Repairs;
 use crate::examine::{Examined, Found, build_table, examine};
 use crate::format::layout::Layout;
 use crate::format::superblock;
@@ -81,7 +82,7 @@ pub fn repair(
         to,
         layout,
         codec: TagCodec::new(&uuid, layout.block_bytes, spec.geometry.metadata_bytes, layout.tag_bytes),
-        mended: Mended::of(&examined.mends, spec.geometry.zone_size_blocks.0),
+        repairs: Repairs::of(&examined.mends, spec.geometry.zone_size_blocks.0),
         report,
     };
     for ((zone, doubt), (entry, found)) in (0..).zip(doubts).zip(entries.iter().zip(&examined.zones)) {

@@ -135,7 +135,7 @@ fn read_checkpoint(layout: &Layout, uuid: &[u8; 16], state: &[u8], notes: &mut V
         None => {
             notes.push(format!(
                 "{file}: both copies of the checkpoint are damaged: what is known of zones is what tags and journal say; \
-                 counters begin anew, and reservations are kept only if the journal has them"
+                 counters start again at zero, and reservations are kept only if the journal has them"
             ));
             (Checkpoint { sequence: 0, clean: false, ledger }, false)
         }
