@@ -209,10 +209,10 @@ fn a_spare_that_another_volume_has_is_shown_as_such() {
     output_in(&directory, &["volume", "spare", "add", "vol", others.url(1)]);
     let second = Server::start(&directory, &["other"]);
     let text = output_in(&directory, &["volume", "status", "vol"]);
-    assert!(text.contains("spare, another host has it"), "{text}");
+    assert!(text.contains("spare, reserved by another host"), "{text}");
     let first = Server::start(&directory, &["vol"]);
     wait_until("the server knows", || {
-        output_in(&directory, &["volume", "status", "vol"]).contains("spare, another host has it")
+        output_in(&directory, &["volume", "status", "vol"]).contains("spare, reserved by another host")
     });
     assert_eq!(status(&directory, "vol")["reserved_spares"], status(&directory, "vol")["unreachable_spares"]);
     first.stop();

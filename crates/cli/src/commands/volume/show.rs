@@ -150,7 +150,7 @@ fn state_of(member: &MemberSummary) -> String {
 
 fn state_of_spare(report: &VolumeReport, spare: &String) -> &'static str {
     if report.reserved_spares.contains(spare) {
-        "spare, another host has it"
+        "spare, reserved by another host"
     } else if report.unreachable_spares.contains(spare) {
         "spare, cannot be reached"
     } else {
