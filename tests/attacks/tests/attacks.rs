@@ -46,8 +46,14 @@ fn discovery_controllers_that_are_held_open_keep_no_host_out() {
 #[test]
 fn large_exchanges_of_keys_keep_no_host_from_its_own() {
     // On a busy machine a second ends before the first exchange does.
-    let status = withstands_for(Duration::from_secs(8), Attack::DiffieHellman).last_status;
-    assert!(count(&status["traffic"]["authentication_failures"]) > 0, "{status}");
+    let mut times = [1, 10, 60].map(Duration::from_secs).into_iter();
+    loop {
+        let time = times.next().expect("an exchange ends within a minute");
+        let status = withstands_for(time, Attack::DiffieHellman).last_status;
+        if count(&status["traffic"]["authentication_failures"]) > 0 {
+            break;
+        }
+    }
 }
 
 #[test]
