@@ -30,6 +30,12 @@ pub enum SeededBug {
     ForgottenFailure,
     /// A conventional zone is overwritten without an intent.
     MissingIntent,
+    /// An intent does not tell the tags before.
+    ForgottenBefore,
+    /// Another overwrite of a block since a flush goes on without an intent, though the first one tells other tags.
+    UnrecordedRepeat,
+    /// A recovery accepts whatever a block holds that an intent names.
+    BlindIntent,
     /// A ZRWA is given to a zone without holes in its data and tags.
     MissingHole,
     /// Contents in the journal are written again though their zone was reset since.
@@ -50,7 +56,7 @@ pub enum SeededBug {
 
 impl SeededBug {
     /// Every bug, with the name that the command line uses.
-    pub const ALL: [(&'static str, SeededBug); 20] = [
+    pub const ALL: [(&'static str, SeededBug); 23] = [
         ("early-write", SeededBug::EarlyWrite),
         ("unsynced-record", SeededBug::UnsyncedRecord),
         ("unsynced-finish", SeededBug::UnsyncedFinish),
@@ -63,6 +69,9 @@ impl SeededBug {
         ("half-flush", SeededBug::HalfFlush),
         ("forgotten-failure", SeededBug::ForgottenFailure),
         ("missing-intent", SeededBug::MissingIntent),
+        ("forgotten-before", SeededBug::ForgottenBefore),
+        ("unrecorded-repeat", SeededBug::UnrecordedRepeat),
+        ("blind-intent", SeededBug::BlindIntent),
         ("missing-hole", SeededBug::MissingHole),
         ("stale-contents", SeededBug::StaleContents),
         ("kept-pointer", SeededBug::KeptPointer),

@@ -9,14 +9,17 @@ use crate::ranges::RangeSet;
 /// Blocks that an opening would repair, by LBA.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
+    /// Taken as they are.
     accepted: BTreeSet<u64>,
+    /// As before an overwrite that was in progress, or as it was to make them.
+    known: BTreeSet<u64>,
     zeroed: RangeSet,
 }
 
 /// What becomes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disposition {
-    /// Its data fit its tag.
+    /// Its data fit its tag, or the one before or after an overwrite that was in progress.
     Data,
     /// It was being overwritten, and is taken as it is.
     Accepted,
@@ -31,8 +34,9 @@ impl Repairs {
         let mut repairs = Repairs::default();
         for mend in mends {
             match *mend {
-                Mend::Accept { zone, block, .. } => {
-                    repairs.accepted.insert(u64::from(zone) * zone_size + block);
+                Mend::Accept { zone, block, as_it_is, .. } => {
+                    let blocks = if as_it_is { &mut repairs.accepted } else { &mut repairs.known };
+                    blocks.insert(u64::from(zone) * zone_size + block);
                 }
                 Mend::Zero { zone, first, end } => {
                     let start = u64::from(zone) * zone_size;
@@ -56,6 +60,7 @@ impl Repairs {
             Verdict::Data => Disposition::Data,
             Verdict::Zeros => Disposition::Zeros,
             Verdict::Unwritten if may_be_unwritten => Disposition::Unwritten,
+            Verdict::Mismatch if self.known.contains(&lba) => Disposition::Data,
             Verdict::Mismatch if self.accepted.contains(&lba) => Disposition::Accepted,
             // It was never written but for what was in progress when the drive stopped.
             Verdict::Mismatch if self.zeroed.covers(&(lba..lba + 1)) => Disposition::Unwritten,

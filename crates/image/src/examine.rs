@@ -5,6 +5,7 @@ use zonda_zoned::{Blocks, ZoneIndex};
 
 use crate::format::entry::{Entry, Kept};
 use crate::format::tag::Verdict;
+use crate::intended::Resolved;
 use crate::load::Loaded;
 use crate::media::{Chunk, Look, Media};
 use crate::rebuild::{Builder, implicit_commit};
@@ -25,8 +26,8 @@ pub(crate) enum Mend {
     /// Data of blocks that read as zeros without being looked at, and may be overwritten: whatever lies there must not be
     /// accepted by a later recovery.
     Zero { zone: u32, first: u64, end: u64 },
-    /// A tag for a block that is accepted as it is.
-    Accept { zone: u32, block: u64, tag: Vec<u8> },
+    /// A tag for a block that was being overwritten: it fits, or the block is taken `as_it_is`.
+    Accept { zone: u32, block: u64, tag: Vec<u8>, as_it_is: bool },
 }
 
 /// What was found, and what must be done.
@@ -56,7 +57,7 @@ pub(crate) fn examine(files: &mut dyn Files, loaded: &Loaded) -> Result<Examined
         };
         examined.zones.push(found);
     }
-    for blocks in loaded.intended.iter() {
+    for blocks in loaded.intended.blocks() {
         examined.intended(&mut media, loaded, blocks)?;
     }
     Ok(examined)
@@ -139,7 +140,7 @@ impl Examined {
             for block in chunk.first..chunk.end() {
                 let verdict = media.verdict(&chunk, zone, entry.generation, block);
                 if block >= unsettled_from {
-                    self.mend_overwritten(media, &chunk, zone, entry.generation, block);
+                    self.mend_overwritten(media, &chunk, entry.generation, (zone, block), |_| Resolved::AsItIs);
                 }
                 if verdict != Verdict::Unwritten {
                     written = block + 1;
@@ -170,10 +171,12 @@ impl Examined {
             }
             let mut at = first;
             while at < end {
-                let chunk = media.chunk((zone, entry.generation), at, end, Look::AtData)?;
+                let chunk = media.chunk((zone, entry.generation), at, end, Look::AtEverything)?;
                 at = chunk.end();
                 for block in chunk.first..chunk.end() {
-                    self.mend_overwritten(media, &chunk, zone, entry.generation, block);
+                    let lba = media.lba(zone, block);
+                    let resolve = |data: &[u8]| loaded.intended.resolve(&loaded.codec, lba, entry.generation, data);
+                    self.mend_overwritten(media, &chunk, entry.generation, (zone, block), resolve);
                 }
             }
         }
@@ -181,11 +184,23 @@ impl Examined {
     }
 
     /// A block that may have been overwritten when the drive stopped.
-    fn mend_overwritten(&mut self, media: &Media<'_>, chunk: &Chunk, zone: u32, generation: u32, block: u64) {
+    fn mend_overwritten(
+        &mut self,
+        media: &Media<'_>,
+        chunk: &Chunk,
+        generation: u32,
+        (zone, block): (u32, u64),
+        resolve: impl Fn(&[u8]) -> Resolved,
+    ) {
         match media.verdict(chunk, zone, generation, block) {
             Verdict::Mismatch => {
-                let tag = media.accepted(chunk, zone, generation, block);
-                self.mends.extend(tag.map(|tag| Mend::Accept { zone, block, tag }));
+                let Some(data) = media.contents(chunk, block) else { return };
+                let (tag, as_it_is) = match resolve(data) {
+                    Resolved::Fits(tag) => (tag, false),
+                    Resolved::AsItIs => (media.accepted(chunk, zone, generation, block), true),
+                    Resolved::Neither => return,
+                };
+                self.mends.push(Mend::Accept { zone, block, tag, as_it_is });
             }
             Verdict::Unwritten | Verdict::Zeros => match self.mends.last_mut() {
                 Some(Mend::Zero { zone: same, end, .. }) if *same == zone && *end == block => *end += 1,

@@ -46,6 +46,7 @@ mod examine;
 mod files;
 mod format;
 mod inspect;
+mod intended;
 mod load;
 mod logged;
 mod machine;

@@ -1,17 +1,15 @@
 //! Reading superblock, checkpoint and journal, and writing nothing.
 
-use std::ops::Range;
-
 use crate::bugs::SeededBug;
 use crate::format::checkpoint::{self, Checkpoint};
 use crate::format::entry::Ledger;
 use crate::format::layout::Layout;
-use crate::format::record::{self, Decoded, Kind, MARK_STRIDE, MARKS_BYTES, Mark, Record};
+use crate::format::record::{self, Decoded, Kind, MARK_STRIDE, MARKS_BYTES, Mark, OVERWRITE_TAGS, Record};
 use crate::format::superblock;
-use crate::format::tag::TagCodec;
+use crate::format::tag::{TAG_BYTES, TagCodec};
+use crate::intended::{Intended, Intents};
 use crate::limits::{RESERVATIONS_BYTES_MAX, ZERO_CHUNK_BLOCKS};
 use crate::logged::{Logged, Source};
-use crate::ranges::RangeSet;
 use crate::{FileError, Files, ImageError, ImageFile, ImageSpec};
 
 /// What superblock, checkpoint and journal say, before any tag is looked at.
@@ -32,7 +30,7 @@ pub(crate) struct Loaded {
     /// Contents to be written again.
     pub(crate) logged: Logged,
     /// Blocks, by LBA, that may disagree with their tags because they were being overwritten.
-    pub(crate) intended: RangeSet,
+    pub(crate) intended: Intended,
 }
 
 pub(crate) fn load(files: &mut dyn Files) -> Result<Loaded, ImageError> {
@@ -70,7 +68,7 @@ pub(crate) fn load_with_bug(files: &mut dyn Files, bug: Option<SeededBug>) -> Re
         checkpoint_copies_good,
         records: 0,
         logged: Logged::default(),
-        intended: RangeSet::default(),
+        intended: Intended::default(),
     };
     loaded.check_epochs(files)?;
     if !clean {
@@ -140,12 +138,12 @@ impl Loaded {
             match record.kind {
                 Kind::Flush => intents.end_before(sequence.saturating_sub(record.c)),
                 Kind::RegionIntent => {
-                    intents.add(sequence, record.a * REGION_BLOCKS..(record.a + record.b) * REGION_BLOCKS);
+                    intents.add_region(sequence, record.a * REGION_BLOCKS..(record.a + record.b) * REGION_BLOCKS);
                 }
-                Kind::Overwrite => intents.add(sequence, record.a..record.a + record.b),
+                Kind::Overwrite => intents.add_overwrite(sequence, &record, at, bug),
                 Kind::Reset => {
                     let start = u64::from(record.zone) * self.spec.geometry.zone_size_blocks.0;
-                    intents.remove(start..start + self.layout.capacity);
+                    intents.remove(&(start..start + self.layout.capacity));
                 }
                 Kind::Contents | Kind::Zeros => self.log(&record, at),
                 _ => {}
@@ -163,7 +161,7 @@ impl Loaded {
         if last_sequence < synced && bug != Some(SeededBug::IgnoredMarks) {
             return Err(format!("record {} is damaged, and was synced up to record {synced}", last_sequence + 1));
         }
-        self.intended = intents.blocks;
+        self.intended = intents.complete(&journal);
         let entries = &self.ledger.entries;
         self.logged.complete(journal, |zone, generation| {
             generation == entries[zone as usize].generation || bug == Some(SeededBug::StaleContents)
@@ -204,7 +202,10 @@ impl Loaded {
             }
             Kind::Overwrite => {
                 let blocks = u64::from(self.layout.zones) * self.spec.geometry.zone_size_blocks.0;
+                let tags = if record.c == OVERWRITE_TAGS { record.b.saturating_mul(2 * TAG_BYTES as u64) } else { 0 };
                 record.a.checked_add(record.b).is_some_and(|end| end <= blocks)
+                    && record.c <= OVERWRITE_TAGS
+                    && record.payload[0].len() as u64 == tags
             }
             Kind::Contents | Kind::Zeros => {
                 if record.a.max(record.b) > capacity {
@@ -230,46 +231,6 @@ impl Loaded {
 
 /// Blocks of an intent in versions 1 and 2.
 const REGION_BLOCKS: u64 = 256;
-
-/// Intents of overwrites, as the records say one after the other.
-#[derive(Debug, Default)]
-struct Intents {
-    blocks: RangeSet,
-    /// Those of the last flush's records and later ones, with the sequence of each; earlier ones are over or were repeated.
-    since: Vec<(u64, Range<u64>)>,
-}
-
-impl Intents {
-    fn add(&mut self, sequence: u64, blocks: Range<u64>) {
-        self.blocks.insert(blocks.clone());
-        self.since.push((sequence, blocks));
-    }
-
-    fn remove(&mut self, blocks: Range<u64>) {
-        if !self.blocks.overlaps(&blocks) {
-            return;
-        }
-        self.blocks.remove(blocks.clone());
-        let cut = |(sequence, old): (u64, Range<u64>)| {
-            let before = old.start..old.end.min(blocks.start);
-            let behind = old.start.max(blocks.end)..old.end;
-            [before, behind].map(|part| (sequence, part))
-        };
-        self.since =
-            std::mem::take(&mut self.since).into_iter().flat_map(cut).filter(|(_, part)| !part.is_empty()).collect();
-    }
-
-    /// Those of records before this one are over.
-    fn end_before(&mut self, sequence: u64) {
-        let before = self.since.len();
-        self.since.retain(|(own, _)| *own >= sequence);
-        if self.since.len() == before {
-            return;
-        }
-        self.blocks.clear();
-        self.since.iter().for_each(|(_, blocks)| self.blocks.insert(blocks.clone()));
-    }
-}
 
 /// The good marks of a journal.
 fn marks(journal: &[u8], uuid: &[u8; 16]) -> impl Iterator<Item = Mark> {
@@ -308,6 +269,34 @@ mod tests {
             for beyond in [record(zones, 0, 0), record(0, capacity + 1, 0), record(0, 0, capacity + 1)] {
                 assert!(!loaded.possible(&beyond), "{beyond:?}");
             }
+        }
+    }
+
+    #[test]
+    fn an_intent_tells_two_tags_for_each_of_its_blocks_or_none() {
+        let mut disk = Drive::create(&spec(Geometry::tiny())).close();
+        let loaded = load(&mut disk).unwrap();
+        let tags = [7; 3 * 2 * TAG_BYTES];
+        let record = |c, payload| Record {
+            kind: Kind::Overwrite,
+            zone: 0,
+            generation: 0,
+            a: 5,
+            b: 3,
+            c,
+            payload: [payload, &[]],
+        };
+        for (c, length, is_possible) in [
+            (0, 0, true),
+            (1, 0, true),
+            (2, 48, true),
+            (0, 48, false),
+            (1, 48, false),
+            (2, 0, false),
+            (2, 40, false),
+            (3, 48, false),
+        ] {
+            assert_eq!(loaded.possible(&record(c, &tags[..length])), is_possible, "{c}, {length} bytes");
         }
     }
 

@@ -162,15 +162,17 @@ impl<'a> Media<'a> {
         }
     }
 
-    /// A tag that fits a block as it is; `None` where the block cannot be read.
-    pub(crate) fn accepted(&self, chunk: &Chunk, zone: u32, generation: u32, block: u64) -> Option<Vec<u8>> {
-        if chunk.is_lost(block) {
-            return None;
-        }
+    /// The data of a block that were looked at; `None` where they cannot be read.
+    pub(crate) fn contents<'c>(&self, chunk: &'c Chunk, block: u64) -> Option<&'c [u8]> {
+        (!chunk.is_lost(block)).then(|| chunk.data(block, self.layout.block_bytes))
+    }
+
+    /// A tag that fits a block as it is.
+    pub(crate) fn accepted(&self, chunk: &Chunk, zone: u32, generation: u32, block: u64) -> Vec<u8> {
         let mut tag = chunk.tag(block, self.layout.tag_bytes).to_vec();
         let data = chunk.data(block, self.layout.block_bytes);
         self.codec.accept(&mut tag, self.lba(zone, block), generation, data);
-        Some(tag)
+        tag
     }
 
     /// The first block of a zone from `from` on that may hold something other than zeros, whatever tags say.

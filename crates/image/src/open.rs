@@ -119,9 +119,9 @@ fn mend(
                 let length = (end - first) * layout.block_bytes;
                 punch(files, ImageFile::Data, layout.data_offset(*zone, *first), length)?;
             }
-            Mend::Accept { zone, block, tag } => {
+            Mend::Accept { zone, block, tag, as_it_is } => {
                 write(files, ImageFile::Tags, layout.tag_offset(*zone, *block), tag)?;
-                report.accepted_blocks += 1;
+                report.accepted_blocks += u64::from(*as_it_is);
             }
         }
     }

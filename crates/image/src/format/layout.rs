@@ -87,6 +87,12 @@ impl Layout {
         (room / (self.block_bytes + self.tag_bytes)).max(1)
     }
 
+    /// Blocks of which one intent tells the tags before and after.
+    pub(crate) fn intended_blocks(&self) -> u64 {
+        let room = (self.journal_bytes - MARKS_BYTES) / 8 - HEADER_BYTES as u64;
+        (room / (2 * TAG_BYTES as u64)).max(1)
+    }
+
     /// The shortest journal that this geometry can do with: several of the longest records.
     pub(crate) fn journal_bytes_min(geometry: &Geometry) -> u64 {
         let block = u64::from(geometry.block_size_bytes) + 8 + 2 * u64::from(geometry.metadata_bytes);

@@ -37,7 +37,9 @@
 //! 10 contents     first block       blocks                            tags, then data
 //! 11 zeros        first block       blocks
 //! 12 reservations                                                     what is kept of reservations; none: nothing
-//! 13 overwrite    first LBA         blocks
+//! 13 overwrite    first LBA         blocks           0 anything       of each block the tag before and the one after;
+//!                                                    1 zeros          all ff: anything
+//!                                                    2 tags
 //! 14 settled      blocks
 //! ```
 //! The epoch is the sequence number of the checkpoint that the records follow. The journal has its full length from the
@@ -123,6 +125,12 @@ pub(crate) enum Kind {
     Overwrite = 13,
     Settled = 14,
 }
+
+/// What an overwrite's record tells of its blocks: nothing, so that whatever they hold is to be accepted (as in records of version 3
+/// without tags); that they become zeros; or of each its tag before and the one after.
+pub(crate) const OVERWRITE_ANYTHING: u64 = 0;
+pub(crate) const OVERWRITE_ZEROS: u64 = 1;
+pub(crate) const OVERWRITE_TAGS: u64 = 2;
 
 /// One record. The fields mean what the table above says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

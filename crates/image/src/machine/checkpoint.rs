@@ -13,6 +13,7 @@ use crate::format::checkpoint;
 use crate::format::entry::add;
 use crate::{FileError, FileOperation, ImageFile};
 
+use super::intents::Intents;
 use super::part::{Stage, Work};
 use super::{Image, Role};
 
@@ -202,8 +203,7 @@ impl Image {
         }
         let held = std::mem::take(&mut checkpointing.held);
         self.journal.restart(checkpointing.sequence);
-        self.intents.durable.clear();
-        self.intents.touched.clear();
+        self.intents = Intents::default();
         self.ready.extend(held);
         self.record_reservations();
         self.begin_waiting_flushes();

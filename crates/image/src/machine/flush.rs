@@ -4,17 +4,14 @@ use zonda_zoned::{CommandId, Outcome, Status, ZoneIndex};
 
 use crate::bugs::SeededBug;
 use crate::format::record::{FlushedPointer, Kind, POINTER_BYTES};
-use crate::ranges::RangeSet;
 use crate::{FileOperation, ImageFile};
 
 use super::journal::OwnRecord;
-use super::part::{NOBODY, Part, Stage, Work};
+use super::part::{NOBODY, Work};
 use super::{Image, Role};
 
 /// Pointers in one flush record.
 const POINTERS_MAX: usize = 56;
-/// Intents that a flush record takes over. With more, all stay until a flush finds fewer.
-const INTENTS_MAX: usize = 256;
 
 /// Flushes go in rounds: what comes while one is under way waits for the next.
 #[derive(Debug, Default)]
@@ -158,24 +155,6 @@ impl Image {
         first.map_or(written, |first| written.min(first))
     }
 
-    /// Intents of blocks that are being written do not end with this round.
-    fn note_touched(&mut self) {
-        if self.layout.logs_contents {
-            return;
-        }
-        self.intents.touched = self.named_of_overwrites(|stage| !matches!(stage, Stage::Waiting | Stage::Held));
-    }
-
-    /// The blocks that intents name of overwrites that are at such a stage.
-    fn named_of_overwrites(&self, is_meant: impl Fn(Stage) -> bool) -> RangeSet {
-        let meant = |part: &Part| matches!(part.work, Work::Overwrite { .. }) && is_meant(part.stage);
-        let mut named = RangeSet::default();
-        for (index, _) in self.parts.iter().filter(|(_, part)| meant(part)) {
-            named.insert(self.named_by_intent(index));
-        }
-        named
-    }
-
     pub(super) fn on_flush_file(&mut self, done: bool) {
         self.flush.failed |= !done;
         self.flush.broken |= !done && !self.has(SeededBug::ForgottenFailure);
@@ -242,23 +221,10 @@ impl Image {
         flush.overwritten_blocks -= record.a;
         record.b = flush.read_counted - flush.read_noted;
         flush.read_noted = flush.read_counted;
-        record.c = u64::MAX;
         record.head = encode_pointers(pointers);
-        let intended = !self.intents.durable.is_empty();
-        if intended && self.intents.touched.ranges_count() <= INTENTS_MAX {
-            self.intents.durable = self.intents.durable.intersection(&self.intents.touched);
-            // An intent on its way to the journal lies before this record there, and is not over either.
-            let mut named = self.named_of_overwrites(|stage| stage == Stage::Journal);
-            named.union(&self.intents.durable);
-            record.c = named.ranges_count() as u64;
-            // Either these and the flush record are found by a recovery, or neither the flush record is.
-            for blocks in named.iter() {
-                let mut intent = OwnRecord::new(Kind::Overwrite, 0, 0);
-                (intent.a, intent.b) = (blocks.start, blocks.end - blocks.start);
-                self.push_record(intent, NOBODY);
-            }
-        }
-        if intended || record.a > 0 || record.b > 0 || !pointers.is_empty() {
+        let intents_left = self.end_intents(record.length());
+        record.c = intents_left.unwrap_or(u64::MAX);
+        if intents_left.is_some() || record.a > 0 || record.b > 0 || !pointers.is_empty() {
             self.push_record(record, NOBODY);
         }
     }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::bugs::SeededBug;
 use crate::format::record::{self, Encoded, HEADER_BYTES, Kind, MARK_STRIDE, MARKS_BYTES, Place, Record};
+use crate::format::tag::TAG_BYTES;
 use crate::{FileOperation, ImageFile};
 
 use super::part::{KEEPER, NOBODY, Work};
@@ -37,6 +38,8 @@ pub(super) struct Journal {
     stage: Stage,
     pending: Vec<OwnRecord>,
     pending_bytes: u64,
+    /// Records that were added since the checkpoint, those of batches that failed as well.
+    added: u64,
     /// Parts that wait for what is pending, and for the batch that is out.
     pending_parts: Vec<u32>,
     batch_parts: Vec<u32>,
@@ -64,6 +67,11 @@ impl OwnRecord {
         OwnRecord { kind, zone, generation, a: 0, b: 0, c: 0, head: Bytes::new(), data: Bytes::new() }
     }
 
+    /// Bytes that it takes in the journal.
+    pub(super) fn length(&self) -> u64 {
+        self.view().length() as u64
+    }
+
     fn view(&self) -> Record<'_> {
         let OwnRecord { kind, zone, generation, a, b, c, .. } = *self;
         Record { kind, zone, generation, a, b, c, payload: [&self.head, &self.data] }
@@ -82,6 +90,7 @@ impl Journal {
             stage: Stage::Idle,
             pending: Vec::new(),
             pending_bytes: 0,
+            added: 0,
             pending_parts: Vec::new(),
             batch_parts: Vec::new(),
             batch_bytes: 0,
@@ -104,6 +113,11 @@ impl Journal {
     /// Bytes written since the checkpoint.
     pub(super) fn used_bytes(&self) -> u64 {
         self.tail - MARKS_BYTES
+    }
+
+    /// Records that were added since the checkpoint. No fewer have a place behind one that was added before.
+    pub(super) fn added_records(&self) -> u64 {
+        self.added
     }
 
     fn has_room(&self, bytes: u64, journal_bytes: u64) -> bool {
@@ -145,6 +159,7 @@ impl Image {
     fn record_bytes(&self, index: u32) -> u64 {
         let payload = match &self.parts[index].work {
             Work::Overwrite { data: Some(data), tags, .. } if self.layout.logs_contents => data.len() + tags.len(),
+            Work::Overwrite { data: Some(_), .. } => 2 * TAG_BYTES * self.parts[index].blocks() as usize,
             Work::Manage(manage) => manage.extension.len(),
             _ => 0,
         };
@@ -168,6 +183,7 @@ impl Image {
             self.journal.pending_parts.push(part);
         }
         self.journal.pending_bytes += bytes;
+        self.journal.added += 1;
         self.journal.pending.push(record);
     }
 

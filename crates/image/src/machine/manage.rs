@@ -255,8 +255,7 @@ impl Image {
         if kind == Kind::Reset {
             self.zones[zone as usize].on_file = 0;
             let blocks = self.lba(zone, 0)..self.lba(zone + 1, 0);
-            self.intents.durable.remove(blocks.clone());
-            self.intents.touched.remove(blocks);
+            self.intents.forget(blocks);
             if self.has(SeededBug::KeptGeneration) {
                 self.ledger.entries[zone as usize].generation = self.zones[zone as usize].generation;
             }

@@ -4,7 +4,8 @@
 //! submit.rs     a command takes effect on the zone table and becomes parts, one for each zone it touches
 //! order.rs      parts that touch the same blocks are done in the order of submission
 //! sequential.rs writes at a write pointer: acknowledged in order; what a failed one takes back
-//! overwrite.rs  writes in conventional zones and ZRWAs: intents and contents in the journal
+//! overwrite.rs  writes in conventional zones and ZRWAs: contents in the journal, and what becomes of failed ones
+//! intents.rs    what the journal says of blocks that are being written in place
 //! read.rs       every block is held against its tag
 //! manage.rs     resets and the like: a record, synced, before the acknowledgement
 //! journal.rs    records in batches, one write and one sync for each
@@ -15,6 +16,7 @@
 
 mod checkpoint;
 mod flush;
+mod intents;
 mod invariants;
 mod journal;
 mod manage;
@@ -42,8 +44,8 @@ use crate::{Counters, FileCommand, FileError, FileOperation, ImageSpec, Ticket};
 
 use checkpoint::Checkpointing;
 use flush::FlushRound;
+use intents::Intents;
 use journal::Journal;
-use overwrite::Intents;
 use part::{CommandRun, Part};
 use reservations::Keeping;
 

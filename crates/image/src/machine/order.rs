@@ -147,7 +147,7 @@ impl Image {
                 let place = if role == Role::Data { data } else { tags };
                 *place = bytes;
             }
-            Work::Overwrite { found: Some(found), .. } if part.stage == Stage::MendRead => {
+            Work::Overwrite { found: Some(found), .. } if matches!(part.stage, Stage::Before | Stage::MendRead) => {
                 let place = if role == Role::Data { &mut found.0 } else { &mut found.1 };
                 *place = bytes;
             }

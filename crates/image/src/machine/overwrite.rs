@@ -3,8 +3,8 @@
 //! Two ways, by the format:
 //!
 //! - Blocks of at most a page without metadata: the page is old or new by itself. Before the first overwrite of a block since the
-//!   last flush, an intent that names it is written to the journal and synced. In a ZRWA that is for blocks that were flushed: the
-//!   others are known to be uncertain. After a crash, blocks of intents that disagree with their tags are accepted as they are.
+//!   last flush, an intent with its tags before and after is written to the journal and synced: see intents.rs. In a ZRWA that is for
+//!   blocks that were flushed: the others are known to be uncertain.
 //! - Else contents and tags of the blocks go to the journal first, and are synced; a crash writes them again. The tags are
 //!   written when the data are, so that of a write that fails either the old tags or the new ones fit. Before that the blocks get
 //!   their space in the files, so that a recovery needs none.
@@ -22,17 +22,8 @@ use crate::ranges::RangeSet;
 use crate::{FileOperation, ImageFile};
 
 use super::journal::OwnRecord;
-use super::part::{Part, Stage, Work};
+use super::part::{Stage, Work};
 use super::{Image, Role};
-
-/// Blocks, by LBA, that may disagree with their tags because they are being overwritten.
-#[derive(Debug, Default)]
-pub(super) struct Intents {
-    /// Their intents are in the journal, synced, and not over.
-    pub(super) durable: RangeSet,
-    /// Those written since the last flush began.
-    pub(super) touched: RangeSet,
-}
 
 impl Image {
     pub(super) fn start_overwrite(&mut self, index: u32) {
@@ -44,16 +35,7 @@ impl Image {
             self.allocate_space(index);
             return;
         }
-        let named = self.named_by_intent(index);
-        self.intents.touched.insert(named.clone());
-        if self.intents.durable.covers(&named) || self.has(SeededBug::MissingIntent) {
-            self.write_data_and_tags(index);
-            return;
-        }
-        let mut record = OwnRecord::new(Kind::Overwrite, 0, 0);
-        (record.a, record.b) = (named.start, named.end - named.start);
-        self.parts[index].stage = Stage::Journal;
-        self.push_record(record, index);
+        self.start_in_place(index);
     }
 
     /// What is in the journal can be written again on a full file system.
@@ -85,18 +67,6 @@ impl Image {
         self.push_record(record, index);
     }
 
-    /// The blocks of an overwrite, by LBA, that a recovery would hold to their tags if no intent named them.
-    pub(super) fn named_by_intent(&self, index: u32) -> Range<u64> {
-        let Part { zone, first, end, .. } = self.parts[index];
-        let end = if zone < self.layout.conventional {
-            end
-        } else {
-            let settled = self.ledger.entries[zone as usize].settled.max(self.zones[zone as usize].settling);
-            end.min(settled).max(first)
-        };
-        self.lba(zone, first)..self.lba(zone, end)
-    }
-
     /// The journal record of an overwrite is synced, or was not written.
     pub(super) fn on_overwrite_recorded(&mut self, index: u32, recorded: bool) {
         if !recorded {
@@ -104,8 +74,7 @@ impl Image {
             return;
         }
         if !self.layout.logs_contents {
-            let named = self.named_by_intent(index);
-            self.intents.durable.insert(named);
+            self.on_intent_recorded(index);
         }
         self.write_data_and_tags(index);
     }
@@ -114,6 +83,7 @@ impl Image {
         let part = &mut self.parts[index];
         let Work::Overwrite { counts, found, .. } = &mut part.work else { unreachable!("an overwrite") };
         match part.stage {
+            Stage::Before => self.on_tags_before(index),
             Stage::Space if part.failed => self.fail_overwrite(index),
             Stage::Space => self.log_contents(index),
             Stage::Data if !part.failed => self.write_tags(index),
@@ -128,6 +98,7 @@ impl Image {
                     self.flush.overwritten_blocks += blocks;
                 }
                 self.note_dirty(zone);
+                self.note_written_in_place(index);
                 self.end_overwrite(index, Status::Success);
             }
             Stage::MendRead => self.mend_overwrite(index),
@@ -135,7 +106,7 @@ impl Image {
         }
     }
 
-    fn fail_overwrite(&mut self, index: u32) {
+    pub(super) fn fail_overwrite(&mut self, index: u32) {
         self.end_overwrite(index, self.parts[index].failure());
     }
 
@@ -150,46 +121,48 @@ impl Image {
         self.read_part(index);
     }
 
-    /// Blocks that fit their tags stay; those that are the new ones get the new tags; a block of a page is what it is. What was never
-    /// written stays so, and its data become zeros again. All of that finds its space on a full file system.
+    /// Blocks that fit their tags stay; those that are the new ones get the new tags, and those that are as before the tags before. What
+    /// was never written stays so, and its data become zeros again. All of that finds its space on a full file system.
     fn mend_overwrite(&mut self, index: u32) {
         let part = &mut self.parts[index];
-        let Work::Overwrite { data: new, tags: new_tags, found, .. } = &mut part.work else {
-            unreachable!("an overwrite");
-        };
+        let Work::Overwrite { found, .. } = &mut part.work else { unreachable!("an overwrite") };
         let (data, tags) = found.as_deref_mut().map(std::mem::take).unwrap_or_default();
         let (Some(data), Some(tags)) = (data, tags) else {
             self.fail_overwrite(index);
             return;
         };
+        let part = &self.parts[index];
+        let Work::Overwrite { data: new, tags: new_tags, .. } = &part.work else { unreachable!("an overwrite") };
         let (block_bytes, tag_bytes) = (self.layout.block_bytes as usize, self.codec.tag_bytes());
-        let lba = u64::from(part.zone) * self.spec.geometry.zone_size_blocks.0 + part.first;
+        let lba = self.lba(part.zone, part.first);
         let mut mended = BytesMut::from(&tags[..]);
         let (mut new_tagged, mut emptied) = (RangeSet::default(), RangeSet::default());
-        let blocks = data.chunks_exact(block_bytes).zip(mended.chunks_exact_mut(tag_bytes)).enumerate();
+        let blocks = (0..).zip(data.chunks_exact(block_bytes).zip(mended.chunks_exact_mut(tag_bytes)));
         for (i, (block, tag)) in blocks {
-            let place = lba + i as u64;
-            let verdict = self.codec.verify(tag, place, part.generation, block);
+            let verdict = self.codec.verify(tag, lba + i, part.generation, block);
             let is_new = match new {
-                Some(new) => *block == new[i * block_bytes..][..block_bytes],
+                Some(new) => *block == new[i as usize * block_bytes..][..block_bytes],
                 None => verdict == Verdict::Mismatch && is_zero(block),
             };
             match verdict {
                 Verdict::Data => continue,
+                // What contradicted its tag before stays an error.
                 Verdict::Unwritten => {
-                    if !is_zero(block) {
-                        emptied.insert(i as u64..i as u64 + 1);
+                    if !is_zero(block) && (is_new || self.layout.logs_contents) {
+                        emptied.insert(i..i + 1);
                     }
                     continue;
                 }
-                _ if is_new => tag.copy_from_slice(&new_tags[i * tag_bytes..][..tag_bytes]),
+                _ if is_new => tag.copy_from_slice(&new_tags[i as usize * tag_bytes..][..tag_bytes]),
                 Verdict::Mismatch if !self.layout.logs_contents => {
-                    self.codec.accept(tag, place, part.generation, block);
+                    let Some(other) = self.tag_after_failure(index, i, tag, block) else { continue };
+                    tag.copy_from_slice(&other);
                 }
                 Verdict::Zeros | Verdict::Mismatch | Verdict::Foreign => continue,
             }
-            new_tagged.insert(i as u64..i as u64 + 1);
+            new_tagged.insert(i..i + 1);
         }
+        let part = &mut self.parts[index];
         part.stage = Stage::MendWrite;
         part.out = (new_tagged.ranges_count() + emptied.ranges_count()) as u32;
         let (zone, first) = (part.zone, part.first);

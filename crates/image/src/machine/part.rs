@@ -8,6 +8,8 @@ use crate::Counters;
 use crate::format::entry::Entry;
 use crate::format::record::Kind;
 
+use super::intents::Intent;
+
 /// No part, no command.
 pub(super) const NOBODY: u32 = u32::MAX;
 /// In a list of parts that wait for the journal: the change of reservations.
@@ -85,8 +87,10 @@ pub(super) enum Work {
         tags: Bytes,
         /// It is a write of the host, rather than a deallocation.
         counts: bool,
-        /// While a failed write is mended: what data and tags are on file.
+        /// What data and tags are on file: before it, and while a failed write is mended.
         found: Option<Box<(Option<Bytes>, Option<Bytes>)>>,
+        /// What the journal says of it; without, no intent was needed.
+        intent: Option<Box<Intent>>,
     },
     /// Excludes everything else in its zone.
     Manage(Box<Manage>),
@@ -143,6 +147,8 @@ pub(super) enum Stage {
     Waiting,
     /// For the end of a checkpoint.
     Held,
+    /// For the tags before an overwrite, which its intent tells.
+    Before,
     /// For space in the files, before its contents go to the journal.
     Space,
     /// For its journal record.

@@ -145,7 +145,7 @@ impl Image {
             let (data, tags) =
                 self.contents(buffer.as_deref(), grant.start.0 + done, blocks, generation, grant.overwrites);
             let work = if grant.overwrites {
-                Work::Overwrite { data, tags, counts: true, found: None }
+                Work::Overwrite { data, tags, counts: true, found: None, intent: None }
             } else {
                 Work::Sequential { data, tags }
             };
@@ -186,6 +186,7 @@ impl Image {
     fn blocks_at_once(&self, overwrites: bool, has_data: bool) -> u64 {
         match (overwrites && self.layout.logs_contents, has_data) {
             (true, true) => self.layout.logged_blocks(),
+            (false, true) if overwrites => self.layout.intended_blocks(),
             (false, true) => u64::MAX,
             (_, false) => ZERO_CHUNK_BLOCKS,
         }
@@ -233,7 +234,7 @@ impl Image {
             }
             let tags = self.codec.of_zeros(self.lba(zone, first), generation, end - first);
             let work = if overwrites {
-                Work::Overwrite { data: None, tags, counts: false, found: None }
+                Work::Overwrite { data: None, tags, counts: false, found: None, intent: None }
             } else {
                 Work::Zero { tags }
             };

@@ -8,9 +8,9 @@ use crate::format::layout::Layout;
 use crate::format::record::{Decoded, FlushedPointer, Kind, MARKS_BYTES, Record};
 use crate::format::superblock::Superblock;
 use crate::format::tag::TagCodec;
+use crate::intended::Intended;
 use crate::load::{Loaded, epochs};
 use crate::logged::Logged;
-use crate::ranges::RangeSet;
 
 /// Zones as far as checkpoint and journal tell.
 pub(super) struct Salvaged {
@@ -50,7 +50,7 @@ pub(super) fn salvage(files: &mut DamagedFiles<'_>, superblock: &Superblock, lay
             checkpoint_copies_good: [has_zones; 2],
             records: 0,
             logged: Logged::default(),
-            intended: RangeSet::default(),
+            intended: Intended::default(),
         },
         is_whole: has_zones && later.is_none(),
         is_known: vec![has_zones; layout.zones as usize],
@@ -157,7 +157,7 @@ impl Salvaged {
         self.is_whole = false;
         // Later records may have overwritten the same blocks again, or ended the intents: only what fits its tag is known.
         self.loaded.logged = Logged::default();
-        self.loaded.intended = RangeSet::default();
+        self.loaded.intended = Intended::default();
     }
 
     /// The checkpoint that the journal follows is lost. Of zones that its records name, what they say is known.

@@ -95,6 +95,8 @@ struct BlockHistory {
     base: u64,
     /// What writes that failed in an earlier life of the books may bring up after a crash.
     doubts: Vec<u64>,
+    /// Changes in earlier lives of the books.
+    changes_before: usize,
     changes: Vec<(usize, u64)>,
 }
 
@@ -114,7 +116,8 @@ impl Ledger {
             let start = geometry.zone_start(ZoneIndex(zone));
             for block in 0..geometry.zone_capacity_blocks.0 {
                 let lba = start + Blocks(block);
-                blocks.insert(lba, BlockHistory { base: oracle.block(lba), doubts: Vec::new(), changes: Vec::new() });
+                let base = oracle.block(lba);
+                blocks.insert(lba, BlockHistory { base, doubts: Vec::new(), changes_before: 0, changes: Vec::new() });
             }
         }
         Ledger {
@@ -133,9 +136,10 @@ impl Ledger {
     pub fn renewed(&self, oracle: ReferenceDevice) -> Ledger {
         let mut renewed = Ledger::new(oracle, &self.geometry);
         for (lba, history) in &self.blocks {
-            let doubts = &mut renewed.blocks.get_mut(lba).expect("every block has a history").doubts;
+            let block = renewed.blocks.get_mut(lba).expect("every block has a history");
+            block.changes_before = history.changes_before + history.changes.len();
             let failed = history.changes.iter().filter(|(event, _)| self.events[*event].failed);
-            doubts.extend(history.doubts.iter().copied().chain(failed.map(|(_, print)| *print)));
+            block.doubts.extend(history.doubts.iter().copied().chain(failed.map(|(_, print)| *print)));
         }
         for (zone, history) in renewed.zones.iter_mut().zip(&self.zones) {
             let has_failed = history.changes.iter().any(|change| self.events[change.event].failed);
@@ -306,6 +310,12 @@ impl Ledger {
         })
     }
 
+    /// How often a block was written, or was to be, since the drive was opened.
+    #[must_use]
+    pub fn changes(&self, lba: Lba) -> usize {
+        self.blocks.get(&lba).map_or(0, |history| history.changes_before + history.changes.len())
+    }
+
     /// What a block may hold, as fingerprints.
     #[must_use]
     pub fn allowed(&self, lba: Lba, crash: Crash) -> Vec<u64> {
@@ -342,6 +352,16 @@ impl Ledger {
             Err(Status::ZoneIsOffline) if zone.state == ZoneState::Offline => Ok(()),
             Err(status) => wrong(format!("it cannot be read: {status}")),
         }
+    }
+
+    /// Whether these are contents that a block has had since the drive was opened, or before.
+    #[must_use]
+    pub fn has_held(&self, lba: Lba, contents: &Contents) -> bool {
+        let BlockHistory { base, changes, .. } = &self.blocks[&lba];
+        contents.as_ref().is_ok_and(|(data, metadata)| {
+            let print = fingerprint(data, metadata);
+            print == *base || changes.iter().any(|(_, other)| *other == print)
+        })
     }
 
     /// Whether a write of the block has failed.

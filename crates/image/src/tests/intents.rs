@@ -1,11 +1,13 @@
 //! What a crash makes uncertain is what was being overwritten, and nothing beside it.
 
+use std::collections::BTreeSet;
+
 use zonda_zoned::{BlockBuffer, Blocks, Geometry, Lba, Operation, Payload, Prng, Status, ZoneAction, ZrwaGeometry};
 
 use crate::format::record::{Kind, MARKS_BYTES, Place, Record};
 use crate::format::superblock::COPY_BYTES;
-use crate::testing::{Disk, Drive, spec};
-use crate::{Finding, ImageFile, check};
+use crate::testing::{Disk, Drive, Fault, spec};
+use crate::{FileOperation, Finding, ImageFile, check};
 
 const BLOCK: u64 = 512;
 
@@ -68,10 +70,11 @@ fn rot_in_a_flushed_block_is_found_though_its_neighbour_was_being_overwritten() 
 }
 
 #[test]
-fn a_check_says_how_many_blocks_it_takes_on_the_word_of_an_intent() {
+fn a_check_says_how_many_blocks_it_takes_as_they_are() {
     let mut drive = Drive::create(&spec(conventional()));
     assert!(drive.write(0, 100, 1).is_success());
     assert!(drive.run(Operation::Flush).status.is_success());
+    assert!(drive.write(40, 3, 1).is_success());
     assert!(drive.write(40, 3, 7).is_success());
     let mut disk = drive.kill(&mut Prng::new(1));
     rot(&mut disk, 41);
@@ -91,6 +94,7 @@ fn rot_in_a_flushed_block_of_a_zrwa_is_found_and_an_overwrite_of_it_is_accepted(
         assert!(drive.run(Operation::Flush).status.is_success());
         assert!(drive.write(4, 1, 50).is_success());
         if overwritten {
+            assert!(drive.write(2, 1, 30).is_success());
             assert!(drive.write(2, 1, 60).is_success());
         }
         let mut disk = drive.kill(&mut Prng::new(1));
@@ -129,8 +133,8 @@ fn a_block_that_is_written_while_a_flush_settles_it_has_an_intent() {
     drive.submit(Operation::Flush);
     let syncs = drive.out.len();
     drive.submit(drive.write_of(3, 1, 90));
-    assert!(drive.out[syncs..].iter().all(|(command, _)| command.operation.file() == ImageFile::Journal));
-    (0..syncs).for_each(|_| drive.step(0));
+    assert!(drive.out[syncs..].iter().all(|(command, _)| matches!(command.operation, FileOperation::Read { .. })));
+    (0..=syncs).for_each(|_| drive.step(0));
     while let Some(next) = drive.out.iter().position(|(command, _)| command.operation.file() == ImageFile::Journal) {
         drive.step(next);
     }
@@ -157,7 +161,125 @@ fn an_intent_ends_with_the_zone_that_it_was_for() {
     rot(&mut disk, 2);
     assert_eq!(checked(&disk), (vec![2], 0));
     drive.submit(drive.write_of(2, 1, 90));
-    assert!(drive.out.iter().all(|(command, _)| command.operation.file() == ImageFile::Journal), "{:?}", drive.out);
+    let is_read = |operation: &FileOperation| matches!(operation, FileOperation::Read { .. });
+    assert!(drive.out.iter().all(|(command, _)| is_read(&command.operation)), "the tag before: {:?}", drive.out);
+}
+
+/// The first block of the zone was written and flushed, and rots; then it is overwritten, and the program is killed when these
+/// operations of the overwrite are done: data, tags.
+fn killed_over_rot(data: bool, tags: bool) -> Drive {
+    let mut drive = Drive::create(&spec(conventional()));
+    assert!(drive.write(0, 2, 1).is_success());
+    assert!(drive.run(Operation::Flush).status.is_success());
+    rot(&mut drive.disk, 0);
+    assert_eq!(drive.marks(0, 1), [Err(Status::UnrecoveredReadError)]);
+    overwritten_in_part(drive, data, tags)
+}
+
+/// Block 0 is overwritten, up to where data or tags, or both, are on file.
+fn overwritten_in_part(mut drive: Drive, data: bool, tags: bool) -> Drive {
+    drive.submit(drive.write_of(0, 1, 90));
+    let is_to_come = |operation: &FileOperation| match operation {
+        FileOperation::Write { file: ImageFile::Data, .. } => data,
+        FileOperation::Write { file: ImageFile::Tags, .. } => tags,
+        _ => true,
+    };
+    while let Some(next) = drive.out.iter().position(|(command, _)| is_to_come(&command.operation)) {
+        drive.step(next);
+    }
+    assert_eq!(drive.out.len(), usize::from(!data) + usize::from(!tags), "the rest is out");
+    Drive::open(drive.disk)
+}
+
+#[test]
+fn a_block_that_could_not_be_read_is_new_or_an_error_when_an_overwrite_of_it_is_cut_short() {
+    for (data, tags) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut drive = killed_over_rot(data, tags);
+        let expected = if data { Ok(90) } else { Err(Status::UnrecoveredReadError) };
+        assert_eq!(drive.marks(0, 2), [expected, Ok(2)], "data {data}, tags {tags}");
+        assert_eq!(drive.report.accepted_blocks, 0);
+    }
+}
+
+#[test]
+fn a_block_is_old_or_new_when_an_overwrite_of_it_is_cut_short() {
+    for (data, tags) in [(false, false), (true, false), (false, true), (true, true)] {
+        for first in [1, 0] {
+            let mut drive = Drive::create(&spec(conventional()));
+            if first > 0 {
+                assert!(drive.write(0, 1, first).is_success());
+                assert!(drive.run(Operation::Flush).status.is_success());
+            }
+            let mut drive = overwritten_in_part(drive, data, tags);
+            let expected = if data { 90 } else { first };
+            assert_eq!(drive.marks(0, 1), [Ok(expected)], "data {data}, tags {tags}, over {first}");
+            assert_eq!(drive.report.accepted_blocks, 0);
+            assert_eq!(checked(&drive.disk), (vec![], 0), "and its tag fits from then on");
+        }
+    }
+}
+
+#[test]
+fn a_block_that_rots_while_it_is_overwritten_is_an_error() {
+    let mut drive = Drive::create(&spec(conventional()));
+    assert!(drive.write(0, 3, 1).is_success());
+    let mut disk = drive.kill(&mut Prng::new(1));
+    rot(&mut disk, 1);
+    assert_eq!(checked(&disk), (vec![1], 0));
+    assert_eq!(Drive::open(disk).marks(0, 3), [Ok(1), Err(Status::UnrecoveredReadError), Ok(3)]);
+}
+
+#[test]
+fn an_overwrite_that_fails_leaves_a_block_that_could_not_be_read_an_error_unless_its_data_are_there() {
+    let mut seen = BTreeSet::new();
+    for seed in 0..8 {
+        let mut drive = Drive::create(&spec(conventional()));
+        assert!(drive.write(0, 2, 1).is_success());
+        assert!(drive.run(Operation::Flush).status.is_success());
+        rot(&mut drive.disk, 0);
+        drive.disk.prng = Some(Prng::new(seed));
+        drive.disk.fault = Some(Fault::Write(ImageFile::Data, 0));
+        assert_eq!(drive.write(0, 1, 50), Status::WriteFault);
+        let is_there = drive.disk.bytes(ImageFile::Data)[0] == 50;
+        let expected = if is_there { Ok(50) } else { Err(Status::UnrecoveredReadError) };
+        assert_eq!(drive.marks(0, 2), [expected, Ok(2)], "seed {seed}");
+        // Nor does another one that is cut short make it readable.
+        let mut drive = overwritten_in_part(drive, false, false);
+        assert_eq!(drive.marks(0, 2), [expected, Ok(2)], "seed {seed}");
+        seen.insert(is_there);
+    }
+    assert_eq!(seen.len(), 2, "data that are there, and data that are not");
+}
+
+#[test]
+fn a_flush_repeats_the_intent_of_a_write_that_is_under_way() {
+    for (data, tags) in [(true, false), (false, true)] {
+        let mut drive = Drive::create(&spec(conventional()));
+        assert!(drive.write(0, 1, 1).is_success());
+        assert!(drive.run(Operation::Flush).status.is_success());
+        drive.submit(drive.write_of(0, 1, 90));
+        let is_file = |operation: &FileOperation, file| operation.file() == file;
+        while drive
+            .out
+            .iter()
+            .all(|(command, _)| !matches!(command.operation, FileOperation::Write { file: ImageFile::Data, .. }))
+        {
+            drive.step(0);
+        }
+        let write = drive.out.len();
+        drive.submit(Operation::Flush);
+        while drive.out.len() > write {
+            drive.step(write);
+        }
+        for (file, is_done) in [(ImageFile::Data, data), (ImageFile::Tags, tags)] {
+            let at = drive.out.iter().position(|(command, _)| is_file(&command.operation, file)).expect("it is out");
+            if is_done {
+                drive.step(at);
+            }
+        }
+        let expected = if data { 90 } else { 1 };
+        assert_eq!(Drive::open(drive.disk).marks(0, 1), [Ok(expected)]);
+    }
 }
 
 #[test]
@@ -262,4 +384,16 @@ fn lost_tags_of_the_last_blocks_of_a_zrwa_do_not_make_it_shorter() {
         let expected = [Ok(0), Err(Status::UnrecoveredReadError), Err(Status::UnrecoveredReadError), Ok(0)];
         assert_eq!(drive.marks(3, 4), expected);
     }
+}
+
+#[test]
+fn tags_that_are_lost_under_an_overwrite_are_found_again_in_its_intent() {
+    let mut drive = Drive::create(&spec(conventional()));
+    assert!(drive.write(0, 2, 1).is_success());
+    assert!(drive.run(Operation::Flush).status.is_success());
+    assert!(drive.write(1, 1, 70).is_success());
+    let mut disk = drive.kill(&mut Prng::new(1));
+    disk.bytes(ImageFile::Tags)[..4096].fill(0);
+    assert_eq!(checked(&disk), (vec![0], 0), "the flush has ended the intent of the first");
+    assert_eq!(Drive::open(disk).marks(0, 2), [Err(Status::UnrecoveredReadError), Ok(70)]);
 }

@@ -27,8 +27,10 @@ fn a_flush_that_ends_while_an_intent_is_being_recorded_does_not_end_the_intent()
     let syncs = drive.out.len();
     drive.submit(drive.write_of(300, 1, 10));
     (0..syncs).for_each(|_| drive.step(0));
-    let journal = |operation: &FileOperation| operation.file() == ImageFile::Journal;
-    while let Some(next) = drive.out.iter().position(|(command, _)| journal(&command.operation)) {
+    let intended = |operation: &FileOperation| {
+        operation.file() == ImageFile::Journal || matches!(operation, FileOperation::Read { .. })
+    };
+    while let Some(next) = drive.out.iter().position(|(command, _)| intended(&command.operation)) {
         drive.step(next);
     }
     // The data get there, their tags do not, and the program is killed.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use zonda_image::testing::{Crash, Observed, PAGE};
+use zonda_image::testing::{Contents, Crash, Observed, PAGE};
 use zonda_image::{Finding, ImageFile, check, inspect};
 use zonda_zoned::{Blocks, Lba, Prng, Status, ZoneIndex};
 
@@ -85,6 +85,7 @@ impl ImagesRun<'_> {
         let mut all = Vec::new();
         if prng.chance(events.rot_percent, 100) {
             all.extend((0..TRIES).map(|_| rot(disk, &mut prng)));
+            all.extend(self.rot_in_place(&mut prng));
         }
         if prng.chance(events.truncation_percent, 100) {
             let file = *prng.pick(&ImageFile::ALL).expect("there are files");
@@ -107,6 +108,21 @@ impl ImagesRun<'_> {
             self.old = Some(Old { disk: disk.clone(), observed: None });
         }
         Ok(())
+    }
+
+    /// Bits of a block of a conventional zone that was overwritten once since the opening: an intent tells what may be there.
+    fn rot_in_place(&self, prng: &mut Prng) -> Option<Damage> {
+        let geometry = &self.world.geometry;
+        let capacity = geometry.zone_capacity_blocks.0;
+        let blocks = (0..geometry.conventional_zone_count).map(ZoneIndex).flat_map(|zone| {
+            (0..capacity)
+                .map(move |block| (geometry.zone_start(zone) + Blocks(block), u64::from(zone.0) * capacity + block))
+        });
+        let overwritten: Vec<u64> =
+            blocks.filter(|(lba, _)| self.ledger.changes(*lba) == 1).map(|(_, place)| place).collect();
+        let bytes = u64::from(geometry.block_size_bytes);
+        let at = prng.pick(&overwritten)? * bytes + prng.below(bytes);
+        Some(Damage::Rot { file: ImageFile::Data, at: at as usize, mask: 1 << prng.below(8) })
     }
 
     fn try_damage(&mut self, disk: &Disk, stop: Stop, damage: &Damage) -> Result<(), Trouble> {
@@ -203,8 +219,8 @@ impl ImagesRun<'_> {
                 contents.as_ref().is_ok_and(|(data, metadata)| data.iter().chain(metadata).all(|&byte| byte == 0));
             let offset = Blocks(lba.0 - geometry.zone_start(zone).0);
             let is_behind = cut.contains(&zone) && is_zero && offset >= image.write_pointer_blocks;
-            let is_excused =
-                hit.contains(lba) && (*contents == Err(Status::UnrecoveredReadError) || self.is_accepted(zone, stop));
+            let is_told = *contents == Err(Status::UnrecoveredReadError);
+            let is_excused = hit.contains(lba) && (is_told || self.may_be_accepted(*lba, contents, stop));
             if !is_behind && !is_excused {
                 return Err(Trouble::new(FailureKind::UndetectedDamage, zone, violation.message));
             }
@@ -212,16 +228,18 @@ impl ImagesRun<'_> {
         Ok(())
     }
 
-    /// Whether damage of a block may be taken for what was written: where blocks are written in place.
-    fn is_accepted(&self, zone: ZoneIndex, stop: Stop) -> bool {
+    /// Whether damage of a block may be taken for what was written: where blocks are written in place, and this one was since the opening.
+    fn may_be_accepted(&self, lba: Lba, contents: &Contents, stop: Stop) -> bool {
         let geometry = &self.world.geometry;
-        let is_conventional = zone.0 < geometry.conventional_zone_count;
-        if !is_conventional && geometry.zrwa.is_none() {
+        let logs_contents = geometry.metadata_bytes > 0 || geometry.block_size_bytes as usize > PAGE;
+        if stop.crash == Crash::Close || stop.is_rested || logs_contents {
             return false;
         }
-        // What was being overwritten when the drive stopped is accepted as it is.
-        let logs_contents = geometry.metadata_bytes > 0 || geometry.block_size_bytes as usize > PAGE;
-        stop.crash != Crash::Close && !logs_contents && !stop.is_rested
+        if geometry.zone_of(lba).is_some_and(|zone| zone.0 >= geometry.conventional_zone_count) {
+            return geometry.zrwa.is_some();
+        }
+        // An intent tells old and new contents, and damage may bring the old ones back. With a second overwrite anything is accepted.
+        self.ledger.changes(lba) > 1 || self.ledger.changes(lba) == 1 && self.ledger.has_held(lba, contents)
     }
 
     fn demand_of(&self, damage: &Damage, stop: Stop) -> Demand {

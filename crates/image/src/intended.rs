@@ -1,0 +1,162 @@
+//! What the journal says of blocks that were being overwritten in place when the drive stopped: which contents may be there.
+
+use std::ops::Range;
+
+use crate::bugs::SeededBug;
+use crate::format::record::{HEADER_BYTES, OVERWRITE_TAGS, OVERWRITE_ZEROS, Record};
+use crate::format::tag::{LOST_BYTE, TAG_BYTES, TagCodec, Verdict, is_zero};
+use crate::ranges::RangeSet;
+
+/// The tags of one block before and after an overwrite.
+type TagPair = [u8; 2 * TAG_BYTES];
+/// Of a block with this pair anything is accepted: no overwrite has such a tag.
+const ANYTHING: TagPair = [LOST_BYTE; 2 * TAG_BYTES];
+
+/// Blocks, by LBA, that may disagree with their tags because they were being overwritten. It takes as much memory as the journal.
+#[derive(Debug, Default)]
+pub(crate) struct Intended {
+    all: RangeSet,
+    anything: RangeSet,
+    zeros: RangeSet,
+    /// In the order of the blocks. A block may have several.
+    tags: Vec<(u64, TagPair)>,
+}
+
+/// What becomes of a block that disagrees with its tag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Resolved {
+    /// It is as before the overwrite, or as it was to be: this tag fits.
+    Fits(Vec<u8>),
+    /// Nothing can be known of it: it is taken as it is.
+    AsItIs,
+    /// It is neither old nor new: unreadable.
+    Neither,
+}
+
+impl Intended {
+    /// Ranges of consecutive blocks.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.all.iter()
+    }
+
+    /// What becomes of a block, `lba`, whose data do not fit its tag.
+    pub(crate) fn resolve(&self, codec: &TagCodec, lba: u64, generation: u32, data: &[u8]) -> Resolved {
+        let fits = |tag: &[u8]| match codec.verify(tag, lba, generation, data) {
+            Verdict::Data => true,
+            Verdict::Unwritten | Verdict::Zeros => is_zero(data),
+            Verdict::Mismatch | Verdict::Foreign => false,
+        };
+        let from = self.tags.partition_point(|(other, _)| *other < lba);
+        let pairs = self.tags[from..].iter().take_while(|(other, _)| *other == lba);
+        let mut tags = pairs.flat_map(|(_, pair)| pair.chunks_exact(TAG_BYTES));
+        if let Some(tag) = tags.find(|tag| fits(tag)) {
+            return Resolved::Fits(tag.to_vec());
+        }
+        let block = lba..lba + 1;
+        if self.zeros.covers(&block) && is_zero(data) {
+            return Resolved::Fits(codec.of_zeros(lba, generation, 1).to_vec());
+        }
+        if self.anything.covers(&block) { Resolved::AsItIs } else { Resolved::Neither }
+    }
+}
+
+/// Intents, as the records say one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Intents {
+    /// Those of the last flush's records and later ones, with the sequence of each; earlier ones are over or were repeated.
+    since: Vec<(u64, Intent)>,
+}
+
+#[derive(Clone, Debug)]
+struct Intent {
+    blocks: Range<u64>,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Anything,
+    Zeros,
+    /// Offset in the journal of the first block's pair of tags.
+    Tags(usize),
+}
+
+impl Intents {
+    /// A record of an overwrite that lies `at` so many bytes in the journal.
+    pub(crate) fn add_overwrite(&mut self, sequence: u64, record: &Record<'_>, at: usize, bug: Option<SeededBug>) {
+        let what = match record.c {
+            OVERWRITE_TAGS if bug != Some(SeededBug::BlindIntent) => What::Tags(at + HEADER_BYTES),
+            OVERWRITE_ZEROS => What::Zeros,
+            _ => What::Anything,
+        };
+        self.since.push((sequence, Intent { blocks: record.a..record.a + record.b, what }));
+    }
+
+    /// One of versions 1 and 2.
+    pub(crate) fn add_region(&mut self, sequence: u64, blocks: Range<u64>) {
+        self.since.push((sequence, Intent { blocks, what: What::Anything }));
+    }
+
+    /// Blocks of a zone that was reset.
+    pub(crate) fn remove(&mut self, blocks: &Range<u64>) {
+        if !self.since.iter().any(|(_, intent)| intent.overlaps(blocks)) {
+            return;
+        }
+        let cut = |(sequence, intent): (u64, Intent)| {
+            let Range { start, end } = intent.blocks;
+            let parts = [start..end.min(blocks.start), start.max(blocks.end)..end];
+            parts.map(|part| (sequence, intent.part(part)))
+        };
+        self.since = std::mem::take(&mut self.since)
+            .into_iter()
+            .flat_map(cut)
+            .filter(|(_, part)| !part.blocks.is_empty())
+            .collect();
+    }
+
+    /// Those of records before this one are over.
+    pub(crate) fn end_before(&mut self, sequence: u64) {
+        self.since.retain(|(own, _)| *own >= sequence);
+    }
+
+    /// All records were read.
+    pub(crate) fn complete(self, journal: &[u8]) -> Intended {
+        let mut intended = Intended::default();
+        for (_, Intent { blocks, what }) in self.since {
+            intended.all.insert(blocks.clone());
+            match what {
+                What::Anything => intended.anything.insert(blocks),
+                What::Zeros => intended.zeros.insert(blocks),
+                What::Tags(at) => {
+                    let pairs = journal[at..].chunks_exact(2 * TAG_BYTES);
+                    for (lba, pair) in blocks.zip(pairs) {
+                        let pair = TagPair::try_from(pair).expect("it is cut to this length");
+                        if pair == ANYTHING {
+                            intended.anything.insert(lba..lba + 1);
+                        } else {
+                            intended.tags.push((lba, pair));
+                        }
+                    }
+                }
+            }
+        }
+        intended.tags.sort_by_key(|(lba, _)| *lba);
+        intended
+    }
+}
+
+impl Intent {
+    fn overlaps(&self, blocks: &Range<u64>) -> bool {
+        self.blocks.start < blocks.end && blocks.start < self.blocks.end
+    }
+
+    /// What it says of some of its blocks, which may be none.
+    fn part(&self, blocks: Range<u64>) -> Intent {
+        let skipped = blocks.start.saturating_sub(self.blocks.start) as usize;
+        let what = match self.what {
+            What::Tags(at) => What::Tags(at + skipped * 2 * TAG_BYTES),
+            what => what,
+        };
+        Intent { blocks, what }
+    }
+}

@@ -1,0 +1,250 @@
+//! Intents: what the journal says of blocks that are being written in place, so that a recovery takes nothing but old or new contents.
+//!
+//! The first overwrite of a block since the last flush tells the block's tag before and after. Once it has succeeded, another one would have
+//! to tell its own: instead the second says that anything is to be accepted, and those that follow say nothing until the next flush.
+//! Zeros need no tags. A flush ends the intents that were recorded before it began, but for those of blocks being written then: it
+//! repeats them.
+
+use std::ops::Range;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::bugs::SeededBug;
+use crate::format::record::{Kind, OVERWRITE_ANYTHING, OVERWRITE_TAGS, OVERWRITE_ZEROS};
+use crate::format::tag::{LOST_BYTE, TAG_BYTES, Verdict, is_zero};
+use crate::ranges::RangeSet;
+use crate::{FileOperation, ImageFile};
+
+use super::journal::OwnRecord;
+use super::part::{NOBODY, Part, Stage, Work};
+use super::{Image, Role};
+
+/// Intents that a flush repeats. With more, all stay until a flush finds fewer.
+const INTENTS_MAX: usize = 256;
+/// The tag before and the one after, of a block of which anything is accepted.
+const ANYTHING: [u8; 2 * TAG_BYTES] = [LOST_BYTE; 2 * TAG_BYTES];
+
+/// What the journal says of one write.
+#[derive(Clone, Debug)]
+pub(super) struct Intent {
+    /// By LBA.
+    blocks: Range<u64>,
+    /// One of the three ways: see format/record.rs.
+    way: u64,
+    /// Of each block the tag before and the one after.
+    tags: Bytes,
+    /// Of these anything is accepted.
+    open: RangeSet,
+}
+
+/// The intents in the journal, by LBA.
+#[derive(Debug, Default)]
+pub(super) struct Intents {
+    /// Blocks of which it says, synced, that anything is to be accepted.
+    open: RangeSet,
+    /// Blocks that were written under an intent that tells tags, with success.
+    written: RangeSet,
+    /// Blocks of writes in progress since the last flush began.
+    touched: RangeSet,
+    /// Intents of what was in progress when the flush under way began.
+    carried: Vec<Intent>,
+    /// Records of the journal when that flush began.
+    records_before: u64,
+    /// Some of it is not over.
+    is_any_left: bool,
+}
+
+impl Intents {
+    /// Blocks of a zone that is reset.
+    pub(super) fn forget(&mut self, blocks: Range<u64>) {
+        self.carried.retain(|intent| !blocks.contains(&intent.blocks.start));
+        for set in [&mut self.open, &mut self.written, &mut self.touched] {
+            set.remove(blocks.clone());
+        }
+    }
+}
+
+impl Intent {
+    fn record(&self) -> OwnRecord {
+        let mut record = OwnRecord::new(Kind::Overwrite, 0, 0);
+        (record.a, record.b, record.c) = (self.blocks.start, self.blocks.end - self.blocks.start, self.way);
+        record.head = self.tags.clone();
+        record
+    }
+
+    /// The tag that a block had before; `None`: nothing is known of it.
+    pub(super) fn before(&self, lba: u64) -> Option<&[u8]> {
+        let at = usize::try_from(lba.checked_sub(self.blocks.start)?).ok()? * 2 * TAG_BYTES;
+        self.tags.get(at..at + TAG_BYTES)
+    }
+}
+
+impl Image {
+    /// An overwrite in place begins: with its intent, if it needs one.
+    pub(super) fn start_in_place(&mut self, index: u32) {
+        let blocks = self.named_by_intent(index);
+        self.intents.touched.insert(blocks.clone());
+        if self.intents.open.covers(&blocks) || self.has(SeededBug::MissingIntent) {
+            self.write_data_and_tags(index);
+            return;
+        }
+        let Work::Overwrite { data, .. } = &self.parts[index].work else { unreachable!("an overwrite") };
+        if data.is_none() {
+            self.record_intent(index, blocks, OVERWRITE_ZEROS, Bytes::new(), RangeSet::default());
+        } else if self.intents.written.covers(&blocks) {
+            if self.has(SeededBug::UnrecordedRepeat) {
+                self.write_data_and_tags(index);
+                return;
+            }
+            let mut open = RangeSet::default();
+            open.insert(blocks.clone());
+            self.record_intent(index, blocks, OVERWRITE_ANYTHING, Bytes::new(), open);
+        } else {
+            self.read_tags_before(index, &blocks);
+        }
+    }
+
+    /// The blocks of an overwrite, by LBA, that a recovery would hold to their tags if no intent named them.
+    pub(super) fn named_by_intent(&self, index: u32) -> Range<u64> {
+        let Part { zone, first, end, .. } = self.parts[index];
+        let end = if zone < self.layout.conventional {
+            end
+        } else {
+            let settled = self.ledger.entries[zone as usize].settled.max(self.zones[zone as usize].settling);
+            end.min(settled).max(first)
+        };
+        self.lba(zone, first)..self.lba(zone, end)
+    }
+
+    fn read_tags_before(&mut self, index: u32, blocks: &Range<u64>) {
+        let length = ((blocks.end - blocks.start) * self.layout.tag_bytes) as usize;
+        let part = &mut self.parts[index];
+        let Work::Overwrite { found, .. } = &mut part.work else { unreachable!("an overwrite") };
+        *found = Some(Box::default());
+        part.stage = Stage::Before;
+        part.out = 1;
+        let offset = self.layout.tag_offset(part.zone, part.first);
+        self.emit(Role::Tags, index, FileOperation::Read { file: ImageFile::Tags, offset, length });
+    }
+
+    /// The tags before were read. If they cannot be, no tag can be written beside them either: the write fails.
+    pub(super) fn on_tags_before(&mut self, index: u32) {
+        let blocks = self.named_by_intent(index);
+        let part = &mut self.parts[index];
+        let Work::Overwrite { tags: after, found, .. } = &mut part.work else { unreachable!("an overwrite") };
+        let after = after.clone();
+        let Some(before) = found.take().and_then(|found| found.1) else {
+            self.fail_overwrite(index);
+            return;
+        };
+        let mut tags = BytesMut::with_capacity((blocks.end - blocks.start) as usize * 2 * TAG_BYTES);
+        let mut open = RangeSet::default();
+        for (i, lba) in blocks.clone().enumerate() {
+            if self.intents.written.covers(&(lba..lba + 1)) {
+                open.insert(lba..lba + 1);
+                tags.put_slice(&ANYTHING);
+                continue;
+            }
+            let place = i * TAG_BYTES..(i + 1) * TAG_BYTES;
+            if self.has(SeededBug::ForgottenBefore) {
+                tags.put_bytes(LOST_BYTE, TAG_BYTES);
+            } else {
+                tags.put_slice(&before[place.clone()]);
+            }
+            tags.put_slice(&after[place]);
+        }
+        self.record_intent(index, blocks, OVERWRITE_TAGS, tags.freeze(), open);
+    }
+
+    fn record_intent(&mut self, index: u32, blocks: Range<u64>, way: u64, tags: Bytes, open: RangeSet) {
+        let told = Intent { blocks, way, tags, open };
+        let record = told.record();
+        let part = &mut self.parts[index];
+        let Work::Overwrite { intent, .. } = &mut part.work else { unreachable!("an overwrite") };
+        *intent = Some(Box::new(told));
+        part.stage = Stage::Journal;
+        self.intents.is_any_left = true;
+        self.push_record(record, index);
+    }
+
+    /// The intent of an overwrite is synced.
+    pub(super) fn on_intent_recorded(&mut self, index: u32) {
+        let Work::Overwrite { intent, .. } = &self.parts[index].work else { unreachable!("an overwrite") };
+        let intent = intent.as_ref().expect("it was recorded");
+        self.intents.open.union(&intent.open);
+    }
+
+    /// An overwrite in place has succeeded: another one of its blocks is to be told from it.
+    pub(super) fn note_written_in_place(&mut self, index: u32) {
+        let Work::Overwrite { intent, .. } = &self.parts[index].work else { unreachable!("an overwrite") };
+        if let Some(intent) = intent {
+            self.intents.written.insert(intent.blocks.clone());
+        }
+    }
+
+    /// A flush begins. What is being written is not over with it.
+    pub(super) fn note_touched(&mut self) {
+        if self.layout.logs_contents {
+            return;
+        }
+        self.intents.touched = RangeSet::default();
+        self.intents.carried.clear();
+        self.intents.records_before = self.journal.added_records();
+        for (index, part) in self.parts.iter() {
+            let Work::Overwrite { intent, .. } = &part.work else { continue };
+            if matches!(part.stage, Stage::Waiting | Stage::Held) {
+                continue;
+            }
+            self.intents.touched.insert(self.named_by_intent(index));
+            self.intents.carried.extend(intent.as_deref().cloned());
+        }
+    }
+
+    /// A flush has succeeded: the intents before it are over, and those that are not are told again. How many of the records before that of
+    /// the flush have intents that are left; `None`: all have.
+    pub(super) fn end_intents(&mut self, flush_record_bytes: u64) -> Option<u64> {
+        if !self.intents.is_any_left {
+            return None;
+        }
+        let open = self.intents.open.intersection(&self.intents.touched);
+        let carried = std::mem::take(&mut self.intents.carried);
+        let anything =
+            |blocks| Intent { blocks, way: OVERWRITE_ANYTHING, tags: Bytes::new(), open: RangeSet::default() };
+        let records: Vec<OwnRecord> =
+            carried.iter().map(Intent::record).chain(open.iter().map(|blocks| anything(blocks).record())).collect();
+        let bytes = flush_record_bytes + records.iter().map(OwnRecord::length).sum::<u64>();
+        // Either they and the record of the flush are found by a recovery, or neither is that record.
+        if records.len() > INTENTS_MAX || !self.journal_admits(bytes) {
+            return None;
+        }
+        records.into_iter().for_each(|record| self.push_record(record, NOBODY));
+        self.intents.open = open;
+        self.intents.written = self.intents.written.intersection(&self.intents.touched);
+        let left = self.journal.added_records() - self.intents.records_before;
+        self.intents.is_any_left = left > 0;
+        Some(left)
+    }
+
+    /// The tag for a block after its write has failed, where its data do not fit the tag on file. Its data are those before, or nothing
+    /// is known of them; `None` leaves the tag as it is.
+    pub(super) fn tag_after_failure(&self, index: u32, i: u64, found: &[u8], block: &[u8]) -> Option<Bytes> {
+        let part = &self.parts[index];
+        let Work::Overwrite { intent, .. } = &part.work else { unreachable!("an overwrite") };
+        let place = self.lba(part.zone, part.first + i);
+        let accept = || {
+            let mut tag = BytesMut::from(found);
+            self.codec.accept(&mut tag, place, part.generation, block);
+            tag.freeze()
+        };
+        if !self.named_by_intent(index).contains(&place) || self.intents.open.covers(&(place..place + 1)) {
+            return Some(accept());
+        }
+        let before = intent.as_ref().and_then(|intent| intent.before(place))?;
+        let fits = match self.codec.verify(before, place, part.generation, block) {
+            Verdict::Data => true,
+            Verdict::Unwritten | Verdict::Zeros => is_zero(block),
+            Verdict::Mismatch | Verdict::Foreign => false,
+        };
+        fits.then(|| Bytes::copy_from_slice(before))
+    }
+}
