@@ -123,8 +123,7 @@ impl Examined {
         let capacity = loaded.layout.capacity;
         // Tags tell how far a zone was written, but they may be lost.
         let mut written = entry.written.max(entry.settled);
-        // Blocks below were flushed; whichever of them were being overwritten, an intent says.
-        let unsettled_from = if loaded.layout.logs_contents { capacity } else { entry.settled.max(entry.durable) };
+        let unsettled_from = unsettled_from(loaded, entry);
         let mut at = entry.durable;
         while at < capacity {
             let next = media.next_tagged(zone, at, capacity)?.unwrap_or(capacity);
@@ -169,6 +168,8 @@ impl Examined {
             if entry.finished || entry.kept == Kept::Offline {
                 continue;
             }
+            // What was not flushed is uncertain without an intent, and was looked at. A flush that failed may have left one.
+            let end = if zone < loaded.layout.conventional { end } else { end.min(unsettled_from(loaded, entry)) };
             let mut at = first;
             while at < end {
                 let chunk = media.chunk((zone, entry.generation), at, end, Look::AtEverything)?;
@@ -209,6 +210,11 @@ impl Examined {
             Verdict::Data | Verdict::Foreign => {}
         }
     }
+}
+
+/// Of a zone with a ZRWA: blocks below were flushed; whichever of them were being overwritten, an intent says.
+fn unsettled_from(loaded: &Loaded, entry: &Entry) -> u64 {
+    if loaded.layout.logs_contents { loaded.layout.capacity } else { entry.settled.max(entry.durable) }
 }
 
 /// The zone table of what was found. A zone that can only be active, with no active resource or ZRWA left for it, is

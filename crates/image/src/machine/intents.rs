@@ -129,6 +129,7 @@ impl Image {
 
     /// The tags before were read. If they cannot be, no tag can be written beside them either: the write fails.
     pub(super) fn on_tags_before(&mut self, index: u32) {
+        // Fewer than before, if a flush has failed that was to settle them.
         let blocks = self.named_by_intent(index);
         let part = &mut self.parts[index];
         let Work::Overwrite { tags: after, found, .. } = &mut part.work else { unreachable!("an overwrite") };
@@ -137,6 +138,10 @@ impl Image {
             self.fail_overwrite(index);
             return;
         };
+        if blocks.is_empty() {
+            self.write_data_and_tags(index);
+            return;
+        }
         let mut tags = BytesMut::with_capacity((blocks.end - blocks.start) as usize * 2 * TAG_BYTES);
         let mut open = RangeSet::default();
         for (i, lba) in blocks.clone().enumerate() {

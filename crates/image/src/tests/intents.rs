@@ -397,3 +397,31 @@ fn tags_that_are_lost_under_an_overwrite_are_found_again_in_its_intent() {
     assert_eq!(checked(&disk), (vec![0], 0), "the flush has ended the intent of the first");
     assert_eq!(Drive::open(disk).marks(0, 2), [Err(Status::UnrecoveredReadError), Ok(70)]);
 }
+
+#[test]
+fn an_overwrite_that_has_its_intent_because_of_a_flush_that_failed_is_old_or_new_when_it_is_cut_short() {
+    for fails_first in [true, false] {
+        let mut drive = Drive::create(&spec(with_zrwa()));
+        assert!(drive.manage(ZoneAction::Open { zrwa: true }, 0).is_success());
+        assert!(drive.write(2, 1, 1).is_success());
+        drive.submit(Operation::Flush);
+        let syncs = drive.out.len();
+        drive.submit(drive.write_of(1, 1, 90));
+        drive.disk.fault = Some(Fault::Sync(ImageFile::Data, 0));
+        if fails_first {
+            (0..syncs).for_each(|_| drive.step(0));
+        }
+        let is_data =
+            |operation: &FileOperation| matches!(operation, FileOperation::Write { file: ImageFile::Data, .. });
+        while drive.out.iter().all(|(command, _)| !is_data(&command.operation)) {
+            drive.step(drive.out.len() - 1);
+        }
+        let data = drive.out.iter().position(|(command, _)| is_data(&command.operation)).expect("it was looked for");
+        drive.step(data);
+        if !fails_first {
+            (0..syncs).for_each(|_| drive.step(0));
+        }
+        let marks = Drive::open(drive.disk).marks(0, 4);
+        assert!(matches!(marks[..], [Ok(0), Ok(0 | 90), Ok(1), Ok(0)]), "{marks:?}");
+    }
+}
