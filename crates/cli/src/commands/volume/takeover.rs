@@ -67,8 +67,8 @@ pub(super) fn run(args: &TakeoverArgs) -> Result<(), Failure> {
             (true, _) if lacks => "\nthose that were taken are released; the others are not\n".to_owned(),
             (true, _) => "\nno server has reserved them any more\n".to_owned(),
             (false, true) if lacks => format!(
-                "\nzonda serve {directory} serves the volume, without those that were not taken. When they can be reached again, stop it and \
-                 take the volume over once more\n"
+                "\nzonda serve {directory} serves the volume, without those that were not taken. A start takes them when they can be reached \
+                 again\n"
             ),
             (false, true) => format!("\nzonda serve {directory} serves the volume\n"),
             (false, false) => format!("\ntoo few members were taken: repeat zonda volume takeover {directory}\n"),
