@@ -120,7 +120,7 @@ impl Examined {
         entry: &Entry,
     ) -> Result<Found, ImageError> {
         let capacity = loaded.layout.capacity;
-        // Tags tell how far a zone was written, but they may be lost.
+        // Tags tell how far a zone was written, but some of them may be lost, and those that are left may lie before.
         let mut written = entry.written.max(entry.settled);
         // Blocks below were flushed; whichever of them were being overwritten, an intent says.
         let unsettled_from = if loaded.layout.logs_contents { capacity } else { entry.settled.max(entry.durable) };
@@ -142,7 +142,7 @@ impl Examined {
                     self.mend_overwritten(media, &chunk, zone, entry.generation, block);
                 }
                 if verdict != Verdict::Unwritten {
-                    written = block + 1;
+                    written = written.max(block + 1);
                     self.found_blocks += 1;
                 }
             }
