@@ -73,7 +73,7 @@ pub(super) fn scan(
         doubt = doubt.or(Some(ZoneDoubt::Extent));
     }
     let found = if entry.had_zrwa {
-        let written = entry.written.max(extent.end);
+        let written = entry.written.max(entry.settled).max(extent.end);
         let pointer = entry.pointer.max(entry.durable).max(implicit_commit(&loaded.spec.geometry, written));
         Found { pointer, written: written.max(pointer) }
     } else {

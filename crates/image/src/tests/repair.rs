@@ -1,7 +1,7 @@
 //! Repair: what a damaged image still has is copied, and what it does not have is unreadable, never zeros and never older.
 
 use zonda_zoned::reference::{CommandSource, ReferenceDevice, random_geometry};
-use zonda_zoned::{Geometry, Lba, PayloadKind, Prng, Status, ZoneAction, ZoneIndex};
+use zonda_zoned::{Geometry, Lba, Operation, PayloadKind, Prng, Status, ZoneAction, ZoneIndex};
 
 use super::damage::{all, checkpoint_of, set_checkpoint, small, used_of};
 use crate::format::layout::Layout;
@@ -421,4 +421,20 @@ fn of_damaged_histories_blocks_are_as_before_or_unreadable() {
 #[ignore = "soak"]
 fn soak_of_many_damaged_histories_blocks_are_as_before_or_unreadable() {
     damage_histories(1000, 60);
+}
+
+#[test]
+fn flushed_blocks_of_a_zrwa_whose_tags_are_lost_are_unreadable() {
+    let mut drive = Drive::create(&spec(small()));
+    assert_eq!(drive.manage(ZoneAction::Open { zrwa: true }, 8), Status::Success);
+    assert_eq!(drive.write(8, 2, 20), Status::Success);
+    assert_eq!(drive.run(Operation::Flush).status, Status::Success);
+    let mut disk = drive.kill(&mut Prng::new(1));
+    let before = observed(&disk);
+    let layout = Layout::new(&small(), spec(small()).journal_bytes);
+    disk.bytes(ImageFile::Tags)[layout.tag_offset(1, 0) as usize..layout.tag_offset(2, 0) as usize].fill(0);
+    let last_byte = layout.length(ImageFile::Data) as usize - 1;
+    disk.bytes(ImageFile::Data).truncate(last_byte);
+    let (_, report) = assert_right(&disk, &before, "lost tags");
+    assert_eq!(report.unreadable, [Lba(8)..Lba(10)]);
 }
