@@ -46,12 +46,17 @@ pub(crate) struct Chunk {
 
 impl<'a> Media<'a> {
     pub(crate) fn new(files: &'a mut dyn Files, loaded: &'a Loaded) -> Media<'a> {
+        Media::with(files, loaded, &loaded.logged)
+    }
+
+    /// As they will be once these contents are written again, in place of the journal's.
+    pub(crate) fn with(files: &'a mut dyn Files, loaded: &Loaded, logged: &'a Logged) -> Media<'a> {
         Media {
             files,
             layout: loaded.layout,
             codec: loaded.codec,
             zone_size: loaded.spec.geometry.zone_size_blocks.0,
-            logged: &loaded.logged,
+            logged,
             hole_from: 0,
             hole_to: 0,
         }
