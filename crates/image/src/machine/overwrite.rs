@@ -182,6 +182,11 @@ impl Image {
                     }
                     continue;
                 }
+                // The tag of a write of zeros is there, and its hole is not.
+                Verdict::Zeros if new.is_none() && !self.layout.logs_contents && !is_zero(block) => {
+                    emptied.insert(i as u64..i as u64 + 1);
+                    continue;
+                }
                 _ if is_new => tag.copy_from_slice(&new_tags[i * tag_bytes..][..tag_bytes]),
                 Verdict::Mismatch if !self.layout.logs_contents => {
                     self.codec.accept(tag, place, part.generation, block);
