@@ -121,7 +121,7 @@ impl Examined {
         entry: &Entry,
     ) -> Result<Found, ImageError> {
         let capacity = loaded.layout.capacity;
-        // Tags tell how far a zone was written, but they may be lost.
+        // Tags tell how far a zone was written, but some of them may be lost, and those that are left may lie before.
         let mut written = entry.written.max(entry.settled);
         let unsettled_from = unsettled_from(loaded, entry);
         let mut at = entry.durable;
@@ -139,10 +139,10 @@ impl Examined {
             for block in chunk.first..chunk.end() {
                 let verdict = media.verdict(&chunk, zone, entry.generation, block);
                 if block >= unsettled_from {
-                    self.mend_overwritten(media, &chunk, entry.generation, (zone, block), |_| Resolved::AsItIs);
+                    self.mend_overwritten(media, &chunk, entry.generation, (zone, block), |_, _| Resolved::AsItIs);
                 }
                 if verdict != Verdict::Unwritten {
-                    written = block + 1;
+                    written = written.max(block + 1);
                     self.found_blocks += 1;
                 }
             }
@@ -176,7 +176,9 @@ impl Examined {
                 at = chunk.end();
                 for block in chunk.first..chunk.end() {
                     let lba = media.lba(zone, block);
-                    let resolve = |data: &[u8]| loaded.intended.resolve(&loaded.codec, lba, entry.generation, data);
+                    let resolve = |tag: &[u8], data: &[u8]| {
+                        loaded.intended.resolve(&loaded.codec, lba, entry.generation, tag, data)
+                    };
                     self.mend_overwritten(media, &chunk, entry.generation, (zone, block), resolve);
                 }
             }
@@ -191,23 +193,28 @@ impl Examined {
         chunk: &Chunk,
         generation: u32,
         (zone, block): (u32, u64),
-        resolve: impl Fn(&[u8]) -> Resolved,
+        resolve: impl Fn(&[u8], &[u8]) -> Resolved,
     ) {
         match media.verdict(chunk, zone, generation, block) {
             Verdict::Mismatch => {
                 let Some(data) = media.contents(chunk, block) else { return };
-                let (tag, as_it_is) = match resolve(data) {
+                let (tag, as_it_is) = match resolve(media.tag(chunk, block), data) {
                     Resolved::Fits(tag) => (tag, false),
+                    Resolved::Zeros => return self.zero(zone, block),
                     Resolved::AsItIs => (media.accepted(chunk, zone, generation, block), true),
                     Resolved::Neither => return,
                 };
                 self.mends.push(Mend::Accept { zone, block, tag, as_it_is });
             }
-            Verdict::Unwritten | Verdict::Zeros => match self.mends.last_mut() {
-                Some(Mend::Zero { zone: same, end, .. }) if *same == zone && *end == block => *end += 1,
-                _ => self.mends.push(Mend::Zero { zone, first: block, end: block + 1 }),
-            },
+            Verdict::Unwritten | Verdict::Zeros => self.zero(zone, block),
             Verdict::Data | Verdict::Foreign => {}
+        }
+    }
+
+    fn zero(&mut self, zone: u32, block: u64) {
+        match self.mends.last_mut() {
+            Some(Mend::Zero { zone: same, end, .. }) if *same == zone && *end == block => *end += 1,
+            _ => self.mends.push(Mend::Zero { zone, first: block, end: block + 1 }),
         }
     }
 }

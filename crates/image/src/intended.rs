@@ -27,6 +27,8 @@ pub(crate) struct Intended {
 pub(crate) enum Resolved {
     /// It is as before the overwrite, or as it was to be: this tag fits.
     Fits(Vec<u8>),
+    /// It was zeros before, or was to be, and its tag says so: its data become zeros.
+    Zeros,
     /// Nothing can be known of it: it is taken as it is.
     AsItIs,
     /// It is neither old nor new: unreadable.
@@ -39,8 +41,8 @@ impl Intended {
         self.all.iter()
     }
 
-    /// What becomes of a block, `lba`, whose data do not fit its tag.
-    pub(crate) fn resolve(&self, codec: &TagCodec, lba: u64, generation: u32, data: &[u8]) -> Resolved {
+    /// What becomes of a block, `lba`, whose data do not fit the tag on file.
+    pub(crate) fn resolve(&self, codec: &TagCodec, lba: u64, generation: u32, on_file: &[u8], data: &[u8]) -> Resolved {
         let fits = |tag: &[u8]| match codec.verify(tag, lba, generation, data) {
             Verdict::Data => true,
             Verdict::Unwritten | Verdict::Zeros => is_zero(data),
@@ -48,13 +50,18 @@ impl Intended {
         };
         let from = self.tags.partition_point(|(other, _)| *other < lba);
         let pairs = self.tags[from..].iter().take_while(|(other, _)| *other == lba);
-        let mut tags = pairs.flat_map(|(_, pair)| pair.chunks_exact(TAG_BYTES));
-        if let Some(tag) = tags.find(|tag| fits(tag)) {
+        let tags = pairs.flat_map(|(_, pair)| pair.chunks_exact(TAG_BYTES));
+        if let Some(tag) = tags.clone().find(|tag| fits(tag)) {
             return Resolved::Fits(tag.to_vec());
         }
         let block = lba..lba + 1;
-        if self.zeros.covers(&block) && is_zero(data) {
+        let become_zeros = self.zeros.covers(&block);
+        if become_zeros && is_zero(data) {
             return Resolved::Fits(codec.of_zeros(lba, generation, 1).to_vec());
+        }
+        let is_of_zeros = codec.verify(on_file, lba, generation, data) == Verdict::Zeros;
+        if is_of_zeros && (become_zeros || tags.clone().any(|tag| tag == on_file)) {
+            return Resolved::Zeros;
         }
         if self.anything.covers(&block) { Resolved::AsItIs } else { Resolved::Neither }
     }

@@ -28,7 +28,7 @@ pub(crate) enum Look {
     Nowhere,
     /// Of blocks whose tags say that they have some.
     AtData,
-    /// Also of blocks that were never written, so that their tags can be contradicted.
+    /// Also of blocks that were never written, or written as zeros, where data can contradict the tag.
     AtEverything,
 }
 
@@ -46,12 +46,17 @@ pub(crate) struct Chunk {
 
 impl<'a> Media<'a> {
     pub(crate) fn new(files: &'a mut dyn Files, loaded: &'a Loaded) -> Media<'a> {
+        Media::with(files, loaded, &loaded.logged)
+    }
+
+    /// As they will be once these contents are written again, in place of the journal's.
+    pub(crate) fn with(files: &'a mut dyn Files, loaded: &Loaded, logged: &'a Logged) -> Media<'a> {
         Media {
             files,
             layout: loaded.layout,
             codec: loaded.codec,
             zone_size: loaded.spec.geometry.zone_size_blocks.0,
-            logged: &loaded.logged,
+            logged,
             hole_from: 0,
             hole_to: 0,
         }
@@ -88,8 +93,11 @@ impl<'a> Media<'a> {
         let mut at = 0;
         while at < blocks {
             let lba = zone_start + first;
-            let wants =
-                |index| self.wants(chunk.tag(first + index, self.layout.tag_bytes), lba + index, generation, look);
+            let zeros_are_holes = self.layout.zeros_are_holes(zone);
+            let wants = |index| {
+                let tag = chunk.tag(first + index, self.layout.tag_bytes);
+                self.wants(tag, lba + index, generation, look, zeros_are_holes)
+            };
             let wanted = wants(at);
             let run = (at..blocks).take_while(|&index| wants(index) == wanted).count() as u64;
             match wanted {
@@ -102,12 +110,13 @@ impl<'a> Media<'a> {
         Ok(chunk)
     }
 
-    fn wants(&self, tag: &[u8], lba: u64, generation: u32, look: Look) -> Wants {
+    fn wants(&self, tag: &[u8], lba: u64, generation: u32, look: Look, zeros_are_holes: bool) -> Wants {
         if look == Look::Nowhere {
             return Wants::Nothing;
         }
         match self.codec.verify(tag, lba, generation, &[]) {
             Verdict::Unwritten if look == Look::AtEverything => Wants::Contradiction,
+            Verdict::Zeros if look == Look::AtEverything && zeros_are_holes => Wants::Contradiction,
             Verdict::Unwritten | Verdict::Zeros | Verdict::Foreign => Wants::Nothing,
             Verdict::Data | Verdict::Mismatch => Wants::Data,
         }
@@ -151,15 +160,22 @@ impl<'a> Media<'a> {
         is_read || self.logged.covers(zone, block..end)
     }
 
-    /// What the tag of a block in a chunk says. A tag of zeros that data contradict fits nothing.
+    /// What the tag of a block in a chunk says. One that data contradict fits nothing.
     pub(crate) fn verdict(&self, chunk: &Chunk, zone: u32, generation: u32, block: u64) -> Verdict {
         let tag = chunk.tag(block, self.layout.tag_bytes);
         let data = chunk.data(block, self.layout.block_bytes);
         match self.codec.verify(tag, self.lba(zone, block), generation, data) {
             Verdict::Data | Verdict::Unwritten if chunk.is_lost(block) => Verdict::Mismatch,
             Verdict::Unwritten if !is_zero(data) => Verdict::Mismatch,
+            Verdict::Zeros if self.layout.zeros_are_holes(zone) && (chunk.is_lost(block) || !is_zero(data)) => {
+                Verdict::Mismatch
+            }
             verdict => verdict,
         }
+    }
+
+    pub(crate) fn tag<'c>(&self, chunk: &'c Chunk, block: u64) -> &'c [u8] {
+        chunk.tag(block, self.layout.tag_bytes)
     }
 
     /// The data of a block that were looked at; `None` where they cannot be read.

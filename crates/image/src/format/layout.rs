@@ -81,6 +81,13 @@ impl Layout {
         }
     }
 
+    /// Whether the data of every block of zeros are zeros, too: a tag of zeros beside other data is damage. So it is in
+    /// conventional zones that are written in place. Elsewhere a tag of zeros may be written over data that stay.
+    #[inline]
+    pub(crate) fn zeros_are_holes(&self, zone: u32) -> bool {
+        zone < self.conventional && !self.logs_contents
+    }
+
     /// Blocks whose contents one journal record takes, where overwrites are logged with their contents.
     pub(crate) fn logged_blocks(&self) -> u64 {
         let room = (self.journal_bytes - MARKS_BYTES) / 8;

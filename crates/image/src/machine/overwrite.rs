@@ -153,6 +153,11 @@ impl Image {
                     }
                     continue;
                 }
+                // The tag of a write of zeros is there, and its hole is not.
+                Verdict::Zeros if new.is_none() && !self.layout.logs_contents && !is_zero(block) => {
+                    emptied.insert(i..i + 1);
+                    continue;
+                }
                 _ if is_new => tag.copy_from_slice(&new_tags[i as usize * tag_bytes..][..tag_bytes]),
                 Verdict::Mismatch if !self.layout.logs_contents => {
                     let Some(other) = self.tag_after_failure(index, i, tag, block) else { continue };

@@ -56,12 +56,15 @@ impl Image {
             return Status::UnrecoveredReadError;
         }
         let may_be_unwritten = self.may_be_unwritten(part.zone);
+        let zeros_are_holes = self.layout.zeros_are_holes(part.zone);
         let lba = self.lba(part.zone, part.first);
         let mut zeros: Vec<usize> = Vec::new();
         for i in 0..blocks as usize {
             let (tag, data) = (&tags[i * tag_bytes..][..tag_bytes], &data[i * block_bytes..][..block_bytes]);
             match self.codec.verify(tag, lba + i as u64, part.generation, data) {
                 Verdict::Data => {}
+                // Data contradict a tag that is older than they are.
+                Verdict::Zeros if zeros_are_holes && !is_zero(data) => return Status::UnrecoveredReadError,
                 Verdict::Zeros => zeros.push(i),
                 Verdict::Mismatch if self.has(SeededBug::BlindRead) => {}
                 // Data contradict a tag that was lost.

@@ -11,7 +11,7 @@ pub use report::{RepairReport, RepairedZone, ZoneDoubt};
 use copy::Copier;
 use damaged::DamagedFiles;
 use salvage::{Salvaged, salvage};
-use scan::{Knowledge, scan};
+use scan::{Knowledge, scan, zones_with_later_blocks};
 use zonda_zoned::ZoneIndex;
 
 use crate::create::{complete, make_files, sync};
@@ -36,10 +36,10 @@ struct Plan {
 /// Copies what verifies of a damaged image into a new one with another UUID, which is then as if it had been stopped in order.
 /// The damaged one is read and not changed. `progress` is called after each zone. The caller holds the locks of both.
 ///
-/// An image that can be opened is copied as opening it would find it. Else it goes on where an opening refuses: what is
-/// missing of a file is unreadable, and of a journal that is damaged the records before are applied. A block that does not
-/// verify, where one was written or may have been, is unreadable in the new image too, and so it is until it is written again
-/// or its zone is reset.
+/// An image that can be opened is copied as opening it would find it, unless blocks are newer than its checkpoint and journal.
+/// Else it goes on where an opening refuses: what is missing of a file is unreadable, and of a journal that is damaged the
+/// records before are applied. A block that does not verify, where one was written or may have been, is unreadable in the new
+/// image too, and so it is until it is written again or its zone is reset.
 ///
 /// # Errors
 /// Without a good copy of the superblock nobody knows what the files hold; or an image in `to`, or what the system said of writing
@@ -52,16 +52,20 @@ pub fn repair(
 ) -> Result<RepairReport, ImageError> {
     let superblock = superblock::read(files)?;
     let layout = Layout::new(&superblock.spec.geometry, superblock.spec.journal_bytes);
-    let opened = load(files).and_then(|loaded| examine(files, &loaded).map(|examined| (loaded, examined)));
+    let opened = opened(files);
     let mut damaged = DamagedFiles::new(files, layout);
     let plan = match opened {
-        Ok((loaded, examined)) => {
+        Ok(Some((loaded, examined))) => {
             let doubts = vec![None; examined.zones.len()];
             Plan { loaded, examined, doubts, damage: Vec::new() }
         }
-        Err(error) => {
+        unusable => {
             let mut salvaged = salvage(&mut damaged, &superblock, layout);
-            if salvaged.notes.is_empty() && salvaged.impossible.is_empty() {
+            salvaged.compare_with_blocks(&mut damaged)?;
+            if let Err(error) = unusable
+                && salvaged.notes.is_empty()
+                && salvaged.impossible.is_empty()
+            {
                 // The system could not read something.
                 salvaged.notes.push(error.message());
             }
@@ -99,6 +103,13 @@ pub fn repair(
     }
     complete(&spec, to, &loaded.ledger)?;
     Ok(report)
+}
+
+/// What an opening finds; nothing if it takes blocks for unwritten that are newer than checkpoint and journal.
+fn opened(files: &mut dyn Files) -> Result<Option<(Loaded, Examined)>, ImageError> {
+    let loaded = load(files)?;
+    let examined = examine(files, &loaded)?;
+    Ok(zones_with_later_blocks(files, &loaded)?.is_empty().then_some((loaded, examined)))
 }
 
 impl Plan {

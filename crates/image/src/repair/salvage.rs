@@ -1,7 +1,7 @@
 //! What is left of checkpoint and journal where an opening would refuse them.
 
 use super::damaged::DamagedFiles;
-use crate::ImageFile;
+use super::scan::zones_with_later_blocks;
 use crate::format::checkpoint::{self, Checkpoint, SLOT_HEADER_BYTES, is_later};
 use crate::format::entry::{Entry, Ledger};
 use crate::format::layout::Layout;
@@ -11,6 +11,7 @@ use crate::format::tag::TagCodec;
 use crate::intended::Intended;
 use crate::load::{Loaded, epochs};
 use crate::logged::Logged;
+use crate::{ImageError, ImageFile};
 
 /// Zones as far as checkpoint and journal tell.
 pub(super) struct Salvaged {
@@ -154,10 +155,31 @@ impl Salvaged {
             "{}: {what}: {records} records are applied, and management behind them may be missing: resets too",
             ImageFile::Journal
         ));
+        self.forget_contents();
+    }
+
+    /// Records are missing. Later ones may have overwritten the same blocks again, or ended the intents: only what fits its tag is known.
+    fn forget_contents(&mut self) {
         self.is_whole = false;
-        // Later records may have overwritten the same blocks again, or ended the intents: only what fits its tag is known.
         self.loaded.logged = Logged::default();
         self.loaded.intended = Intended::default();
+    }
+
+    /// Checkpoint and journal look whole, and are held against the blocks.
+    pub(super) fn compare_with_blocks(&mut self, files: &mut DamagedFiles<'_>) -> Result<(), ImageError> {
+        if !self.is_whole {
+            return Ok(());
+        }
+        let later = zones_with_later_blocks(files, &self.loaded)?;
+        let Some(first) = later.first() else { return Ok(()) };
+        let others = if later.len() > 1 { format!(" and {} others", later.len() - 1) } else { String::new() };
+        self.notes.push(format!(
+            "{} and {}: they are older than blocks of zone {first}{others}, and what was recorded since is missing",
+            ImageFile::State,
+            ImageFile::Journal
+        ));
+        self.forget_contents();
+        Ok(())
     }
 
     /// The checkpoint that the journal follows is lost. Of zones that its records name, what they say is known.

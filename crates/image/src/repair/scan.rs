@@ -1,13 +1,16 @@
 //! Where a zone of a damaged image stands: its generation, and how far it may have been written.
 
+use zonda_zoned::ZoneIndex;
+
 use super::report::ZoneDoubt;
-use crate::ImageError;
 use crate::examine::{Found, known};
 use crate::format::entry::{Entry, Kept};
 use crate::format::tag::{GENERATION_MASK, Verdict};
 use crate::load::Loaded;
+use crate::logged::Logged;
 use crate::media::{Look, Media};
 use crate::rebuild::implicit_commit;
+use crate::{Files, ImageError};
 
 /// What is taken for a zone.
 pub(super) struct Scanned {
@@ -73,13 +76,30 @@ pub(super) fn scan(
         doubt = doubt.or(Some(ZoneDoubt::Extent));
     }
     let found = if entry.had_zrwa {
-        let written = entry.written.max(extent.end);
+        let written = entry.written.max(entry.settled).max(extent.end);
         let pointer = entry.pointer.max(entry.durable).max(implicit_commit(&loaded.spec.geometry, written));
         Found { pointer, written: written.max(pointer) }
     } else {
         Found { pointer: extent.end, written: extent.end }
     };
     Ok(Scanned { entry, found, doubt })
+}
+
+/// The zones that hold blocks of a later generation than checkpoint and journal know. Before a block is written, the reset before it
+/// is recorded and synced: so records are missing, and resets of other zones may be, too.
+pub(super) fn zones_with_later_blocks(files: &mut dyn Files, loaded: &Loaded) -> Result<Vec<ZoneIndex>, ImageError> {
+    // What lies in the journal is of no later generation than the journal.
+    let nothing = Logged::default();
+    let mut media = Media::with(files, loaded, &nothing);
+    let mut later = Vec::new();
+    for zone in loaded.layout.conventional..loaded.layout.zones {
+        let entry = &loaded.ledger.entries[zone as usize];
+        let newest = newest_generation(&mut media, loaded, zone, Some(entry.generation))?;
+        if entry.kept != Kept::Offline && newest.is_some_and(|newest| newest != entry.generation & GENERATION_MASK) {
+            later.push(ZoneIndex(zone));
+        }
+    }
+    Ok(later)
 }
 
 /// The newest generation of which a block of the zone verifies, of those that are not older than `least`. Generations go round:

@@ -442,3 +442,24 @@ fn a_zone_in_a_state_that_no_drive_leaves_is_refused_and_nothing_is_changed() {
         }
     }
 }
+
+#[test]
+fn lost_tags_behind_the_last_one_that_is_left_do_not_make_a_zrwa_shorter() {
+    for metadata_bytes in [0, 8] {
+        let zrwa = ZrwaGeometry { size_blocks: Blocks(8), ..small().zrwa.unwrap() };
+        let mut drive = Drive::create(&spec(Geometry { metadata_bytes, zrwa: Some(zrwa), ..small() }));
+        assert!(drive.manage(ZoneAction::Open { zrwa: true }, 8).is_success());
+        assert!(drive.write(8, 6, 1).is_success());
+        let mut drive = Drive::open(drive.close());
+        // Where blocks have metadata, this one comes back out of the journal.
+        assert!(drive.write(11, 1, 50).is_success());
+        let mut disk = drive.kill(&mut Prng::new(1));
+        let lost_from = if metadata_bytes == 0 { 12 * 8 } else { 0 };
+        disk.bytes(ImageFile::Tags)[lost_from..].fill(0);
+        let findings = check(&mut disk, &mut |_| {}).unwrap().findings;
+        assert_eq!(findings.len(), if metadata_bytes == 0 { 2 } else { 5 }, "{findings:?}");
+        let lost = Err(Status::UnrecoveredReadError);
+        let found = Drive::open(disk).marks(11, 4);
+        assert_eq!(found, [Ok(50), lost, lost, Ok(0)], "{metadata_bytes} bytes of metadata");
+    }
+}

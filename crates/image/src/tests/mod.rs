@@ -1,6 +1,7 @@
 //! The promises of the format, each held against simulated disks.
 
 mod checkpoints;
+mod contradictions;
 mod crashes;
 mod damage;
 mod faults;

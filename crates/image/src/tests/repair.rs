@@ -1,7 +1,7 @@
 //! Repair: what a damaged image still has is copied, and what it does not have is unreadable, never zeros and never older.
 
 use zonda_zoned::reference::{CommandSource, ReferenceDevice, random_geometry};
-use zonda_zoned::{Geometry, Lba, PayloadKind, Prng, Status, ZoneAction, ZoneIndex};
+use zonda_zoned::{Geometry, Lba, Operation, PayloadKind, Prng, Status, ZoneAction, ZoneIndex};
 
 use super::damage::{all, checkpoint_of, set_checkpoint, small, used_of};
 use crate::format::layout::Layout;
@@ -382,6 +382,57 @@ fn a_zone_whose_reset_is_lost_with_its_checkpoint_has_the_blocks_of_its_newest_r
     assert_eq!(report.zones.iter().find(|zone| zone.zone.0 == 1).unwrap().doubt, Some(ZoneDoubt::Generation));
 }
 
+/// Zone 1 was written, reset and written further; then the journal, and after a stop in order the checkpoint too, is the one before the
+/// reset again. An opening takes both for whole.
+fn with_older_management(clean: bool) -> (Disk, Observed) {
+    let stopped = |drive: Drive| if clean { drive.close() } else { drive.kill(&mut Prng::new(1)) };
+    let mut drive = Drive::create(&spec(small()));
+    assert_eq!(drive.write(8, 3, 20), Status::Success);
+    let disk = drive.close();
+    let mut old = stopped(Drive::open(disk.clone()));
+    let mut drive = Drive::open(disk);
+    assert_eq!(drive.manage(ZoneAction::Reset, 8), Status::Success);
+    assert_eq!(drive.write(8, 6, 90), Status::Success);
+    assert_eq!(drive.write(0, 2, 5), Status::Success);
+    assert_eq!(drive.run(Operation::Flush).status, Status::Success);
+    let mut disk = stopped(drive);
+    let before = observed(&disk);
+    *disk.bytes(ImageFile::Journal) = old.bytes(ImageFile::Journal).clone();
+    if clean {
+        *disk.bytes(ImageFile::State) = old.bytes(ImageFile::State).clone();
+    }
+    (disk, before)
+}
+
+#[test]
+fn blocks_that_are_newer_than_checkpoint_and_journal_are_copied() {
+    for clean in [true, false] {
+        let (disk, before) = with_older_management(clean);
+        // An opening takes the first three blocks for damaged, and the others for unwritten.
+        let mut opened = Drive::open(disk.clone());
+        assert_eq!(opened.marks(13, 1), [Ok(0)], "stopped in order: {clean}");
+        let (mut repaired, report) = assert_right(&disk, &before, "older management");
+        let expected = [90, 91, 92, 93, 94, 95, 0].map(Ok);
+        assert_eq!(repaired.marks(8, 7), expected, "stopped in order: {clean}");
+        assert_eq!(repaired.marks(0, 2), [Ok(5), Ok(6)]);
+        assert_eq!(report.unreadable_blocks, 0);
+        assert_eq!(report.zones[1].doubt, Some(ZoneDoubt::Generation));
+        let words = "state.zonda and journal.zonda: they are older than blocks of zone 1, and what was recorded since is missing";
+        assert_eq!(report.damage, [words]);
+        assert_usable(repaired, "older management");
+    }
+}
+
+#[test]
+fn of_blocks_that_are_newer_than_checkpoint_and_journal_a_damaged_one_is_unreadable() {
+    let (mut disk, before) = with_older_management(false);
+    let layout = Layout::new(&small(), spec(small()).journal_bytes);
+    disk.bytes(ImageFile::Data)[layout.data_offset(1, 4) as usize] ^= 1;
+    let (mut repaired, report) = assert_right(&disk, &before, "older management");
+    assert_eq!(repaired.marks(11, 3), [Ok(93), Err(Status::UnrecoveredReadError), Ok(95)]);
+    assert_eq!(report.unreadable, [Lba(12)..Lba(13)]);
+}
+
 #[test]
 fn a_repair_that_is_broken_off_leaves_no_image_or_a_complete_one() {
     let (mut disk, _) = used_of(small(), true);
@@ -421,4 +472,20 @@ fn of_damaged_histories_blocks_are_as_before_or_unreadable() {
 #[ignore = "soak"]
 fn soak_of_many_damaged_histories_blocks_are_as_before_or_unreadable() {
     damage_histories(1000, 60);
+}
+
+#[test]
+fn flushed_blocks_of_a_zrwa_whose_tags_are_lost_are_unreadable() {
+    let mut drive = Drive::create(&spec(small()));
+    assert_eq!(drive.manage(ZoneAction::Open { zrwa: true }, 8), Status::Success);
+    assert_eq!(drive.write(8, 2, 20), Status::Success);
+    assert_eq!(drive.run(Operation::Flush).status, Status::Success);
+    let mut disk = drive.kill(&mut Prng::new(1));
+    let before = observed(&disk);
+    let layout = Layout::new(&small(), spec(small()).journal_bytes);
+    disk.bytes(ImageFile::Tags)[layout.tag_offset(1, 0) as usize..layout.tag_offset(2, 0) as usize].fill(0);
+    let last_byte = layout.length(ImageFile::Data) as usize - 1;
+    disk.bytes(ImageFile::Data).truncate(last_byte);
+    let (_, report) = assert_right(&disk, &before, "lost tags");
+    assert_eq!(report.unreadable, [Lba(8)..Lba(10)]);
 }

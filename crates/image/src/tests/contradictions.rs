@@ -1,0 +1,160 @@
+//! Tags of zeros beside data that are not: an error where the data of zeros are a hole, and nothing elsewhere.
+
+use zonda_zoned::{Blocks, Geometry, Lba, LbaRange, Operation, Prng, Status};
+
+use crate::testing::{Disk, Drive, Fault, spec};
+use crate::{FileOperation, Finding, ImageFile, check, repair};
+
+const LOST: Result<u8, Status> = Err(Status::UnrecoveredReadError);
+
+/// Two conventional zones, which are written in place, or by way of the journal if blocks have metadata.
+fn conventional(metadata_bytes: u16) -> Geometry {
+    Geometry { conventional_zone_count: 2, zone_size_blocks: Blocks(12), metadata_bytes, ..Geometry::tiny() }
+}
+
+fn deallocate(start: u64, blocks: u64) -> Operation {
+    Operation::Deallocate { ranges: [LbaRange { start: Lba(start), blocks: Blocks(blocks) }].into() }
+}
+
+/// The blocks that a check finds damaged.
+fn damaged(disk: &Disk) -> Vec<u64> {
+    let report = check(&mut disk.clone(), &mut |_| {}).unwrap();
+    let blocks = report.findings.iter().map(|finding| match finding {
+        Finding::Block { lba, .. } => lba.0,
+        Finding::Copy { file } => panic!("a copy in {file}"),
+    });
+    blocks.collect()
+}
+
+/// The image that a repair makes, and the blocks that it could not read.
+fn repaired(disk: &Disk) -> (Disk, Vec<u64>) {
+    let mut new = Disk::new();
+    let report = repair(&mut disk.clone(), &mut new, [9; 16], &mut |_| {}).unwrap();
+    (new, report.unreadable.iter().flat_map(|run| run.start.0..run.end.0).collect())
+}
+
+/// Four blocks, of which the middle two are deallocated; then one of these is written. Its tags are those before that.
+fn with_older_tags(geometry: Geometry, clean: bool) -> Disk {
+    let mut drive = Drive::create(&spec(geometry));
+    assert!(drive.write(0, 4, 1).is_success());
+    assert!(drive.run(deallocate(1, 2)).status.is_success());
+    let mut disk = drive.close();
+    let tags = disk.bytes(ImageFile::Tags).clone();
+    let mut drive = Drive::open(disk);
+    assert!(drive.write(1, 1, 50).is_success());
+    assert!(drive.run(Operation::Flush).status.is_success());
+    let mut disk = if clean { drive.close() } else { drive.kill(&mut Prng::new(1)) };
+    *disk.bytes(ImageFile::Tags) = tags;
+    disk
+}
+
+#[test]
+fn older_tags_of_zeros_beside_newer_data_are_an_error_in_reads_checks_and_repairs() {
+    for clean in [true, false] {
+        let disk = with_older_tags(conventional(0), clean);
+        assert_eq!(damaged(&disk), [1], "stopped in order: {clean}");
+        assert_eq!(Drive::open(disk.clone()).marks(0, 4), [Ok(1), LOST, Ok(0), Ok(4)], "stopped in order: {clean}");
+        let (new, unreadable) = repaired(&disk);
+        assert_eq!(unreadable, [1]);
+        assert_eq!(damaged(&new), [1]);
+        assert_eq!(Drive::open(new).marks(0, 4), [Ok(1), LOST, Ok(0), Ok(4)]);
+    }
+}
+
+#[test]
+fn a_read_of_several_blocks_fails_if_data_contradict_one_tag_of_zeros() {
+    let mut drive = Drive::open(with_older_tags(conventional(0), true));
+    assert_eq!(drive.read(0, 4).unwrap_err(), Status::UnrecoveredReadError);
+    assert!(drive.write(1, 1, 60).is_success());
+    assert_eq!(drive.marks(0, 4), [Ok(1), Ok(60), Ok(0), Ok(4)]);
+}
+
+#[test]
+fn where_contents_are_logged_data_may_lie_under_tags_of_zeros() {
+    let mut drive = Drive::create(&spec(conventional(8)));
+    assert!(drive.write(0, 4, 1).is_success());
+    assert!(drive.run(deallocate(1, 2)).status.is_success());
+    let mut disk = drive.close();
+    assert_eq!(disk.bytes(ImageFile::Data)[512], 2, "a deallocation writes tags alone");
+    assert_eq!(damaged(&disk), [0; 0]);
+    let (new, unreadable) = repaired(&disk);
+    assert_eq!((unreadable, damaged(&new)), (vec![], vec![]));
+    for disk in [disk, new] {
+        assert_eq!(Drive::open(disk).marks(0, 4), [Ok(1), Ok(0), Ok(0), Ok(4)]);
+    }
+}
+
+#[test]
+fn what_was_deallocated_in_a_sequential_zone_may_keep_its_data() {
+    let mut drive = Drive::create(&spec(conventional(0)));
+    let zone = drive.image.geometry().zone_size_blocks.0 * 2;
+    assert!(drive.write(zone, 4, 1).is_success());
+    assert!(drive.run(deallocate(zone + 1, 2)).status.is_success());
+    let disk = drive.close();
+    assert_eq!(damaged(&disk), [0; 0]);
+    assert_eq!(Drive::open(disk).marks(zone, 4), [Ok(1), Ok(0), Ok(0), Ok(4)]);
+}
+
+/// A kill when one of these operations has been carried out of those that write blocks.
+fn killed_after(mut drive: Drive, operation: Operation, done: ImageFile) -> Disk {
+    drive.submit(operation);
+    let next = |drive: &Drive, wanted: fn(&FileOperation) -> bool| {
+        drive.out.iter().position(|(command, _)| wanted(&command.operation))
+    };
+    let is_of_intent = |operation: &FileOperation| {
+        operation.file() == ImageFile::Journal || matches!(operation, FileOperation::Read { .. })
+    };
+    while let Some(first) = next(&drive, is_of_intent) {
+        drive.step(first);
+    }
+    let of_file = drive.out.iter().position(|(command, _)| command.operation.file() == done);
+    let change = of_file.expect("its intent is recorded");
+    drive.step(change);
+    drive.disk
+}
+
+#[test]
+fn a_crash_between_a_hole_and_its_tag_leaves_nothing_that_contradicts() {
+    for done in [ImageFile::Data, ImageFile::Tags] {
+        let mut drive = Drive::create(&spec(conventional(0)));
+        assert!(drive.write(0, 4, 1).is_success());
+        assert!(drive.run(Operation::Flush).status.is_success());
+        let disk = killed_after(drive, deallocate(1, 2), done);
+        assert_eq!(damaged(&disk), [0; 0], "only the change of {done} was made");
+        let (new, unreadable) = repaired(&disk);
+        assert_eq!((unreadable, damaged(&new)), (vec![], vec![]));
+        let mut drive = Drive::open(disk);
+        assert_eq!(drive.marks(0, 4), [Ok(1), Ok(0), Ok(0), Ok(4)]);
+        assert_eq!(damaged(&drive.close()), [0; 0]);
+        assert_eq!(Drive::open(new).marks(0, 4), [Ok(1), Ok(0), Ok(0), Ok(4)]);
+    }
+}
+
+#[test]
+fn a_crash_between_data_and_their_tag_leaves_the_zeros_that_were_there_or_the_data() {
+    for done in [ImageFile::Data, ImageFile::Tags] {
+        let mut drive = Drive::create(&spec(conventional(0)));
+        assert!(drive.write(0, 4, 1).is_success());
+        assert!(drive.run(deallocate(1, 2)).status.is_success());
+        assert!(drive.run(Operation::Flush).status.is_success());
+        let operation = drive.write_of(1, 2, 50);
+        let disk = killed_after(drive, operation, done);
+        assert_eq!(damaged(&disk), [0; 0], "only the change of {done} was made");
+        let mut drive = Drive::open(disk);
+        let middle = if done == ImageFile::Data { [Ok(50), Ok(51)] } else { [Ok(0), Ok(0)] };
+        assert_eq!(drive.marks(1, 2), middle, "only the change of {done} was made");
+        assert_eq!(damaged(&drive.close()), [0; 0]);
+    }
+}
+
+#[test]
+fn a_write_of_zeros_whose_hole_fails_leaves_blocks_that_can_be_read() {
+    let mut drive = Drive::create(&spec(conventional(0)));
+    assert!(drive.write(0, 4, 1).is_success());
+    drive.disk.fault = Some(Fault::Write(ImageFile::Data, 0));
+    assert_eq!(drive.run(deallocate(1, 2)).status, Status::WriteFault);
+    for (mark, old) in drive.marks(1, 2).into_iter().zip([2, 3]) {
+        assert!(mark == Ok(0) || mark == Ok(old), "{mark:?}");
+    }
+    assert_eq!(damaged(&drive.close()), [0; 0]);
+}
