@@ -137,6 +137,8 @@ impl Image {
         let lba = self.lba(part.zone, part.first);
         let mut mended = BytesMut::from(&tags[..]);
         let (mut new_tagged, mut emptied) = (RangeSet::default(), RangeSet::default());
+        // Blocks without a tag need none to be zeros, so zeros can succeed where there is no space for tags.
+        let mut are_zeros = part.lacks_space && new.is_none() && !self.layout.logs_contents;
         let blocks = (0..).zip(data.chunks_exact(block_bytes).zip(mended.chunks_exact_mut(tag_bytes)));
         for (i, (block, tag)) in blocks {
             let verdict = self.codec.verify(tag, lba + i, part.generation, block);
@@ -144,6 +146,7 @@ impl Image {
                 Some(new) => *block == new[i as usize * block_bytes..][..block_bytes],
                 None => verdict == Verdict::Mismatch && is_zero(block),
             };
+            are_zeros &= verdict == Verdict::Zeros || is_zero(block);
             match verdict {
                 Verdict::Data => continue,
                 // What contradicted its tag before stays an error.
@@ -168,9 +171,14 @@ impl Image {
             new_tagged.insert(i..i + 1);
         }
         let part = &mut self.parts[index];
-        part.stage = Stage::MendWrite;
+        part.failed &= !are_zeros;
+        part.stage = if are_zeros { Stage::Files } else { Stage::MendWrite };
         part.out = (new_tagged.ranges_count() + emptied.ranges_count()) as u32;
         let (zone, first) = (part.zone, part.first);
+        if part.out == 0 && are_zeros {
+            self.on_overwrite_files(index);
+            return;
+        }
         if part.out == 0 {
             self.end_mended_overwrite(index);
             return;

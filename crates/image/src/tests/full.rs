@@ -1,6 +1,6 @@
 //! File systems that are full, and have room again.
 
-use zonda_zoned::{Blocks, Geometry, Operation, Prng, Status, ZoneAction, ZoneIndex, ZoneState};
+use zonda_zoned::{Blocks, Geometry, Lba, LbaRange, Operation, Prng, Status, ZoneAction, ZoneIndex, ZoneState};
 
 use crate::testing::{Drive, Fault, spec};
 use crate::{ImageFile, open};
@@ -101,4 +101,39 @@ fn an_overwrite_that_finds_no_space_leaves_what_was_there() {
         assert_eq!(drive.write(1, 2, 9), Status::Success);
         assert_eq!(drive.image.zones().zone(ZoneIndex(0)).written_blocks, Blocks(geometry.zone_capacity_blocks.0));
     }
+}
+
+#[test]
+fn blocks_are_deallocated_without_space_whether_they_were_written_or_not() {
+    let geometry = Geometry { zone_size_blocks: Blocks(1024), zone_capacity_blocks: Blocks(1024), ..conventional(0) };
+    let mut drive = Drive::create(&spec(geometry));
+    assert!(drive.write(4, 4, 1).is_success());
+    assert!(drive.write(600, 2, 60).is_success());
+    drive.disk.fault = Some(Fault::NoSpace(None));
+    // The tags of block 1024 on have no space; those before do.
+    for (start, blocks) in [(1024, 8), (0, 8), (1020, 8), (512, 1024)] {
+        let ranges = [LbaRange { start: Lba(start), blocks: Blocks(blocks) }].into();
+        assert!(drive.run(Operation::Deallocate { ranges }).status.is_success(), "from block {start}");
+        assert!(drive.run(Operation::Flush).status.is_success());
+    }
+    let zeros = Operation::WriteZeroes { start: Lba(1500), blocks: Blocks(4) };
+    assert!(drive.run(zeros).status.is_success());
+    assert_eq!(drive.write(1500, 1, 7), Status::CapacityExceeded);
+    for restart in [false, true] {
+        if restart {
+            drive = Drive::open(drive.kill(&mut Prng::new(3)));
+        }
+        assert_eq!(drive.marks(0, 9), [Ok(0); 9]);
+        assert_eq!(drive.marks(600, 2), [Ok(0); 2]);
+        assert_eq!(drive.marks(1500, 4), [Ok(0); 4]);
+    }
+}
+
+#[test]
+fn a_deallocation_whose_hole_cannot_be_made_fails() {
+    let mut drive = Drive::create(&spec(conventional(0)));
+    assert!(drive.write(0, 4, 1).is_success());
+    drive.disk.fault = Some(Fault::Write(ImageFile::Data, 0));
+    let ranges = [LbaRange { start: Lba(0), blocks: Blocks(4) }].into();
+    assert_eq!(drive.run(Operation::Deallocate { ranges }).status, Status::WriteFault);
 }
