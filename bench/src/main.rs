@@ -16,6 +16,9 @@ mod opening;
 mod raid;
 mod serve;
 
+/// What can be measured.
+const NAMES: [&str; 7] = ["model", "allocation", "erasure", "raid", "mount", "open", "serve"];
+
 /// The one that the program has.
 #[global_allocator]
 static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -25,6 +28,11 @@ fn main() {
     let as_json = arguments.iter().any(|argument| argument == "--json");
     if let Some(load) = arguments.iter().find_map(|argument| argument.strip_prefix(raid::ONLY)) {
         return raid::run_one(load.parse().expect("the number of a load"));
+    }
+    if let Some(unknown) = arguments.iter().find(|argument| !is_known(argument)) {
+        let asks_for_help = ["--help", "-h"].contains(&unknown.as_str());
+        println!("usage: zonda-bench [--json] [NAME]...\nnames: {}; all of them without a name", NAMES.join(", "));
+        std::process::exit(if asks_for_help { 0 } else { 2 });
     }
     let wants = |what: &str| {
         let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
@@ -51,4 +59,8 @@ fn main() {
     if wants("serve") {
         serve::run_all(as_json);
     }
+}
+
+fn is_known(argument: &str) -> bool {
+    argument == "--json" || argument.starts_with(raid::ONLY) || NAMES.contains(&argument)
 }
