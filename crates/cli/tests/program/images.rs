@@ -102,6 +102,33 @@ fn what_can_be_read_of_a_damaged_image_is_repaired_into_another() {
 }
 
 #[test]
+fn an_image_is_not_repaired_into_its_own_directory_or_one_around_it() {
+    let directory = scratch("repair-nested");
+    output_in(&directory, &["drive", "create", "drives/a", "--zones", "4", "--zone-capacity", "1MiB"]);
+    std::os::unix::fs::symlink("a", directory.join("drives/link")).unwrap();
+    let within = "it lies within the directory of the damaged image, drives/a";
+    for (to, why) in [
+        ("drives/a", "that is the directory of the damaged image"),
+        ("drives/a/new", within),
+        ("drives/link/deep/new", within),
+        ("elsewhere/../drives/a/new", within),
+        ("drives", "the damaged image, drives/a, lies within it"),
+        (".", "the damaged image, drives/a, lies within it"),
+    ] {
+        let refusal = refused_in(&directory, &["drive", "repair", "drives/a", "--to", to]);
+        let words = refusal.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(&format!("cannot write the new image to {to}: {why}")), "{refusal}");
+        assert!(words.contains("choose a directory beside it for --to"), "{refusal}");
+    }
+    let mut names: Vec<_> =
+        directory.join("drives/a").read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.retain(|name| !name.to_string_lossy().ends_with(".zonda"));
+    assert!(names.is_empty() && !directory.join("elsewhere").exists(), "{names:?}");
+    // The names of two neighbours may begin alike.
+    output_in(&directory, &["drive", "repair", "drives/a", "--to", "drives/ab", "--quiet"]);
+}
+
+#[test]
 fn zones_of_an_image_are_managed_without_a_server() {
     let directory = scratch("image-zones");
     make_image(&directory);

@@ -1,6 +1,6 @@
 //! `zonda drive repair`: what can be read of a damaged image, in a new one.
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
@@ -43,7 +43,7 @@ pub(crate) struct RepairArgs {
     /// The directory of the damaged image
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// The directory of the new image, which must be empty or not there
+    /// The directory of the new image, which must be empty or not there, and outside of DIR
     #[arg(long, value_name = "OTHER")]
     to: PathBuf,
     /// Prints one JSON object, and nothing else
@@ -95,6 +95,7 @@ struct Zone {
 }
 
 pub(super) fn run(args: &RepairArgs) -> Result<(), Failure> {
+    refuse_nested(&args.directory, &args.to)?;
     let mut bar = Progress::new(args.quiet);
     let report = repair_image(&args.directory, &args.to, &mut |progress| {
         bar.show(Some(f64::from(progress.zones) / f64::from(progress.zones_total.max(1))), || {
@@ -110,6 +111,41 @@ pub(super) fn run(args: &RepairArgs) -> Result<(), Failure> {
         print(&repaired.in_words(Screen::of_stdout()))?;
     }
     if repaired.is_complete { Ok(()) } else { Err(Failure::Run) }
+}
+
+/// Nothing is written into the directory of the damaged image, and it is no part of the new one.
+fn refuse_nested(damaged: &Path, new: &Path) -> Result<(), Failure> {
+    // What cannot be resolved cannot be opened either, and that is said in its place.
+    let (Some(resolved_damaged), Some(resolved_new)) = (resolved(damaged), resolved(new)) else { return Ok(()) };
+    let (shown, to) = (damaged.display(), new.display());
+    let why = if resolved_new == resolved_damaged {
+        "that is the directory of the damaged image".to_owned()
+    } else if resolved_new.starts_with(&resolved_damaged) {
+        format!("it lies within the directory of the damaged image, {shown}")
+    } else if resolved_damaged.starts_with(&resolved_new) {
+        format!("the damaged image, {shown}, lies within it")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::input(format!("cannot write the new image to {to}: {why}"), "choose a directory beside it for --to"))
+}
+
+/// The path without links and dots, also where its last directories do not exist yet.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let existing = |above: &Path| above.canonicalize().ok().zip(path.strip_prefix(above).ok().map(Path::to_owned));
+    let (mut whole, missing) = path.ancestors().find_map(existing)?;
+    for component in missing.components() {
+        match component {
+            Component::ParentDir => {
+                whole.pop();
+            }
+            _ => whole.push(component),
+        }
+    }
+    // Behind a step up there may be directories that exist, and links.
+    let has_steps_up = missing.components().any(|component| component == Component::ParentDir);
+    if has_steps_up { resolved(&whole) } else { Some(whole) }
 }
 
 impl Repaired {
