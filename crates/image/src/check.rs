@@ -9,6 +9,7 @@ use crate::examine::{Found, examine};
 use crate::format::entry::Kept;
 use crate::load::load;
 use crate::media::{Look, Media};
+use crate::repair::zones_with_later_blocks;
 use crate::{Files, ImageError, ImageFile};
 
 /// How far a check or a repair has come.
@@ -32,6 +33,12 @@ pub enum Finding {
         /// Its address.
         lba: Lba,
     },
+    /// A zone has blocks that were written after a reset which neither checkpoint nor journal has: they were brought back from an older
+    /// copy, or are damaged. Opening the drive would go back in time.
+    Later {
+        /// The zone.
+        zone: ZoneIndex,
+    },
     /// One of the two copies in a file is damaged; the next opening mends it.
     Copy {
         /// In which file.
@@ -46,6 +53,12 @@ impl fmt::Display for Finding {
                 f,
                 "{}: zone {zone}, block {lba}: damaged; its contents are lost, and reads of it fail",
                 ImageFile::Data
+            ),
+            Finding::Later { zone } => write!(
+                f,
+                "zone {zone} has blocks of a later reset than {} and {}: they are from an older copy, or damaged",
+                ImageFile::State,
+                ImageFile::Journal
             ),
             Finding::Copy { file } => write!(f, "{file}: one of two copies is damaged; opening the drive mends it"),
         }
@@ -85,6 +98,7 @@ pub fn check(files: &mut dyn Files, progress: &mut dyn FnMut(CheckProgress)) -> 
             report.add(Finding::Copy { file });
         }
     }
+    zones_with_later_blocks(files, &loaded)?.into_iter().for_each(|zone| report.add(Finding::Later { zone }));
     let examined = examine(files, &loaded)?;
     let repairs = Repairs::of(&examined.mends, loaded.spec.geometry.zone_size_blocks.0);
     report.accepted_blocks = repairs.accepted_blocks();

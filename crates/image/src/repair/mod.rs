@@ -11,7 +11,8 @@ pub use report::{RepairReport, RepairedZone, ZoneDoubt};
 use copy::Copier;
 use damaged::DamagedFiles;
 use salvage::{Salvaged, salvage};
-use scan::{Knowledge, scan, zones_with_later_blocks};
+pub(crate) use scan::zones_with_later_blocks;
+use scan::{Knowledge, scan};
 use zonda_zoned::ZoneIndex;
 
 use crate::create::{complete, make_files, sync};

@@ -87,7 +87,7 @@ pub(super) fn scan(
 
 /// The zones that hold blocks of a later generation than checkpoint and journal know. Before a block is written, the reset before it
 /// is recorded and synced: so records are missing, and resets of other zones may be, too.
-pub(super) fn zones_with_later_blocks(files: &mut dyn Files, loaded: &Loaded) -> Result<Vec<ZoneIndex>, ImageError> {
+pub(crate) fn zones_with_later_blocks(files: &mut dyn Files, loaded: &Loaded) -> Result<Vec<ZoneIndex>, ImageError> {
     // What lies in the journal is of no later generation than the journal.
     let nothing = Logged::default();
     let mut media = Media::with(files, loaded, &nothing);

@@ -21,7 +21,7 @@ fn damaged(disk: &Disk) -> Vec<u64> {
     let report = check(&mut disk.clone(), &mut |_| {}).unwrap();
     let blocks = report.findings.iter().map(|finding| match finding {
         Finding::Block { lba, .. } => lba.0,
-        Finding::Copy { file } => panic!("a copy in {file}"),
+        other => panic!("{other}"),
     });
     blocks.collect()
 }

@@ -146,7 +146,7 @@ fn an_altered_byte_of_a_block_or_its_tag_is_an_unreadable_block_and_found_by_a_c
                     .iter()
                     .map(|finding| match finding {
                         Finding::Block { lba, .. } => lba.0,
-                        Finding::Copy { .. } => panic!("{finding}"),
+                        Finding::Copy { .. } | Finding::Later { .. } => panic!("{finding}"),
                     })
                     .collect();
                 let found = shown(&damaged).unwrap();

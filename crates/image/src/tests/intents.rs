@@ -50,7 +50,7 @@ fn checked(disk: &Disk) -> (Vec<u64>, u64) {
     let report = check(&mut disk.clone(), &mut |_| {}).unwrap();
     let blocks = report.findings.iter().map(|finding| match finding {
         Finding::Block { lba, .. } => lba.0,
-        Finding::Copy { file } => panic!("a copy in {file}"),
+        other => panic!("{other}"),
     });
     (blocks.collect(), report.accepted_blocks)
 }

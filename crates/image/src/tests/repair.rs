@@ -411,6 +411,8 @@ fn blocks_that_are_newer_than_checkpoint_and_journal_are_copied() {
         // An opening takes the first three blocks for damaged, and the others for unwritten.
         let mut opened = Drive::open(disk.clone());
         assert_eq!(opened.marks(13, 1), [Ok(0)], "stopped in order: {clean}");
+        let findings = check(&mut disk.clone(), &mut |_| {}).unwrap().findings;
+        assert_eq!(findings.first(), Some(&Finding::Later { zone: ZoneIndex(1) }), "stopped in order: {clean}");
         let (mut repaired, report) = assert_right(&disk, &before, "older management");
         let expected = [90, 91, 92, 93, 94, 95, 0].map(Ok);
         assert_eq!(repaired.marks(8, 7), expected, "stopped in order: {clean}");

@@ -401,7 +401,7 @@ pub(super) fn look(disk: &mut Disk) -> Result<Looked, Trouble> {
 pub(super) fn damaged_blocks(report: &CheckReport) -> Vec<Lba> {
     let of_block = |finding: &Finding| match finding {
         Finding::Block { lba, .. } => Some(*lba),
-        Finding::Copy { .. } => None,
+        Finding::Copy { .. } | Finding::Later { .. } => None,
     };
     report.findings.iter().filter_map(of_block).collect()
 }
