@@ -317,14 +317,7 @@ impl Drive for FileBacked {
     }
 
     fn facts(&self) -> DriveFacts {
-        let zones = (0..self.image.geometry().zone_count).map(ZoneIndex);
-        let wear = zones.map(|zone| self.image.wear(zone));
-        let life = life_of(&self.image.counters(), self.image.geometry(), wear);
-        let facts = DriveFacts::of_zones(self.image.zones());
-        match self.elements() {
-            None => DriveFacts { life: Some(life), ..facts },
-            Some(book) => DriveFacts { life: Some(life.with_elements(book)), elements: Some(book.facts()), ..facts },
-        }
+        facts_of(&self.image, self.elements())
     }
 
     fn media_errors(&self) -> u64 {
@@ -408,6 +401,17 @@ impl Touched {
         };
         // What starts in no zone is refused.
         geometry.zone_of(*block).map_or(Touched::Nothing, Touched::Zone)
+    }
+}
+
+/// An image as it stands, and the elements of its zones.
+pub(crate) fn facts_of(image: &Image, elements: Option<&ElementBook>) -> DriveFacts {
+    let wear = (0..image.geometry().zone_count).map(|zone| image.wear(ZoneIndex(zone)));
+    let life = life_of(&image.counters(), image.geometry(), wear);
+    let facts = DriveFacts::of_zones(image.zones());
+    match elements {
+        None => DriveFacts { life: Some(life), ..facts },
+        Some(book) => DriveFacts { life: Some(life.with_elements(book)), elements: Some(book.facts()), ..facts },
     }
 }
 

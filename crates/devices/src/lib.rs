@@ -2,10 +2,11 @@
 //!
 //! - [`FileBacked`]: an image on this machine's disk; keeps what it acknowledged ([`zonda_image`]), and how worn its flash
 //!   would be, where the profile builds zones of storage elements ([`FoundElements`]).
+//! - [`ReadOnlyImage`]: the same, of which nothing is written: a crash's traces are repaired in memory.
 //! - [`MemoryDrive`]: gone with the process.
 //! - [`Remote`]: a namespace of a server, over NVMe/TCP.
-//! - [`PacedDrive`]: one of the first two, as slow as a [`Model`] of the real drive.
-//! - [`VolumeDrive`]: several of the first and third as one redundant volume of conventional zones.
+//! - [`PacedDrive`]: one of the first three, as slow as a [`Model`] of the real drive.
+//! - [`VolumeDrive`]: several of the first and fourth as one redundant volume of conventional zones.
 //!
 //! All but the last need a [`Ring`](zonda_ring::Ring) whose owner turns it. [`Drive`] is what they can be asked beside commands, by
 //! metrics for instance. [`Location`] is how people write where a namespace is.
@@ -15,6 +16,7 @@
 
 mod access;
 mod connection;
+mod copy_on_write;
 mod create;
 mod directory;
 mod drive;
@@ -31,6 +33,7 @@ mod opening;
 mod patches;
 mod probe;
 pub mod random;
+mod read_only;
 mod remote;
 mod repair;
 #[cfg(test)]
@@ -53,6 +56,7 @@ pub use look::volume_of_image;
 pub use making::is_vacant;
 pub use memory::{MemoryDrive, PacedDrive};
 pub use model::Model;
+pub use read_only::ReadOnlyImage;
 pub use remote::Remote;
 pub use repair::repair_image;
 pub use space::SpaceFacts;

@@ -25,10 +25,13 @@ impl Extent {
     }
 }
 
+/// What an extent takes beside its contents: its entry in the map, and what counts the users of its contents.
+pub(crate) const EXTENT_BYTES: u64 = 128;
+
 impl Patches {
-    /// Bytes of contents that are kept.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+    /// Bytes of memory that they take.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.bytes + self.extents.len() as u64 * EXTENT_BYTES
     }
 
     /// Replaces what is at `offset`.
@@ -122,7 +125,8 @@ mod tests {
                 let mut read = vec![0xff; 64 - at];
                 patches.apply(at as u64, &mut read);
                 assert_eq!(read, plain[at..]);
-                assert!(patches.bytes() <= 64, "what is overwritten is freed");
+                assert!(patches.bytes <= 64, "what is overwritten is freed");
+                assert!(patches.memory_bytes() <= 64 + 64 * EXTENT_BYTES, "{} extents", patches.extents.len());
                 let mut next = 0;
                 let contents: Vec<u64> = std::iter::from_fn(|| {
                     let found = patches.next(next).filter(|&at| at < 64)?;

@@ -1,19 +1,19 @@
 //! From a plan to drives that are open and a target that knows them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
 
 use zonda_devices::{
-    Drive, DriveError, FileBacked, MemoryDrive, Model, PacedDrive, VolumeDrive, random, volume_of_image,
+    Drive, DriveError, FileBacked, MemoryDrive, Model, PacedDrive, ReadOnlyImage, VolumeDrive, random, volume_of_image,
 };
-use zonda_image::RecoveryReport;
+use zonda_image::{Image, RecoveryReport};
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
 use zonda_ring::{Bytes, Ring};
 use zonda_ssd::allocation::ElementBook;
 use zonda_ssd::profile::Profile;
-use zonda_target::{DeviceKey, HostAccess, HostEntry, NamespaceConfig, Portal, SubsystemConfig, Target, TargetConfig};
+use zonda_target::{HostAccess, HostEntry, NamespaceConfig, Portal, SubsystemConfig, Target, TargetConfig};
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{NamespaceId, Prng};
 
@@ -47,6 +47,8 @@ struct Opened {
     state: String,
     uuid: [u8; 16],
     volatile_write_cache: bool,
+    /// What was kept of reservations; `None` where they can neither be kept nor were.
+    reservations: Option<Bytes>,
 }
 
 /// Opens every drive of the plan.
@@ -59,7 +61,7 @@ pub(crate) fn build(
     let mut drives = Drives::default();
     let (mut subsystems, mut layout, mut configs) = (Vec::new(), Vec::new(), Vec::new());
     let mut candidates = Vec::new();
-    let mut kept_reservations = BTreeMap::new();
+    let (mut kept_reservations, mut write_protected) = (BTreeMap::new(), BTreeSet::new());
     for subsystem in &plan.subsystems {
         let (mut infos, mut layouts, mut namespaces) = (Vec::new(), Vec::new(), Vec::new());
         for namespace in &subsystem.namespaces {
@@ -71,12 +73,13 @@ pub(crate) fn build(
                 zones: geometry.zone_count,
                 zone_capacity_bytes: geometry.zone_capacity_bytes(),
                 state: opened.state,
+                read_only: namespace.read_only,
             });
             let timing = if namespace.timing == TimingSpec::None { "none" } else { "profile" };
             let source = opened.source.clone();
-            let kept = opened.drive.kept_reservations();
             let device = drives.add(Served::new(opened.drive, opened.source, timing));
-            kept_reservations.extend(kept.map(|kept| (device, kept)));
+            kept_reservations.extend(opened.reservations.map(|kept| (device, kept)));
+            write_protected.extend(namespace.read_only.then_some(device));
             candidates.push(Candidate {
                 nqn: subsystem.nqn.clone(),
                 namespace: namespace.id,
@@ -84,8 +87,9 @@ pub(crate) fn build(
                 geometry: geometry.clone(),
                 source,
                 volatile_write_cache: opened.volatile_write_cache,
+                read_only: namespace.read_only,
             });
-            layouts.push(NamespaceLayout { id: namespace.id, device });
+            layouts.push(NamespaceLayout { id: namespace.id, device, read_only: namespace.read_only });
             namespaces.push(NamespaceConfig {
                 id: namespace.id,
                 device,
@@ -107,29 +111,31 @@ pub(crate) fn build(
             allow: access(subsystem.hosts.as_deref()),
         });
     }
-    let target = target(plan, memory, configs, kept_reservations, listen)?;
+    let mut config = config(plan, memory, configs, listen)?;
+    config.kept_reservations = kept_reservations;
+    config.write_protected = write_protected;
+    let target =
+        Target::new(config).map_err(|error| ServeError::new(format!("{}: {}", error.subject, error.remedy), ""))?;
     Ok(Built { target, drives, subsystems, layout, candidates })
 }
 
-fn target(
+fn config(
     plan: &ServerPlan,
     memory: &Memory,
     subsystems: Vec<SubsystemConfig>,
-    kept_reservations: BTreeMap<DeviceKey, Bytes>,
     listen: &[SocketAddr],
-) -> Result<Target, ServeError> {
+) -> Result<TargetConfig, ServeError> {
     let portals =
         listen.iter().map(|address| Portal { address: address.ip().to_string(), service: address.port().to_string() });
     let seed = random::bytes().map_err(|error| ServeError::new(error.message, error.help))?;
     let mut config = TargetConfig::new(subsystems, portals.collect(), seed);
-    config.kept_reservations = kept_reservations;
     config.auth_policy = plan.auth_policy.clone();
     config.limits = memory.limits.clone();
     config.budget = memory.budget.clone();
     if plan.digests == DigestsSpec::Off {
         config.digests = Digests::NONE;
     }
-    Target::new(config).map_err(|error| ServeError::new(format!("{}: {}", error.subject, error.remedy), ""))
+    Ok(config)
 }
 
 fn access(hosts: Option<&[HostPlan]>) -> HostAccess {
@@ -160,20 +166,37 @@ fn open(
 ) -> Result<Opened, ServeError> {
     let is_paced = namespace.timing == TimingSpec::Profile;
     match &namespace.source {
+        Source::Image(path) if namespace.read_only => {
+            let (drive, report) = unused(|| ReadOnlyImage::open(path, ring))?;
+            let uuid = drive.image().spec().uuid;
+            let state = format!("read-only, {}", in_words(&report, drive.elements_began_anew(), "recovered in memory"));
+            let reservations = Some(drive.reservations());
+            let model = if is_paced { Some(model_of_image(drive.image(), drive.elements())?) } else { None };
+            Ok(Opened {
+                drive: paced(Box::new(drive), model),
+                source: path.display().to_string(),
+                state,
+                uuid,
+                volatile_write_cache: false,
+                reservations,
+            })
+        }
         Source::Image(path) => {
             if !plan.may_serve_members {
                 refuse_member(path)?;
             }
             let (drive, report) = unused(|| FileBacked::open(path, ring))?;
             let uuid = drive.image().spec().uuid;
-            let state = in_words(&report, drive.elements_began_anew());
-            let model = if is_paced { Some(model_of_image(&drive)?) } else { None };
+            let state = in_words(&report, drive.elements_began_anew(), "recovered");
+            let reservations = drive.kept_reservations();
+            let model = if is_paced { Some(model_of_image(drive.image(), drive.elements())?) } else { None };
             Ok(Opened {
                 drive: paced(Box::new(drive), model),
                 source: path.display().to_string(),
                 state,
                 uuid,
                 volatile_write_cache: true,
+                reservations,
             })
         }
         Source::Volume(path) => {
@@ -183,12 +206,14 @@ fn open(
             let report = volume.report();
             let state = format!("a volume of {} drives, {}, {}", report.members.len(), report.scheme, report.state);
             let uuid = volume.array();
+            let reservations = volume.kept_reservations();
             Ok(Opened {
                 drive: Box::new(volume),
                 source: path.display().to_string(),
                 state,
                 uuid,
                 volatile_write_cache: true,
+                reservations,
             })
         }
         Source::Memory(plan) => {
@@ -204,6 +229,7 @@ fn open(
                 state,
                 uuid,
                 volatile_write_cache: false,
+                reservations: None,
             })
         }
     }
@@ -217,15 +243,15 @@ fn unused<T>(open: impl FnMut() -> Result<T, DriveError>) -> Result<T, ServeErro
     retry_lock_in_use(is_in_use, open).map_err(|error| ServeError::new(error.message, error.help))
 }
 
-fn model_of_image(drive: &FileBacked) -> Result<Model, ServeError> {
-    let profile = Profile::parse(&drive.image().spec().profile).map_err(|error| {
+fn model_of_image(image: &Image, elements: Option<&ElementBook>) -> Result<Model, ServeError> {
+    let profile = Profile::parse(&image.spec().profile).map_err(|error| {
         ServeError::new(
             format!("the image's profile cannot be read by this zonda: {error}"),
             "serve it with --timing none, or with the zonda that made it",
         )
     })?;
-    let elements = drive.elements().map(ElementBook::table);
-    Ok(Model::standing_as(&profile, drive.image().zones(), elements.as_ref(), &prng()))
+    let elements = elements.map(ElementBook::table);
+    Ok(Model::standing_as(&profile, image.zones(), elements.as_ref(), &prng()))
 }
 
 fn paced(drive: Box<dyn Drive>, model: Option<Model>) -> Box<dyn Drive> {
@@ -251,13 +277,13 @@ fn uuid_of(name: &str) -> [u8; 16] {
     uuid
 }
 
-/// What opening an image has found.
-fn in_words(report: &RecoveryReport, elements_began_anew: Option<&str>) -> String {
+/// What opening an image has found, and how it was recovered where it had to be.
+fn in_words(report: &RecoveryReport, elements_began_anew: Option<&str>, recovered: &str) -> String {
     let stop = if report.clean {
         "shut down in order".to_owned()
     } else {
         format!(
-            "recovered after a stop that was not in order ({} blocks found, {} never acknowledged)",
+            "{recovered} after a stop that was not in order ({} blocks found, {} never acknowledged)",
             report.found_blocks, report.dropped_blocks
         )
     };

@@ -35,6 +35,7 @@ pub(crate) struct SubsystemLayout {
 pub(crate) struct NamespaceLayout {
     pub(crate) id: NamespaceId,
     pub(crate) device: DeviceKey,
+    pub(crate) read_only: bool,
 }
 
 /// The server as it is now.
@@ -92,7 +93,7 @@ pub(crate) fn snapshot(
                 namespaces: subsystem
                     .namespaces
                     .iter()
-                    .map(|entry| namespace(entry.id, drives.get(entry.device)))
+                    .map(|entry| namespace(entry, drives.get(entry.device)))
                     .collect(),
             })
             .collect(),
@@ -100,14 +101,15 @@ pub(crate) fn snapshot(
     }
 }
 
-fn namespace(id: NamespaceId, served: &Served) -> NamespaceSnapshot {
+fn namespace(entry: &NamespaceLayout, served: &Served) -> NamespaceSnapshot {
     let (geometry, facts) = (served.geometry(), served.drive().facts());
     let states = facts.zones_by_state.iter();
     let errors = served.meter.errors();
     NamespaceSnapshot {
-        id: id.0,
+        id: entry.id.0,
         source: served.source.clone(),
         timing: served.timing.to_owned(),
+        read_only: entry.read_only,
         block_size_bytes: geometry.block_size_bytes,
         zones: geometry.zone_count,
         zone_capacity_bytes: geometry.zone_capacity_bytes(),

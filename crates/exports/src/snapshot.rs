@@ -94,6 +94,9 @@ pub struct NamespaceSnapshot {
     pub source: String,
     /// `none` or `profile`.
     pub timing: String,
+    /// Whether it is served read-only: hosts see it as write protected.
+    #[serde(default)]
+    pub read_only: bool,
     /// Bytes of a logical block.
     pub block_size_bytes: u32,
     /// Zones.

@@ -98,6 +98,8 @@ pub struct NamespaceInfo {
     pub zone_capacity_bytes: u64,
     /// What opening the drive has found, in a few words.
     pub state: String,
+    /// Whether it is write protected.
+    pub read_only: bool,
 }
 
 /// A server in a thread of its own.

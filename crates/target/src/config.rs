@@ -1,6 +1,6 @@
 //! What a target is made of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use bytes::Bytes;
@@ -34,6 +34,9 @@ pub struct TargetConfig {
     /// The devices that can keep reservations through a loss of power, and what each was last asked to keep
     /// ([`crate::Effect::KeepReservations`]); empty for nothing. Such a device is that of one namespace.
     pub kept_reservations: BTreeMap<DeviceKey, Bytes>,
+    /// Devices that nothing may change: commands of hosts that would end with Namespace is Write Protected (NVMe Base 2.0, section
+    /// 8.12), and Identify says so. Reservations start as such a device has kept them; changes of them end with the target.
+    pub write_protected: BTreeSet<DeviceKey>,
 }
 
 /// One subsystem.
@@ -125,6 +128,7 @@ impl TargetConfig {
             auth_policy: Policy::modest(),
             auth_seed,
             kept_reservations: BTreeMap::new(),
+            write_protected: BTreeSet::new(),
         }
     }
 

@@ -7,7 +7,8 @@ use zonda_nvme::log::warning;
 pub struct DeviceHealth {
     /// The device is less reliable than it was: its media or files fail.
     pub degraded: bool,
-    /// Every write is refused.
+    /// The media have become read-only by themselves, and every write is refused. A device that is served write protected is not: that is
+    /// no condition of its media (NVMe Base 2.0, Figure 206, bit 3).
     pub read_only: bool,
     /// Spare capacity left, in percent.
     pub spare_percent: u8,

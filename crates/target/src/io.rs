@@ -57,6 +57,9 @@ impl Target {
         }
         let request = io::decode(entry, format)?;
         self.permits(controller.host_id, namespace, &request)?;
+        if self.namespaces[namespace as usize].is_write_protected && changes(&request) {
+            return Err(StatusCode::NAMESPACE_WRITE_PROTECTED);
+        }
         let mut taken = Request::io(entry.command_id.get(), request, namespace);
         let data = match request.transfer(format) {
             Transfer::None => HostData::Here(Bytes::new()),
@@ -283,4 +286,21 @@ impl Target {
 /// Whether a request is answered by a read of the device.
 fn reads(request: &IoRequest) -> bool {
     matches!(request, IoRequest::Read { .. } | IoRequest::Compare { .. })
+}
+
+/// Whether a write protected namespace refuses a request. Every action of Zone Management Send changes the state of a zone, or may. A
+/// Dataset Management that deallocates nothing is advice.
+fn changes(request: &IoRequest) -> bool {
+    match request {
+        IoRequest::Write { .. }
+        | IoRequest::Append { .. }
+        | IoRequest::WriteZeroes { .. }
+        | IoRequest::ManageZones { .. }
+        | IoRequest::DatasetManagement { deallocate: true, .. } => true,
+        IoRequest::Read { .. }
+        | IoRequest::Compare { .. }
+        | IoRequest::ReportZones { .. }
+        | IoRequest::Flush
+        | IoRequest::DatasetManagement { deallocate: false, .. } => false,
+    }
 }

@@ -77,6 +77,7 @@ pub(crate) struct Namespace {
     /// Place in the subsystem's list.
     pub(crate) index: usize,
     pub(crate) volatile_write_cache: bool,
+    pub(crate) is_write_protected: bool,
     pub(crate) reservations: Reservations,
     pub(crate) keeping: Keeping,
     /// The device is asked which zones have changed by themselves.
@@ -131,6 +132,7 @@ impl Target {
                     format: NamespaceFormat::of(&namespace.geometry, config.limits.transfer_bytes),
                     index,
                     volatile_write_cache: namespace.volatile_write_cache,
+                    is_write_protected: config.write_protected.contains(&namespace.device),
                     reservations,
                     keeping,
                     is_surveyed: false,

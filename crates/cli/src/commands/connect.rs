@@ -174,6 +174,10 @@ pub(crate) fn remedy(status: Status) -> &'static str {
         Status::AbortedPowerLoss | Status::NamespaceNotReady => {
             "the connection was lost: see whether the server runs, and try again"
         }
+        // What a host is told of a write protected namespace, too.
+        Status::WriteFault => {
+            "see whether the namespace is served read-only (zonda status); if not, the log of the server may say more"
+        }
         _ => "the log of the server may say more",
     }
 }

@@ -178,12 +178,13 @@ fn commands_text(namespace: &NamespaceSnapshot, screen: Screen) -> String {
 fn namespace_text(namespace: &NamespaceSnapshot, screen: Screen) -> String {
     let capacity = u64::from(namespace.zones) * namespace.zone_capacity_bytes;
     let mut text = format!(
-        "  namespace {}: {}, {} of {}, {} written\n",
+        "  namespace {}: {}, {} of {}, {} written{}\n",
         namespace.id,
         namespace.source,
         units::counted(u64::from(namespace.zones), "zone"),
         units::bytes(namespace.zone_capacity_bytes),
         units::percent(namespace.written_bytes as f64 / capacity.max(1) as f64),
+        if namespace.read_only { ", read-only" } else { "" },
     );
     if let Some(volume) = &namespace.volume {
         return text + &indented(&show::text(volume, screen)) + &commands_text(namespace, screen);
@@ -228,6 +229,16 @@ fn namespace_text(namespace: &NamespaceSnapshot, screen: Screen) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_namespace_that_is_served_read_only_says_so() {
+        let text = |read_only| {
+            let namespace = NamespaceSnapshot { id: 1, read_only, ..NamespaceSnapshot::default() };
+            namespace_text(&namespace, Screen { width: 100, colour: false })
+        };
+        assert!(text(true).lines().next().is_some_and(|line| line.ends_with(" written, read-only")), "{}", text(true));
+        assert!(!text(false).contains("read-only"), "{}", text(false));
+    }
 
     #[test]
     fn a_file_system_without_room_is_shown_and_that_it_had_none_later() {

@@ -13,6 +13,7 @@ mod fit;
 mod images;
 mod lab;
 mod ownership;
+mod read_only;
 mod readme;
 mod reservations;
 mod restarts;

@@ -34,7 +34,7 @@ struct Queue {
 }
 
 /// A host with a controller and an I/O queue.
-struct Host {
+pub(super) struct Host {
     /// While it is open, so is the controller.
     _admin: Queue,
     io: Queue,
@@ -103,7 +103,7 @@ impl Queue {
 
 impl Host {
     /// Connects to the first namespace of a server.
-    fn connect(server: &Server, number: u8) -> Host {
+    pub(super) fn connect(server: &Server, number: u8) -> Host {
         let url = server.url(0).strip_prefix("nvme-tcp://").expect("a URL").to_owned();
         let (address, name) = url.split_once('/').expect("a URL with a subsystem");
         let subsystem = Nqn::new(name.split('?').next().expect("there is a first one")).expect("a name");
@@ -119,17 +119,17 @@ impl Host {
         self.io.execute(entry_of(command), &keys.to_bytes()).0
     }
 
-    fn register(&mut self, persist: PersistChange) -> StatusCode {
+    pub(super) fn register(&mut self, persist: PersistChange) -> StatusCode {
         let action = RegisterAction::Register;
         self.reserve(&ReservationCommand::Register { action, ignores_key: false, persist }, 0, self.key)
     }
 
-    fn acquire(&mut self, action: AcquireAction, victim: u64) -> StatusCode {
+    pub(super) fn acquire(&mut self, action: AcquireAction, victim: u64) -> StatusCode {
         let kind = ReservationType::WriteExclusive;
         self.reserve(&ReservationCommand::Acquire { action, kind }, self.key, victim)
     }
 
-    fn report(&mut self) -> ReservationStatus {
+    pub(super) fn report(&mut self) -> ReservationStatus {
         let mut entry = entry_of(&ReservationCommand::Report { bytes: 4096, extended: true });
         entry.data_pointer = SglDescriptor::transport(4096);
         let (status, _, data) = self.io.execute(entry, &[]);
@@ -138,13 +138,13 @@ impl Host {
     }
 
     /// Writes a block at the start of a zone.
-    fn write(&mut self, lba: u64) -> StatusCode {
+    pub(super) fn write(&mut self, lba: u64) -> StatusCode {
         let mut entry = SubmissionEntry::new(IoOpcode::Write.code(), 1);
         (entry.cdw10, entry.cdw11) = ((lba as u32).into(), ((lba >> 32) as u32).into());
         self.io.execute(entry, &vec![self.key as u8; BLOCK_BYTES]).0
     }
 
-    fn read(&mut self, lba: u64) -> (StatusCode, u8) {
+    pub(super) fn read(&mut self, lba: u64) -> (StatusCode, u8) {
         let mut entry = SubmissionEntry::new(IoOpcode::Read.code(), 1);
         (entry.cdw10, entry.cdw11) = ((lba as u32).into(), ((lba >> 32) as u32).into());
         entry.data_pointer = SglDescriptor::transport(BLOCK_BYTES as u32);
@@ -173,13 +173,13 @@ fn serve_one(directory: &Path, name: &str, options: &[&str]) -> Server {
 }
 
 /// A client of the export `drive`, a request at a time.
-struct NbdClient {
+pub(super) struct NbdClient {
     stream: UnixStream,
-    client: Client,
+    pub(super) client: Client,
 }
 
 impl NbdClient {
-    fn open(directory: &Path) -> NbdClient {
+    pub(super) fn open(directory: &Path) -> NbdClient {
         let stream = UnixStream::connect(directory.join("nbd.sock")).expect("it listens");
         let mut opened = NbdClient { stream, client: Client::new() };
         let bytes = [opened.client.flags(), opened.client.go("drive")].concat();
@@ -197,7 +197,7 @@ impl NbdClient {
         self.client.received(&bytes[..count]);
     }
 
-    fn ask(&mut self, command: u16, length: usize, data: &[u8]) -> Result<Answer, NbdError> {
+    pub(super) fn ask(&mut self, command: u16, length: usize, data: &[u8]) -> Result<Answer, NbdError> {
         let ask = Ask { command, flags: 0, cookie: 1, offset: 0, length: length as u32 };
         let bytes = self.client.ask(ask, data);
         self.stream.write_all(&bytes).expect("the connection holds");
@@ -209,15 +209,15 @@ impl NbdClient {
         }
     }
 
-    fn write(&mut self, byte: u8) -> Result<(), NbdError> {
+    pub(super) fn write(&mut self, byte: u8) -> Result<(), NbdError> {
         self.ask(command::WRITE, BLOCK_BYTES, &vec![byte; BLOCK_BYTES]).map(|_| ())
     }
 
-    fn flush(&mut self) -> Result<(), NbdError> {
+    pub(super) fn flush(&mut self) -> Result<(), NbdError> {
         self.ask(command::FLUSH, 0, &[]).map(|_| ())
     }
 
-    fn read(&mut self) -> Result<u8, NbdError> {
+    pub(super) fn read(&mut self) -> Result<u8, NbdError> {
         match self.ask(command::READ, BLOCK_BYTES, &[])? {
             Answer::Data(data) => Ok(data[0]),
             other => panic!("{other:?}"),
@@ -226,7 +226,7 @@ impl NbdClient {
 }
 
 /// Registrants by host and key, and who holds the reservation.
-fn hosts_of(status: &ReservationStatus) -> Vec<(u8, u64, bool)> {
+pub(super) fn hosts_of(status: &ReservationStatus) -> Vec<(u8, u64, bool)> {
     status.controllers.iter().map(|it| (it.host.0[0], it.key.0, it.is_holder)).collect()
 }
 

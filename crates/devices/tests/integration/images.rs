@@ -26,19 +26,19 @@ use zonda_zoned::{
 const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
 /// Eight zones of 1 MiB, in blocks of 4 KiB.
-fn make(path: &Path) {
+pub(crate) fn make(path: &Path) {
     let spec = sized("zn540", Some(8), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
     let drive = spec.plan(&PROFILES).expect("it can be so small");
     create_image(path, &drive).expect("the directory is empty");
 }
 
-fn open(path: &Path) -> Connection {
+pub(crate) fn open(path: &Path) -> Connection {
     let options = NamespaceOptions::default();
     Connection::open(&Location::Image(path.to_owned()), &options).expect("the image is well")
 }
 
 /// The system lets go of a dropped image's lock when the file operations that were under way have ended.
-fn open_when_free(path: &Path) -> Connection {
+pub(crate) fn open_when_free(path: &Path) -> Connection {
     for _ in 0..500 {
         match Connection::open(&Location::Image(path.to_owned()), &NamespaceOptions::default()) {
             Ok(connection) => return connection,
@@ -49,11 +49,11 @@ fn open_when_free(path: &Path) -> Connection {
     panic!("an image that nobody has is free");
 }
 
-fn write(connection: &mut Connection, start: u64, blocks: u64, fill: u8) -> Status {
+pub(crate) fn write(connection: &mut Connection, start: u64, blocks: u64, fill: u8) -> Status {
     connection.execute(write_of(start, blocks, fill)).expect("the loop works").status
 }
 
-fn write_of(start: u64, blocks: u64, fill: u8) -> Operation {
+pub(crate) fn write_of(start: u64, blocks: u64, fill: u8) -> Operation {
     let data = vec![fill; (blocks * 4096) as usize].into();
     let payload = Payload::Bytes(Box::new(BlockBuffer { data, metadata: Vec::new().into() }));
     Operation::Write { start: Lba(start), blocks: Blocks(blocks), payload }

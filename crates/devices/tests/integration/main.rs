@@ -2,4 +2,5 @@
 
 mod elements;
 mod images;
+mod read_only;
 mod volumes;

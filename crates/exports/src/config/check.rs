@@ -196,7 +196,8 @@ fn subsystem(
     for spec in &table.namespace {
         let id = namespace_id(spec, &namespaces)?;
         let source = source(spec, surroundings, images)?;
-        namespaces.push(NamespacePlan { id, source, timing: spec.get_ref().timing.unwrap_or(timing) });
+        let read_only = read_only(spec, &source)?;
+        namespaces.push(NamespacePlan { id, source, timing: spec.get_ref().timing.unwrap_or(timing), read_only });
     }
     namespaces.sort_by_key(|namespace| namespace.id);
     Ok(SubsystemPlan { nqn, serial, model, hosts, namespaces })
@@ -256,6 +257,25 @@ fn source(
             Err(error.help("write image = \"DIR\", volume = \"DIR\", or memory = { profile = \"zn540\" }").into())
         }
     }
+}
+
+/// Whether a namespace is served read-only: only an image can be.
+fn read_only(spec: &Spanned<NamespaceSpec>, source: &Source) -> Result<bool, ConfigError> {
+    let Some(place) = spec.get_ref().read_only.as_ref().filter(|read_only| *read_only.get_ref()) else {
+        return Ok(false);
+    };
+    let (message, help) = match source {
+        Source::Image(_) => return Ok(true),
+        Source::Volume(path) => (
+            format!("the volume {} cannot be served read-only: opening it writes to its members", path.display()),
+            "leave read_only (--read-only) out; read_only = true of an [[nbd]] refuses writes over NBD",
+        ),
+        Source::Memory(_) => (
+            "a drive in memory cannot be served read-only: it would never hold anything".to_owned(),
+            "leave read_only out, or serve an image",
+        ),
+    };
+    Err(ConfigError::at(place, message).help(help))
 }
 
 fn host(spec: &Spanned<HostSpec>, surroundings: &Surroundings<'_>) -> Result<HostPlan, ConfigError> {

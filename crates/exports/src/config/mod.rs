@@ -97,7 +97,8 @@ impl ServerPlan {
     /// One namespace for anybody on this machine, at a port that the system chooses; all else as by default.
     #[must_use]
     pub fn on_loopback(nqn: Nqn, source: Source) -> ServerPlan {
-        let namespace = NamespacePlan { id: NamespaceId::FIRST, source, timing: TimingSpec::default() };
+        let namespace =
+            NamespacePlan { id: NamespaceId::FIRST, source, timing: TimingSpec::default(), read_only: false };
         let serial = check::serial_of(&nqn);
         let subsystem =
             SubsystemPlan { nqn, serial, model: MODEL_DEFAULT.to_owned(), hosts: None, namespaces: vec![namespace] };
@@ -152,6 +153,8 @@ pub struct NamespacePlan {
     pub source: Source,
     /// How long its commands take.
     pub timing: TimingSpec,
+    /// Whether nothing of it may change; for an image alone.
+    pub read_only: bool,
 }
 
 /// Where the blocks of a namespace are.

@@ -136,6 +136,8 @@ pub struct NamespaceSpec {
     pub memory: Option<Spanned<DriveSpec>>,
     /// Default: the server's.
     pub timing: Option<TimingSpec>,
+    /// Of an image: nothing is written to its directory, and hosts see a write protected namespace.
+    pub read_only: Option<Spanned<bool>>,
 }
 
 impl SubsystemSpec {

@@ -107,6 +107,16 @@ fn the_timing_of_the_server_is_that_of_its_namespaces_unless_they_say_otherwise(
 }
 
 #[test]
+fn a_namespace_of_an_image_is_read_only_if_it_says_so() {
+    let text = format!("{ONE}read_only = true\n[[subsystem.namespace]]\nimage = \"b\"\nread_only = false\n");
+    let plan = parse(&text).expect("it is right");
+    let read_only: Vec<bool> = plan.subsystems[0].namespaces.iter().map(|namespace| namespace.read_only).collect();
+    assert_eq!(read_only, [true, false]);
+    let memory = ONE.replace("image = \"a\"", "memory = { profile = \"tiny\" }\nread_only = false");
+    assert!(!parse(&memory).expect("it is right").subsystems[0].namespaces[0].read_only);
+}
+
+#[test]
 fn a_secret_may_stand_in_a_file_of_its_own() {
     let text = ONE.replace(
         "[[subsystem.namespace]]",
@@ -164,6 +174,16 @@ fn each_mistake_is_shown_at_its_place() {
             format!("{ONE}[[subsystem.namespace]]\nvolume = \"v\"\ntiming = \"profile\"\n"),
             "a volume has no profile",
             "\"v\"",
+        ),
+        (
+            format!("{ONE}[[subsystem.namespace]]\nvolume = \"v\"\nread_only = true\n"),
+            "the volume /etc/zonda/v cannot be served read-only",
+            "true",
+        ),
+        (
+            format!("{ONE}[[subsystem.namespace]]\nmemory = {{ profile = \"tiny\" }}\nread_only = true\n"),
+            "a drive in memory cannot be served read-only",
+            "true",
         ),
         (format!("{ONE}id = 0\n"), "there is no namespace 0", "0"),
         (

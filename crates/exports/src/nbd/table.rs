@@ -30,6 +30,8 @@ pub(crate) struct Candidate {
     /// The directory of the drive, or a word.
     pub(crate) source: String,
     pub(crate) volatile_write_cache: bool,
+    /// Whatever its exports say.
+    pub(crate) read_only: bool,
 }
 
 /// One `[[nbd]]`.
@@ -136,7 +138,7 @@ fn export(plan: &NbdExportPlan, candidate: &Candidate) -> Result<Export, ServeEr
         takes_unaligned: true,
         preferred_block_bytes: geometry.block_size_bytes.max(PREFERRED_BLOCK_BYTES_MIN),
         maximum_block_bytes: REQUEST_BYTES_MAX,
-        read_only: plan.read_only,
+        read_only: plan.read_only || candidate.read_only,
         // A flush is one of the drive, whoever wrote.
         multi_conn: true,
         ..Export::new(&name, size_bytes)

@@ -57,6 +57,7 @@ impl Target {
                         if self.keeps_reservations(controller, namespace) {
                             page.set_reservations_can_persist();
                         }
+                        page.attributes = u8::from(self.is_write_protected(controller, namespace));
                         page
                     }))
                 }
@@ -64,9 +65,8 @@ impl Target {
             },
             Structure::IndependentNamespace => match self.visible(controller, namespace)? {
                 Some(_) => {
-                    let place = self.place_of(controller, namespace).expect("a visible namespace has a place");
-                    let read_only = self.namespaces[place as usize].health.read_only;
-                    let mut page = IndependentNamespace::new(true, read_only);
+                    let is_write_protected = self.is_write_protected(controller, namespace);
+                    let mut page = IndependentNamespace::new(true, is_write_protected);
                     if self.keeps_reservations(controller, namespace) {
                         page.set_reservations_can_persist();
                     }
@@ -178,6 +178,13 @@ impl Target {
 
     fn keeps_reservations(&self, controller: &Controller, id: u32) -> bool {
         self.place_of(controller, id).is_some_and(|place| self.namespaces[place as usize].keeping.is_possible)
+    }
+
+    /// NSATTR bit 0, alike in both pages of a namespace.
+    fn is_write_protected(&self, controller: &Controller, id: u32) -> bool {
+        let place = self.place_of(controller, id).expect("a visible namespace has a place");
+        let namespace = &self.namespaces[place as usize];
+        namespace.is_write_protected || namespace.health.read_only
     }
 
     fn place_of(&self, controller: &Controller, id: u32) -> Option<u32> {

@@ -147,11 +147,14 @@ pub(crate) fn restore(
     subject: impl Fn() -> String,
 ) -> Result<(Reservations, Keeping), TargetConfigError> {
     let Some(kept) = config.kept_reservations.get(&device) else { return Ok(Default::default()) };
-    let reservations = Reservations::restore(kept).map_err(|why| TargetConfigError {
+    let mut reservations = Reservations::restore(kept).map_err(|why| TargetConfigError {
         subject: format!("{}, reservations that the device has kept", subject()),
         remedy: format!("{why}: serve it with the zonda that wrote them, or bring the whole image back from a copy"),
     })?;
-    Ok((reservations, Keeping { is_possible: true, ..Keeping::default() }))
+    // What cannot be written keeps no change, and a host must not believe that it does.
+    let is_possible = !config.write_protected.contains(&device);
+    reservations.set_persists(is_possible && reservations.persists());
+    Ok((reservations, Keeping { is_possible, ..Keeping::default() }))
 }
 
 impl Target {

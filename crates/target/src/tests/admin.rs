@@ -16,7 +16,13 @@ use zonda_zoned::{Lba, NamespaceId, Operation, ReportFilter};
 use super::world::{Answer, HOST, SUBSYSTEM, World, config, conventional, nqn, read, write, zoned};
 use crate::{ConnectionId, DeviceHealth, DeviceKey, HostAccess, HostEntry};
 
-fn identify(world: &mut World, id: ConnectionId, structure: Structure, set: CommandSet, namespace: u32) -> Answer {
+pub(super) fn identify(
+    world: &mut World,
+    id: ConnectionId,
+    structure: Structure,
+    set: CommandSet,
+    namespace: u32,
+) -> Answer {
     let mut entry = SubmissionEntry::new(AdminOpcode::Identify.code(), namespace);
     let (cdw10, cdw11, cdw14) = IdentifyRequest::of(structure, set).encode();
     (entry.cdw10, entry.cdw11, entry.cdw14) = (cdw10.into(), cdw11.into(), cdw14.into());
@@ -24,7 +30,7 @@ fn identify(world: &mut World, id: ConnectionId, structure: Structure, set: Comm
     world.execute(id, entry, Bytes::new())
 }
 
-fn log(world: &mut World, id: ConnectionId, request: GetLogPage, namespace: u32) -> Answer {
+pub(super) fn log(world: &mut World, id: ConnectionId, request: GetLogPage, namespace: u32) -> Answer {
     let mut entry = SubmissionEntry::new(AdminOpcode::GetLogPage.code(), namespace);
     let [cdw10, cdw11, cdw12, cdw13, cdw14] = request.encode().map(Into::into);
     (entry.cdw10, entry.cdw11, entry.cdw12, entry.cdw13, entry.cdw14) = (cdw10, cdw11, cdw12, cdw13, cdw14);

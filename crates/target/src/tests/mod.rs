@@ -11,4 +11,5 @@ mod persistence;
 mod random;
 mod reservations;
 mod world;
+mod write_protected;
 mod zones;

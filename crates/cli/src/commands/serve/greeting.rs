@@ -43,6 +43,7 @@ struct Namespace<'a> {
     zones: u32,
     zone_capacity_bytes: u64,
     state: &'a str,
+    read_only: bool,
     /// For `zonda zone` and `zonda bench --target` on this machine.
     url: String,
 }
@@ -60,6 +61,7 @@ impl<'a> Greeting<'a> {
                     zones: namespace.zones,
                     zone_capacity_bytes: namespace.zone_capacity_bytes,
                     state: &namespace.state,
+                    read_only: namespace.read_only,
                     url: url(&info.listen[0], &subsystem.nqn, namespace.id),
                 })
                 .collect(),
@@ -155,6 +157,7 @@ mod tests {
             zones: 4,
             zone_capacity_bytes: 1 << 20,
             state: "empty".to_owned(),
+            read_only: false,
         };
         let subsystem =
             SubsystemInfo { nqn: "nqn.2026-01.io.zonda:a".to_owned(), namespaces: vec![namespace(2), namespace(3)] };

@@ -40,6 +40,7 @@ const EXAMPLES: &str = "Examples:
   zonda serve --memory zn540 --zones 64 --zone-capacity 64MiB
   zonda serve --config zonda.toml
   zonda serve --timing profile                      as slow as the real drive
+  zonda serve --read-only archive/a                 nothing is written to its directory
   zonda serve drives/plain --nbd 127.0.0.1          NBD for qemu, nbdcopy, nbd-client
   zonda serve drives/a --listen 127.0.0.1:0 --http off --json
                                 a port that is free; the URL is in the JSON";
@@ -92,6 +93,10 @@ pub(crate) struct ServeArgs {
     /// other side as failed: what was written to them alone is lost. For one start
     #[arg(long, value_name = "MEMBER")]
     accept_side: Option<String>,
+    /// Writes nothing to the directories of the images, and shows hosts write protected namespaces. A read-only medium is enough; an
+    /// image that was not shut down in order is recovered in memory. Others may read an image meanwhile, and none may write to it
+    #[arg(long, requires = "images", conflicts_with_all = ["config", "memory"])]
+    read_only: bool,
     /// Uses epoll even where io_uring is to be had
     #[arg(long, hide = true)]
     epoll: bool,

@@ -69,7 +69,8 @@ fn of_arguments(args: &ServeArgs) -> Result<ServerPlan, Failure> {
         images.push(default_image()?);
     }
     check_names(&images)?;
-    let mut subsystem: Vec<_> = images.iter().map(|image| subsystem_of(image)).collect::<Result<_, _>>()?;
+    let mut subsystem: Vec<_> =
+        images.iter().map(|image| subsystem_of(image, args.read_only)).collect::<Result<_, _>>()?;
     if let Some(profile) = &args.memory {
         let memory = sized(profile, args.zones, args.zone_capacity, &files::PROFILES)
             .map_err(|error| create::in_words(&error))?;
@@ -107,7 +108,7 @@ fn check_names(images: &[PathBuf]) -> Result<(), Failure> {
 }
 
 /// An image as a subsystem that is named after its directory.
-fn subsystem_of(image: &Path) -> Result<SubsystemSpec, Failure> {
+fn subsystem_of(image: &Path, read_only: bool) -> Result<SubsystemSpec, Failure> {
     let whole = image.canonicalize().map_err(|error| {
         let shown = image.display();
         let what = match error.kind() {
@@ -121,10 +122,11 @@ fn subsystem_of(image: &Path) -> Result<SubsystemSpec, Failure> {
         Failure::input(format!("{} is no UTF-8 text", image.display()), "give the directory another name")
     })?;
     let place = Some(unplaced(path.to_owned()));
+    let read_only = read_only.then(|| unplaced(true));
     let namespace = if is_volume(image) {
-        NamespaceSpec { volume: place, ..Default::default() }
+        NamespaceSpec { volume: place, read_only, ..Default::default() }
     } else {
-        NamespaceSpec { image: place, ..Default::default() }
+        NamespaceSpec { image: place, read_only, ..Default::default() }
     };
     Ok(SubsystemSpec::new(&name, namespace))
 }

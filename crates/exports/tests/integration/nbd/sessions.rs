@@ -34,7 +34,7 @@ fn export(name: Option<&str>, namespace: u32) -> NbdExportPlan {
 /// Adds a drive in memory as another namespace.
 fn add(plan: &mut ServerPlan, id: u32, source: Source) {
     let namespaces = &mut plan.subsystems[0].namespaces;
-    namespaces.push(NamespacePlan { id: NamespaceId(id), source, timing: TimingSpec::None });
+    namespaces.push(NamespacePlan { id: NamespaceId(id), source, timing: TimingSpec::None, read_only: false });
 }
 
 fn zoned() -> Source {
