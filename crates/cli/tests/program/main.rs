@@ -7,6 +7,7 @@ mod bench_target;
 mod creation;
 mod drive;
 mod elements;
+mod embed;
 mod examples;
 mod exit_codes;
 mod fit;
