@@ -25,8 +25,12 @@ fn library_directory() -> PathBuf {
     found.expect("the library is built before its tests").to_owned()
 }
 
-/// Compiles `tests/program.c`, and runs it on a new image; `None` where there is no such compiler.
-fn run(compiler: &str, flags: &[&str]) -> Option<String> {
+/// What uses every function, and what docs/guide/embed.md shows, from the folder of the crate.
+const PROGRAM: &str = "tests/program.c";
+const EXAMPLE: &str = "../../examples/embed/embed.c";
+
+/// Compiles a program, and runs it on a new image; `None` where there is no such compiler.
+fn run(compiler: &str, flags: &[&str], source: &str) -> Option<String> {
     if Command::new(compiler).arg("--version").output().is_err() {
         eprintln!("there is no {compiler}: not tested");
         return None;
@@ -39,7 +43,7 @@ fn run(compiler: &str, flags: &[&str]) -> Option<String> {
         .args(flags)
         .args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-I"])
         .arg(here.join("include"))
-        .arg(here.join("tests/program.c"))
+        .arg(here.join(source))
         .args(["-x", "none", "-o"])
         .arg(&program)
         .arg("-L")
@@ -59,7 +63,7 @@ fn run(compiler: &str, flags: &[&str]) -> Option<String> {
 
 #[test]
 fn a_c_program_does_everything_that_the_header_offers() {
-    let Some(printed) = run("cc", &["-std=c99", "-D_POSIX_C_SOURCE=200809L"]) else { return };
+    let Some(printed) = run("cc", &["-std=c99", "-D_POSIX_C_SOURCE=200809L"], PROGRAM) else { return };
     let sizes = [
         size_of::<RawOptions>(),
         size_of::<RawGeometry>(),
@@ -72,6 +76,20 @@ fn a_c_program_does_everything_that_the_header_offers() {
 
 #[test]
 fn a_cpp_program_does_the_same() {
-    let Some(printed) = run("c++", &["-std=c++11", "-x", "c++"]) else { return };
+    let Some(printed) = run("c++", &["-std=c++11", "-x", "c++"], PROGRAM) else { return };
     assert!(printed.ends_with("\nfine\n"), "{printed}");
+}
+
+#[test]
+fn the_example_of_the_guide_appends_a_block_and_reads_it_back() {
+    for (compiler, flags) in [("cc", &["-std=c99"][..]), ("c++", &["-std=c++11", "-x", "c++"])] {
+        let Some(printed) = run(compiler, flags, EXAMPLE) else { return };
+        assert_eq!(printed, "LBA 0: appended and read back\n", "{compiler}");
+    }
+}
+
+#[test]
+fn the_guide_shows_the_example_as_it_is() {
+    let read = |path: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect(path);
+    assert!(read("../../docs/guide/embed.md").contains(&read(EXAMPLE)));
 }

@@ -43,8 +43,8 @@ fn report() -> Value {
 fn the_codes_are_explained_where_people_look() {
     let help = output_of(&["--help"]);
     assert!(help.contains("Exit codes: 0 fine; 1 the run failed; 2 the input or the usage is wrong."), "{help}");
-    let readme = std::fs::read_to_string(root().join("README.md")).expect("there is a README");
-    assert!(readme.contains("Exit codes: 0 fine, 1 the run failed, 2 the input is wrong."));
+    let guide = std::fs::read_to_string(root().join("docs/guide/first-steps.md")).expect("the guide can be read");
+    assert!(guide.contains("Exit codes: 0 fine, 1 the run failed, 2 the input is wrong."));
 }
 
 #[test]
