@@ -64,7 +64,9 @@ impl Image {
             match self.codec.verify(tag, lba + i as u64, part.generation, data) {
                 Verdict::Data => {}
                 // Data contradict a tag that is older than they are.
-                Verdict::Zeros if zeros_are_holes && !is_zero(data) => return Status::UnrecoveredReadError,
+                Verdict::Zeros if zeros_are_holes && !is_zero(data) && !self.has(SeededBug::BelievedZeros) => {
+                    return Status::UnrecoveredReadError;
+                }
                 Verdict::Zeros => zeros.push(i),
                 Verdict::Mismatch if self.has(SeededBug::BlindRead) => {}
                 // Data contradict a tag that was lost.

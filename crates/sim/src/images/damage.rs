@@ -58,6 +58,8 @@ enum Demand {
     AllBut(ImageFile, BTreeSet<Lba>),
     /// As it was then.
     Old,
+    /// Tags of an earlier stop: what was written in place in conventional zones is there, or unreadable.
+    InPlace,
     /// Records that nobody can tell from those that were never written are gone.
     Nothing,
 }
@@ -93,7 +95,8 @@ impl ImagesRun<'_> {
             all.push(Damage::Cut { file, length: prng.below(length) });
         }
         if self.old.is_some() && prng.chance(events.old_copies_percent, 100) {
-            all.extend([&[ImageFile::State][..], &[ImageFile::Journal], &ImageFile::ALL].map(Damage::OldCopy));
+            let files = [&[ImageFile::State][..], &[ImageFile::Journal], &[ImageFile::Tags], &ImageFile::ALL];
+            all.extend(files.map(Damage::OldCopy));
         }
         // What a file that fails has left is judged without any more damage.
         let all = if stop.had_faults { Vec::new() } else { all };
@@ -169,6 +172,7 @@ impl ImagesRun<'_> {
         let geometry = &self.world.geometry;
         let hit = match self.demand_of(damage, stop) {
             Demand::AllBut(_, hit) if geometry.zrwa.is_some() => hit,
+            Demand::InPlace => return self.in_place(first).eq(self.in_place(second)),
             _ => return first == second,
         };
         let may_have_zrwa = |zone: ZoneIndex| {
@@ -194,6 +198,7 @@ impl ImagesRun<'_> {
                 }
                 return Ok(());
             }
+            Demand::InPlace => return self.judge_in_place(stop, observed),
             Demand::All => (ImageFile::Superblock, nobody),
             Demand::AllBut(file, hit) => (file, hit),
         };
@@ -228,11 +233,39 @@ impl ImagesRun<'_> {
         Ok(())
     }
 
+    /// Blocks that lie in conventional zones and are written in place: there data contradict a tag of zeros that is older.
+    fn in_place<'o>(&self, observed: &'o Observed) -> impl Iterator<Item = &'o (Lba, Contents)> {
+        let geometry = &self.world.geometry;
+        let zones = if self.logs_contents() { 0 } else { geometry.conventional_zone_count };
+        let end = geometry.zone_start(ZoneIndex(zones));
+        observed.blocks.iter().take_while(move |(lba, _)| *lba < end)
+    }
+
+    fn judge_in_place(&self, stop: Stop, observed: &Observed) -> Result<(), Trouble> {
+        // What was being overwritten when the drive stopped is accepted as it is.
+        if stop.crash != Crash::Close && !stop.is_rested {
+            return Ok(());
+        }
+        for (lba, contents) in self.in_place(observed) {
+            let zone = self.world.geometry.zone_of(*lba).expect("it was read");
+            let judged = self.ledger.judge_block(*lba, contents, &observed.zones[zone.as_usize()], stop.crash);
+            if let (Err(violation), true) = (judged, *contents != Err(Status::UnrecoveredReadError)) {
+                return Err(Trouble::new(FailureKind::UndetectedDamage, zone, violation.message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether contents of overwrites go through the journal.
+    fn logs_contents(&self) -> bool {
+        let geometry = &self.world.geometry;
+        geometry.metadata_bytes > 0 || geometry.block_size_bytes as usize > PAGE
+    }
+
     /// Whether damage of a block may be taken for what was written: where blocks are written in place, and this one was since the opening.
     fn may_be_accepted(&self, lba: Lba, contents: &Contents, stop: Stop) -> bool {
         let geometry = &self.world.geometry;
-        let logs_contents = geometry.metadata_bytes > 0 || geometry.block_size_bytes as usize > PAGE;
-        if stop.crash == Crash::Close || stop.is_rested || logs_contents {
+        if stop.crash == Crash::Close || stop.is_rested || self.logs_contents() {
             return false;
         }
         if geometry.zone_of(lba).is_some_and(|zone| zone.0 >= geometry.conventional_zone_count) {
@@ -249,6 +282,7 @@ impl ImagesRun<'_> {
             Damage::Cut { .. } => return Demand::All,
             Damage::OldCopy([ImageFile::Journal]) if stop.crash == Crash::Close => return Demand::All,
             Damage::OldCopy([ImageFile::Journal]) => return Demand::Nothing,
+            Damage::OldCopy([ImageFile::Tags]) => return Demand::InPlace,
             Damage::OldCopy(_) => return Demand::Old,
         };
         let geometry = &self.world.geometry;
