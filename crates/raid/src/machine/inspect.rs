@@ -126,10 +126,9 @@ impl Volume {
             && (0..self.spec.shape.data()).any(|chunk| {
                 let member = self.spec.shape.member_of(chunk, stripe);
                 let slot = segment.slots.slot_of(member, stripe).expect("the stripe is complete");
-                // A mount has moved those of stripes that were cut short, and does not say so.
                 let has_tombstones = |offset: u32| {
                     let is_here = |place: &Physical| (place.member, place.offset) == (member, offset);
-                    !segment.is_broken && segment.tombstones.iter().any(is_here)
+                    segment.tombstones.iter().any(is_here)
                 };
                 (0..segment.layout.payload_blocks()).any(|row| {
                     let offset = segment.layout.offset_of(slot, row);

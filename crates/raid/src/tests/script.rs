@@ -14,6 +14,7 @@ use super::basics::contents;
 use super::failures::geometry;
 use crate::format::{HEADER_COPIES, SegmentHeader};
 use crate::limits::METADATA_ZONES;
+use crate::machine::{Look, Wrong};
 use crate::{Event, MemberIndex, MountOptions, Scheme, StreamShape, Volume, VolumeConfig};
 
 /// What a member is asked for.
@@ -66,6 +67,8 @@ pub(super) struct Script {
     /// All that members were given, in that order.
     pub(super) sent: Vec<Sent>,
     pub(super) events: Vec<Event>,
+    /// What on the members was not as the volume takes it to be, when it last became ready.
+    pub(super) wrong_when_ready: Vec<Wrong>,
     /// Blocks of members that cannot be read.
     pub(super) unreadable: BTreeSet<(usize, u64)>,
     devices: Vec<ReferenceDevice>,
@@ -107,6 +110,7 @@ impl Script {
             config,
             sent: Vec::new(),
             events: Vec::new(),
+            wrong_when_ready: Vec::new(),
             unreadable: BTreeSet::new(),
             devices: vec![ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes); members],
             geometry,
@@ -183,7 +187,11 @@ impl Script {
                     }
                 }
             }
-            self.events.extend(std::iter::from_fn(|| self.volume.poll_event()));
+            let events: Vec<Event> = std::iter::from_fn(|| self.volume.poll_event()).collect();
+            if events.contains(&Event::Ready) {
+                self.wrong_when_ready = self.wrong_on_media();
+            }
+            self.events.extend(events);
             while let Some(completion) = self.volume.poll_completion() {
                 assert!(self.answers.insert(completion.id, completion).is_none(), "a command ends once");
             }
@@ -381,6 +389,25 @@ impl Script {
         image.state = ZoneState::Closed;
         image.write_pointer_blocks.0 -= blocks;
         self.devices[member].set_zone(zone, image);
+    }
+
+    /// What on the members is not as the volume takes it to be.
+    fn wrong_on_media(&mut self) -> Vec<Wrong> {
+        let Script { volume, devices, .. } = self;
+        volume.wrong_on_media(false, &mut |member, start| {
+            let operation = Operation::Read { start, blocks: Blocks(1) };
+            let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
+            match devices[member.as_usize()].execute(&command).outcome {
+                Outcome::Data(Payload::Bytes(buffer)) => Look::Block(buffer.data, buffer.metadata),
+                _ => Look::Unreadable,
+            }
+        })
+    }
+
+    /// A member fails, as if it had been pulled; what is held back for it takes effect, or never does.
+    pub(super) fn fail_member(&mut self, member: usize) {
+        self.volume.fail_member(self.now, MemberIndex(member as u8));
+        self.run();
     }
 
     /// The last zone that a member has.

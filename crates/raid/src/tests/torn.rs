@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::failures::geometry;
 use super::script::{Kind, Script, plain_config};
-use crate::Scheme;
 use crate::format::HEADER_COPIES;
 use crate::limits::METADATA_ZONES;
+use crate::{Level, Scheme};
 
 /// The segment of which block 0 alone is left, with version 1; other blocks were written to segments behind it.
 const OLD: u64 = 1;
@@ -155,4 +155,31 @@ fn of_two_torn_versions_the_newer_one_keeps_the_segment_of_the_last_one_that_was
             expect_old_without(&mut script, holders.into_iter().next().expect("one"));
         }
     }
+}
+
+#[test]
+fn a_torn_trim_that_is_written_again_is_not_needed_where_it_was() {
+    let mirror = Scheme { level: Level::Raid1, data: 1, parity: 1 };
+    let mut script = Script::create(plain_config(mirror));
+    script.write(0, 1, 1);
+    let mut version = 1;
+    while script.count(Kind::Footer, OLD) == 0 {
+        version += 1;
+        script.write(1, 1, version);
+    }
+    // The next segment has its header on one member when the other one fails, and no superblock says so before the crash.
+    script.hold(|sent| sent.kind == Kind::Superblock || sent.kind == Kind::Header && sent.member == 0);
+    let torn = script.trim(0, 1);
+    script.fail_member(0);
+    assert!(!script.has_ended(torn), "it does not count before it is known that the first member has failed");
+    let segment = script.host_segment();
+    assert_eq!(script.count(Kind::Chunk, segment), 1, "the tombstone is on the second member");
+    script.release_those(|sent| sent.kind == Kind::Header);
+    script.crash(&[]);
+    script.lose_end(0, segment, 1);
+    script.hold(|_| false);
+    script.mount(&[]);
+    assert!(script.volume.is_ready(), "{:?}", script.events);
+    assert_eq!(script.wrong_when_ready, [], "what is needed is on both members");
+    assert_eq!(script.version(0), 0, "a trim that can be read counts");
 }

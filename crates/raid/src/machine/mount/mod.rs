@@ -119,6 +119,8 @@ pub(super) struct Mount {
     shadowed: BTreeMap<SegmentIndex, BTreeSet<SegmentIndex>>,
     /// Torn blocks that are being moved.
     moving: u64,
+    /// Torn blocks of tombstones of which all that is needed is being moved.
+    moved_tombstones: Vec<Physical>,
     /// Whether the torn blocks of a segment are being read.
     is_asked: bool,
     /// How far what was moved is on its way out of the members' caches.

@@ -91,6 +91,9 @@ impl Volume {
         if self.found().torn.is_empty() {
             self.found().stamps = Vec::new();
         }
+        for place in std::mem::take(&mut self.found().moved_tombstones) {
+            self.segments.drop_tombstones(place);
+        }
         self.found().is_asked = false;
         self.release_shadowed(segment);
         self.segments.look_at(segment);
@@ -153,6 +156,10 @@ impl Volume {
                 tombstones.ranges = ranges_in_force(&self.found().stamps, &tombstones.ranges);
                 let moved = self.move_tombstones(place.segment, &tombstones, Mover::Mount);
                 self.found().moving += moved;
+                // Places that it names may have stayed.
+                if tombstones.places.is_empty() {
+                    self.found().moved_tombstones.push(place);
+                }
             }
         } else if self.move_block(place, record, data, Mover::Mount) {
             self.found().moving += 1;
