@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::ledger::{Ledger, Tests};
 use crate::suite::{self, How};
@@ -47,7 +47,7 @@ pub(crate) fn run(root: &Path, base: Option<&str>) -> ExitCode {
             }
             Err(error) => {
                 println!("{error}");
-                ledger.push(timed("build", || (false, Tests::default())));
+                ledger.push(timed("build", || (false, Tests::default(), Duration::ZERO)));
             }
         }
     }

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::process::Ended;
 use crate::suite::{Built, cargo, text_of, to_the_end};
 
 /// Rustdoc processes at a time: as many as there are processors on the smallest machine that tests run on.
@@ -30,42 +32,45 @@ struct Subject {
     externs: Vec<(String, PathBuf)>,
 }
 
-/// Documents the workspace into `target/doc-of-tests`. A warning is an error; what rustdoc says is printed. Says whether all is well.
-pub(crate) fn check(root: &Path, built: &Built) -> bool {
+/// Documents the workspace into `target/doc-of-tests`. A warning is an error; what rustdoc says is printed. Says whether all is well,
+/// and what processor time it took.
+pub(crate) fn check(root: &Path, built: &Built) -> (bool, Duration) {
     let subjects = match metadata(root).and_then(|metadata| subjects(&metadata, &built.libraries)) {
         Ok(subjects) => Mutex::new(subjects),
         Err(error) => {
             println!("documentation: {error}");
-            return false;
+            return (false, Duration::ZERO);
         }
     };
     let next = || subjects.lock().expect("nobody panics with it").pop();
     thread::scope(|scope| {
         let worker = || {
-            let mut is_good = true;
+            let (mut is_good, mut cpu) = (true, Duration::ZERO);
             while let Some(subject) = next() {
-                is_good &= document(root, &subject);
+                let ended = document(root, &subject);
+                is_good &= ended.is_good();
+                cpu += ended.cpu;
             }
-            is_good
+            (is_good, cpu)
         };
         let workers: Vec<_> = (0..AT_A_TIME).map(|_| scope.spawn(worker)).collect();
-        let results: Vec<bool> =
+        let results: Vec<(bool, Duration)> =
             workers.into_iter().map(|worker| worker.join().expect("a worker does not panic")).collect();
-        results.iter().all(|is_good| *is_good)
+        (results.iter().all(|(is_good, _)| *is_good), results.iter().map(|(_, cpu)| *cpu).sum())
     })
 }
 
-fn document(root: &Path, subject: &Subject) -> bool {
+fn document(root: &Path, subject: &Subject) -> Ended {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let mut command = Command::new("nice");
     command.args(["-n10", "rustdoc"]).args(subject.arguments()).arg("--out-dir").arg(target.join("doc-of-tests"));
     command.current_dir(root).stdin(Stdio::null());
     command.env("CARGO_MANIFEST_DIR", &subject.folder).env("CARGO_PKG_VERSION", &subject.version);
-    let (is_good, text) = to_the_end(&format!("documentation of {}", subject.name), command);
-    if !is_good {
-        println!("{text}documentation of {} FAILED", subject.name);
+    let ended = to_the_end(&format!("documentation of {}", subject.name), command);
+    if !ended.is_good() {
+        println!("{}documentation of {} FAILED", ended.text, subject.name);
     }
-    is_good
+    ended
 }
 
 fn metadata(root: &Path) -> Result<Value, String> {

@@ -1,4 +1,4 @@
-//! What ran: steps with their time, their budget and their tests, as the table that ends a run.
+//! What ran: steps with their times, their budget and their tests, as the table that ends a run.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,6 +10,8 @@ pub(crate) struct Step {
     pub(crate) name: String,
     /// From its start to its end, on the wall.
     pub(crate) wall: Duration,
+    /// Processor time of what it started: a busy machine makes `wall` longer, and this hardly.
+    pub(crate) cpu: Duration,
     /// What it may take on two quiet cores; none where none is set.
     pub(crate) budget: Option<Duration>,
     /// Tests that passed, failed and were skipped.
@@ -74,25 +76,34 @@ impl Ledger {
         sum
     }
 
+    pub(crate) fn cpu(&self) -> Duration {
+        self.steps.iter().map(|step| step.cpu).sum()
+    }
+
     /// The table. Steps that overlap add up to more than `whole`, which may have a budget, too.
     pub(crate) fn table(&self, whole: Duration, budget: Option<Duration>) -> String {
         let widest = self.steps.iter().map(|step| step.name.len()).max().unwrap_or(0).max("all steps".len());
-        let mut text =
-            format!("{:<widest$}  {:>8}  {:>8}  {:>6}  {:>7}\n", "step", "wall", "budget", "tests", "skipped");
+        let mut text = format!(
+            "{:<widest$}  {:>8}  {:>8}  {:>8}  {:>6}  {:>7}\n",
+            "step", "cpu", "wall", "budget", "tests", "skipped"
+        );
         for step in &self.steps {
-            let times = (step.wall, step.budget);
+            let times = (step.cpu, step.wall, step.budget);
             let _ = writeln!(text, "{}", row(&step.name, widest, times, step.tests, step.is_good));
         }
-        let _ = writeln!(text, "{}", row("all steps", widest, (whole, budget), self.tests(), true));
+        let _ = writeln!(text, "{}", row("all steps", widest, (self.cpu(), whole, budget), self.tests(), true));
         text
     }
 }
 
-fn row(name: &str, widest: usize, (wall, budget): (Duration, Option<Duration>), tests: Tests, is_good: bool) -> String {
+/// The processor time, the time on the wall, and what that may be.
+type Times = (Duration, Duration, Option<Duration>);
+
+fn row(name: &str, widest: usize, (cpu, wall, budget): Times, tests: Tests, is_good: bool) -> String {
     let count = |n: u64| if n == 0 { String::new() } else { n.to_string() };
-    let (wall_text, budget_text) = (seconds(wall), budget.map(seconds).unwrap_or_default());
+    let (cpu_text, wall_text, budget_text) = (seconds(cpu), seconds(wall), budget.map(seconds).unwrap_or_default());
     let (run, skipped) = (count(tests.passed + tests.failed), count(tests.skipped));
-    let text = format!("{name:<widest$}  {wall_text:>8}  {budget_text:>8}  {run:>6}  {skipped:>7}");
+    let text = format!("{name:<widest$}  {cpu_text:>8}  {wall_text:>8}  {budget_text:>8}  {run:>6}  {skipped:>7}");
     let mark = match budget {
         _ if !is_good => "  FAILED",
         Some(budget) if wall > budget => "  over its budget",
@@ -113,7 +124,8 @@ mod tests {
     fn step(name: &str, wall_s: u64, budget_s: u64, passed: u64, is_good: bool) -> Step {
         let tests = Tests { passed, ..Tests::default() };
         let budget = (budget_s > 0).then(|| Duration::from_secs(budget_s));
-        Step { name: name.to_owned(), wall: Duration::from_secs(wall_s), budget, tests, is_good }
+        let (cpu, wall) = (Duration::from_secs(wall_s / 2), Duration::from_secs(wall_s));
+        Step { name: name.to_owned(), cpu, wall, budget, tests, is_good }
     }
 
     #[test]
@@ -130,11 +142,11 @@ mod tests {
         ledger.extend(vec![step("format", 3, 10, 0, true), step("unit tests", 120, 90, 40, true)]);
         ledger.push(step("lints", 60, 0, 0, false));
         let expected = "\
-step            wall    budget   tests  skipped
-format         3.0 s    10.0 s
-unit tests   120.0 s    90.0 s      40  over its budget
-lints         60.0 s  FAILED
-all steps    180.0 s                40
+step             cpu      wall    budget   tests  skipped
+format         1.0 s     3.0 s    10.0 s
+unit tests    60.0 s   120.0 s    90.0 s      40  over its budget
+lints         30.0 s    60.0 s  FAILED
+all steps     91.0 s   180.0 s                40
 ";
         assert_eq!(ledger.table(Duration::from_secs(180), None), expected);
         let with_budget = expected.replace("180.0 s                40", "180.0 s   170.0 s      40  over its budget");

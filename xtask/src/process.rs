@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// How often it is looked whether a program has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The unit of times in `/proc/PID/stat`: USER_HZ is 100 on every processor that Linux runs Rust on.
+const TICK: Duration = Duration::from_millis(10);
 
 /// How a program ended.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub(crate) struct Ended {
     pub(crate) status: Option<ExitStatus>,
     /// Both outputs, as they came; where it did not succeed, with its status or the processes that were stopped at the end.
     pub(crate) text: String,
+    /// Processor time, user's and system's, of the program and of all that it has started and waited for.
+    pub(crate) cpu: Duration,
 }
 
 impl Ended {
@@ -40,7 +44,7 @@ pub(crate) fn run(mut command: Command, output: &Path, until: Instant) -> io::Re
     let file = File::create(output)?;
     command.stdout(file.try_clone()?).stderr(file);
     let mut child = command.spawn()?;
-    let (status, stopped) = wait(&mut child, until)?;
+    let (status, cpu, stopped) = wait(&mut child, until)?;
     let mut bytes = Vec::new();
     File::open(output)?.read_to_end(&mut bytes)?;
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
@@ -52,18 +56,35 @@ pub(crate) fn run(mut command: Command, output: &Path, until: Instant) -> io::Re
             stopped.iter().for_each(|(id, command)| text += &format!("   {id} {command}\n"));
         }
     }
-    let ended = Ended { status, text };
+    let ended = Ended { status, text, cpu };
     if ended.is_good() {
         fs::remove_file(output)?;
     }
     Ok(ended)
 }
 
-/// None, and what ran, where it was stopped because the time was over.
-fn wait(child: &mut Child, until: Instant) -> io::Result<(Option<ExitStatus>, BTreeMap<u32, String>)> {
+/// Runs a program to its end, however long that takes: what it printed, while what it complains of is seen at once. Its `text` is that alone.
+///
+/// # Errors
+/// If the program does not start.
+pub(crate) fn read(mut command: Command) -> io::Result<Ended> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut bytes = Vec::new();
+    child.stdout.take().expect("it is a pipe").read_to_end(&mut bytes)?;
+    let forever = Instant::now() + Duration::from_secs(365 * 24 * 3600);
+    let (status, cpu, _) = wait(&mut child, forever)?;
+    Ok(Ended { status, text: String::from_utf8_lossy(&bytes).into_owned(), cpu })
+}
+
+/// The status, and the processor time; no status, and what ran, where it was stopped because the time was over.
+fn wait(child: &mut Child, until: Instant) -> io::Result<(Option<ExitStatus>, Duration, BTreeMap<u32, String>)> {
+    let file = format!("/proc/{}/stat", child.id());
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok((Some(status), BTreeMap::new()));
+        // What has ended keeps its times until it is waited for, which must not come first.
+        let stat = fs::read_to_string(&file)?;
+        let (state, cpu) = state_and_cpu_of(&stat).unwrap_or_default();
+        if state == "Z" {
+            return Ok((Some(child.wait()?), cpu, BTreeMap::new()));
         }
         if Instant::now() >= until {
             let running = with_descendants(child.id());
@@ -71,7 +92,7 @@ fn wait(child: &mut Child, until: Instant) -> io::Result<(Option<ExitStatus>, BT
             // One that has ended since is no error.
             Command::new("kill").arg("-9").args(ids).stderr(Stdio::null()).status()?;
             child.wait()?;
-            return Ok((None, running));
+            return Ok((None, cpu, running));
         }
         thread::sleep(LOOK_EVERY);
     }
@@ -105,6 +126,14 @@ fn parent_of(stat: &str) -> Option<u32> {
     // A name may have parentheses and spaces in it.
     let (_, behind_name) = stat.rsplit_once(')')?;
     behind_name.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The state, and the times of the process and of those that it has waited for (utime, stime, cutime, cstime), in the same.
+fn state_and_cpu_of(stat: &str) -> Option<(&str, Duration)> {
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = behind_name.split_whitespace().collect();
+    let ticks = fields.get(11..15)?.iter().map(|field| field.parse::<u32>().ok()).sum::<Option<u32>>()?;
+    Some((fields[0], TICK * ticks))
 }
 
 #[cfg(test)]
@@ -177,5 +206,21 @@ mod tests {
     fn the_parent_of_a_process_with_parentheses_in_its_name_is_found() {
         assert_eq!(parent_of("17 (a) b) S 4) S 12 17 17 0"), Some(12));
         assert_eq!(parent_of(""), None);
+    }
+
+    #[test]
+    fn the_processor_time_is_that_of_the_program_and_of_what_it_started() {
+        let stat = "17 (a) b) Z 4 17 17 0 -1 4227084 9 9 9 9 1 20 300 4000 20 0 1 0 5 0 0";
+        assert_eq!(state_and_cpu_of(stat), Some(("Z", Duration::from_millis(43_210))));
+        assert_eq!(state_and_cpu_of("17 (a) Z 4"), None);
+
+        let until = Instant::now() + Duration::from_secs(60);
+        let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done";
+        let ended = run(shell(&format!("sh -c '{busy}'; true")), &output_file("busy"), until).expect("sh starts");
+        assert!(ended.is_good() && ended.cpu >= TICK, "{ended:?}");
+        let ended = read(shell(&format!("{busy}; echo done"))).expect("sh starts");
+        assert!(ended.is_good() && ended.text == "done\n" && ended.cpu >= TICK, "{ended:?}");
+        let ended = run(shell("sleep 0.3"), &output_file("idle"), until).expect("sh starts");
+        assert!(ended.is_good() && ended.cpu < Duration::from_millis(300), "{ended:?}");
     }
 }

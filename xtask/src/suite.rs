@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::ledger::{Step, Tests, seconds};
-use crate::process;
+use crate::process::{self, Ended};
 
 /// Characters of a failed executable's output that are printed, from its end.
 const SHOWN_BYTES_MAX: usize = 200_000;
@@ -36,6 +36,8 @@ pub(crate) struct Built {
     pub(crate) libraries: BTreeMap<String, PathBuf>,
     /// What compilers warned of, each warning once.
     pub(crate) warnings: BTreeSet<String>,
+    /// Processor time of compilers.
+    pub(crate) cpu: Duration,
 }
 
 /// Builds the test executables of some packages (`["--package", "zonda-raid"]`).
@@ -58,13 +60,13 @@ pub(crate) fn build_and_lint(root: &Path) -> Result<Built, String> {
     built_by(command)
 }
 
-fn built_by(mut command: Command) -> Result<Built, String> {
-    let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("cargo does not start: {error}"))?;
-    let (built, errors) = built(&String::from_utf8_lossy(&output.stdout));
-    if !output.status.success() {
-        return Err(format!("{errors}cargo: {}", output.status));
+fn built_by(command: Command) -> Result<Built, String> {
+    let ended = process::read(command).map_err(|error| format!("cargo does not start: {error}"))?;
+    let (built, errors) = built(&ended.text);
+    if !ended.is_good() {
+        return Err(format!("{errors}cargo did not succeed"));
     }
-    Ok(built)
+    Ok(Built { cpu: ended.cpu, ..built })
 }
 
 /// The same call of cargo, with Clippy as the compiler of the workspace: it reports its lints in the same pass. Cargo keeps what is built
@@ -165,17 +167,18 @@ impl TestExecutable {
     /// Runs it to its end; prints a line when it passes, and all of its output when it does not.
     pub(crate) fn run(&self, how: &How) -> Step {
         let start = Instant::now();
-        let (is_good, text) = to_the_end(&self.name, self.command(how));
-        let wall = start.elapsed();
+        let ended = to_the_end(&self.name, self.command(how));
+        let (wall, is_good, text) = (start.elapsed(), ended.is_good(), ended.text);
         let tests = Tests::of_output(&text);
         if is_good {
-            println!("   {:<24} {:>5} tests  {:>8}", self.name, tests.passed, seconds(wall));
+            let (cpu, wall) = (seconds(ended.cpu), seconds(wall));
+            println!("   {:<24} {:>5} tests  {cpu:>8} cpu  {wall:>8}", self.name, tests.passed);
             // What a passing test prints past libtest's capture is meant to be seen: a test that was skipped, and why.
             text.lines().filter(|line| line.starts_with("skipped: ")).for_each(|line| println!("   {line}"));
         } else {
             println!("{}\n   {} FAILED after {}", tail(&text), self.name, seconds(wall));
         }
-        Step { name: self.name.clone(), wall, budget: None, tests, is_good }
+        Step { name: self.name.clone(), cpu: ended.cpu, wall, budget: None, tests, is_good }
     }
 
     /// The command that runs one of its ignored tests again.
@@ -212,13 +215,13 @@ pub(crate) fn output_file(step: &str) -> PathBuf {
     target.join("test-output").join(format!("{}-{}.txt", step.replace(['/', ' '], "-"), std::process::id()))
 }
 
-/// Whether a command of a step succeeds, and its output: with the reason at the end where it does not.
-pub(crate) fn to_the_end(step: &str, command: Command) -> (bool, String) {
+/// How a command of a step ends: where it does not succeed, its output has the reason at the end.
+pub(crate) fn to_the_end(step: &str, command: Command) -> Ended {
     let program = command.get_program().to_owned();
-    match process::run(command, &output_file(step), Instant::now() + COMMAND_TIME_MAX) {
-        Ok(ended) => (ended.is_good(), ended.text),
-        Err(error) => (false, format!("cannot run {}: {error}", program.display())),
-    }
+    process::run(command, &output_file(step), Instant::now() + COMMAND_TIME_MAX).unwrap_or_else(|error| {
+        let text = format!("cannot run {}: {error}", program.display());
+        Ended { status: None, text, cpu: Duration::ZERO }
+    })
 }
 
 /// Both outputs, one after the other.

@@ -48,13 +48,13 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     ledger.push(timed("build and lints", || match suite::build_and_lint(root) {
         Ok(result) => {
             result.warnings.iter().for_each(|warning| println!("{warning}"));
-            let is_good = result.warnings.is_empty();
+            let (is_good, cpu) = (result.warnings.is_empty(), result.cpu);
             built = Some(result);
-            (is_good, Tests::default())
+            (is_good, Tests::default(), cpu)
         }
         Err(error) => {
             println!("{error}");
-            (false, Tests::default())
+            (false, Tests::default(), Duration::ZERO)
         }
     }));
     if let Some(built) = built {
@@ -92,7 +92,7 @@ pub(crate) fn levels_and_sizes(root: &Path) -> Step {
     timed("levels and sizes", || {
         let findings = [levels::check(root), rooms::check(root), names::check(root)].concat();
         findings.iter().for_each(|finding| println!("{finding}"));
-        (findings.is_empty(), Tests::default())
+        (findings.is_empty(), Tests::default(), Duration::ZERO)
     })
 }
 
@@ -138,12 +138,15 @@ fn group(name: &str, executables: &[&TestExecutable], how: &How) -> Step {
         let steps: Vec<Step> = executables.iter().map(|executable| executable.run(how)).collect();
         let mut tests = Tests::default();
         steps.iter().for_each(|step| tests.add(step.tests));
-        (steps.iter().all(|step| step.is_good), tests)
+        (steps.iter().all(|step| step.is_good), tests, steps.iter().map(|step| step.cpu).sum())
     })
 }
 
 fn documentation(root: &Path, built: &Built) -> Step {
-    let step = timed("documentation", || (documentation::check(root, built), Tests::default()));
+    let step = timed("documentation", || {
+        let (is_good, cpu) = documentation::check(root, built);
+        (is_good, Tests::default(), cpu)
+    });
     println!("== documentation: {} in {}", if step.is_good { "passed" } else { "FAILED" }, seconds(step.wall));
     step
 }
@@ -153,7 +156,7 @@ fn simulation(root: &Path, built: &Built) -> Step {
     timed("simulation", || {
         let Some(program) = &built.program else {
             println!("the program zonda was not built");
-            return (false, Tests::default());
+            return (false, Tests::default(), Duration::ZERO);
         };
         let seeds = std::env::var("ZONDA_SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SIMULATED_SEEDS);
         let first = first_seed(root);
@@ -161,9 +164,9 @@ fn simulation(root: &Path, built: &Built) -> Step {
         let mut command = Command::new("nice");
         command.arg("-n10").arg(program).current_dir(root).stdin(Stdio::null());
         command.args(["sim", "--quiet", "--first", &first.to_string(), "--seeds", &seeds.to_string()]);
-        let (is_good, text) = suite::to_the_end("simulation", command);
-        println!("{text}");
-        (is_good, Tests::default())
+        let ended = suite::to_the_end("simulation", command);
+        println!("{}", ended.text);
+        (ended.is_good(), Tests::default(), ended.cpu)
     })
 }
 
@@ -195,22 +198,22 @@ pub(crate) fn of_command(name: &str, root: &Path, arguments: &[&str], is_nice: b
             command = nice;
         }
         command.args(arguments).stdin(Stdio::null());
-        let (is_good, text) = suite::to_the_end(name, command);
-        if !is_good {
-            println!("{text}\ncargo {} FAILED", arguments.join(" "));
+        let ended = suite::to_the_end(name, command);
+        if !ended.is_good() {
+            println!("{}\ncargo {} FAILED", ended.text, arguments.join(" "));
         }
-        (is_good, Tests::of_output(&text))
+        (ended.is_good(), Tests::of_output(&ended.text), ended.cpu)
     });
     println!("== {name}: {} in {}", if step.is_good { "passed" } else { "FAILED" }, seconds(step.wall));
     step
 }
 
-/// Runs a step and takes its time.
-pub(crate) fn timed(name: &str, body: impl FnOnce() -> (bool, Tests)) -> Step {
+/// Runs a step and takes its time. The body says whether it passed, its tests, and what processor time they took.
+pub(crate) fn timed(name: &str, body: impl FnOnce() -> (bool, Tests, Duration)) -> Step {
     let start = Instant::now();
-    let (is_good, tests) = body();
+    let (is_good, tests, cpu) = body();
     let budget = BUDGETS_S.iter().find(|(of, _)| *of == name).map(|(_, s)| Duration::from_secs(*s));
-    Step { name: name.to_owned(), wall: start.elapsed(), budget, tests, is_good }
+    Step { name: name.to_owned(), cpu, wall: start.elapsed(), budget, tests, is_good }
 }
 
 #[cfg(test)]
