@@ -45,6 +45,8 @@ struct Shelf {
     killed: BTreeSet<usize>,
     /// Drives that programs cannot reach.
     cut_off: BTreeSet<(usize, PathBuf)>,
+    /// Drives that programs cannot reach any more after so many commands to any of their drives.
+    cut_off_after: BTreeMap<usize, (u32, Vec<PathBuf>)>,
     wire: Option<Wire>,
 }
 
@@ -69,6 +71,16 @@ impl Shelf {
         self.steps += 1;
         self.is_dead |= self.crash_at == Some(self.steps);
         !self.is_dead
+    }
+
+    /// A program submits a command to one of its drives: it may be the last one before it is cut off from some.
+    fn count_command(&mut self, program: usize) {
+        let Some((left, _)) = self.cut_off_after.get_mut(&program) else { return };
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            let (_, paths) = self.cut_off_after.remove(&program).expect("it is there");
+            self.cut_off.extend(paths.into_iter().map(|path| (program, path)));
+        }
     }
 }
 
@@ -213,6 +225,16 @@ pub(crate) fn set_killed(program: usize, is_killed: bool) {
 pub(crate) fn set_cut_off(program: usize, path: &Path, is_cut_off: bool) {
     let key = (program, path.to_owned());
     with(|shelf| if is_cut_off { shelf.cut_off.insert(key) } else { shelf.cut_off.remove(&key) });
+}
+
+/// A program cannot reach these drives any more after so many commands, until it can again.
+pub(crate) fn cut_off_after(program: usize, commands: u32, paths: Vec<PathBuf>) {
+    with(|shelf| shelf.cut_off_after.insert(program, (commands, paths)));
+}
+
+/// A program is cut off from no drive that it reaches now.
+pub(crate) fn cut_off_no_more(program: usize) {
+    with(|shelf| shelf.cut_off_after.remove(&program));
 }
 
 /// Between a program and a drive nothing arrives any more, and nobody is told; or all that was sent meanwhile does.
@@ -362,6 +384,7 @@ impl ZonedDevice for ShelfDrive {
             let from = Sender { program: self.program, host: self.host, lost_connections: self.lost_connections };
             self.outstanding.insert(command.id);
             with(|shelf| {
+                shelf.count_command(self.program);
                 let wire = shelf.wire.as_mut().expect("there is a wire");
                 wire.send(now, connection, &self.path, from, command);
             });

@@ -10,7 +10,7 @@ use crate::volume::VOLUME_FILE;
 
 /// What may happen, and how often.
 #[derive(Clone, Copy, Debug)]
-enum Action {
+pub(super) enum Action {
     Start,
     Stop,
     Kill,
@@ -60,6 +60,9 @@ pub(super) fn swarm(prng: &mut Prng) -> Vec<u64> {
 impl Stage {
     /// The next thing that happens.
     pub(super) fn act(&self) {
+        if self.follow_plan() {
+            return;
+        }
         let (action, at) = {
             let mut world = self.world.borrow_mut();
             let all: u64 = world.weights.iter().sum();
@@ -146,19 +149,25 @@ impl World {
         }
     }
 
-    /// The directory of a program that is not running becomes a copy of another one's. One that brings back what the directory itself
-    /// once was is not drawn: what it has forgotten since, nobody can tell it.
     fn copy(&mut self, at: usize) {
         let from = self.prng.below(self.programs.len() as u64) as usize;
+        self.copy_from(from, at);
+    }
+
+    /// The directory of a program that is not running becomes a copy of another one's, and says whether it does. One that brings back what
+    /// the directory itself once was is not made: what it has forgotten since, nobody can tell it.
+    pub(super) fn copy_from(&mut self, from: usize, at: usize) -> bool {
         if from == at || !self.programs[at].is_down() {
-            return;
+            return false;
         }
         let text = fs::read_to_string(self.programs[from].directory.join(VOLUME_FILE)).expect("it is there");
         let own_places = &self.programs[at].places;
-        if !own_places.iter().any(|place| text.contains(place)) {
-            fs::write(self.programs[at].directory.join(VOLUME_FILE), text).expect("there is room");
-            self.tell(format!("{at} gets a copy of the directory of {from}"));
+        if own_places.iter().any(|place| text.contains(place)) {
+            return false;
         }
+        fs::write(self.programs[at].directory.join(VOLUME_FILE), text).expect("there is room");
+        self.tell(format!("{at} gets a copy of the directory of {from}"));
+        true
     }
 
     /// The network falls into two parts: a program reaches some drives, and all others reach the rest. Connections are lost, or not.
@@ -175,7 +184,7 @@ impl World {
         }
     }
 
-    fn ask_something(&mut self, action: Action, at: usize) {
+    pub(super) fn ask_something(&mut self, action: Action, at: usize) {
         for _ in 0..=self.prng.below(3) {
             let blocks = 1 + self.prng.below(4);
             let start = self.prng.below(super::world::HOST_BLOCKS - blocks);

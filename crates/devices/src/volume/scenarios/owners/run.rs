@@ -12,10 +12,11 @@ use zonda_ring::Ring;
 use zonda_zoned::{Duration, Prng};
 
 use super::super::ledger::BLOCK_BYTES;
-use super::act;
 use super::history::History;
+use super::plan::Plan;
 use super::seen::Seen;
 use super::world::{HOST_BLOCKS, Program, Stage, World, is_about_missing, is_insufficient};
+use super::{ACTIONS, act};
 use crate::volume::{NewVolume, VOLUME_FILE, VolumeDrive, VolumeOpenOptions};
 use crate::{DriveError, Location, shelf};
 
@@ -80,9 +81,18 @@ impl Run {
         drop(volume);
         programs[0].note_place();
         let weights = act::swarm(&mut prng);
+        let plan = Plan::draw(
+            Prng::new(seed).fork("plan of owners"),
+            ACTIONS,
+            programs.len(),
+            scheme.members(),
+            usize::from(scheme.data),
+            drives.len(),
+        );
         let world = World {
             prng,
             weights,
+            plan,
             now: ring.now(),
             next_action_at: ring.now(),
             actions_left: 0,

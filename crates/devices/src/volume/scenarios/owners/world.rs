@@ -14,6 +14,7 @@ use zonda_zoned::{
 
 use super::super::ledger::{BLOCK_BYTES, contents, version_of};
 use super::history::History;
+use super::plan::Plan;
 use super::seen::Seen;
 use crate::volume::{TakeoverOptions, VOLUME_FILE, VolumeDrive, VolumeOpenOptions, VolumeState};
 use crate::{Drive, DriveError, shelf};
@@ -36,6 +37,7 @@ pub(super) struct World {
     pub(super) prng: Prng,
     /// How often each action happens.
     pub(super) weights: Vec<u64>,
+    pub(super) plan: Plan,
     pub(super) now: Instant,
     pub(super) next_action_at: Instant,
     pub(super) actions_left: u32,
@@ -213,8 +215,16 @@ impl Stage {
     }
 
     pub(super) fn take_over(&self, at: usize, accepts_missing: bool) -> Result<(), DriveError> {
+        self.take_over_with(at, TakeoverOptions { accepts_missing, ..TakeoverOptions::default() })
+    }
+
+    /// What is reserved for a directory is released: no program runs that might go on where it was.
+    pub(super) fn release(&self, at: usize) -> Result<(), DriveError> {
+        self.take_over_with(at, TakeoverOptions { releases: true, ..TakeoverOptions::default() })
+    }
+
+    fn take_over_with(&self, at: usize, options: TakeoverOptions) -> Result<(), DriveError> {
         let directory = self.world.borrow().programs[at].directory.clone();
-        let options = TakeoverOptions { accepts_missing, ..TakeoverOptions::default() };
         let Some(result) = self.block(at, |ring| VolumeDrive::take_over(&directory, options, ring)) else {
             return Ok(());
         };
@@ -222,12 +232,13 @@ impl Stage {
         match result {
             Ok(report) => {
                 let is_whole = report.drives.iter().all(|drive| drive.error.is_none());
-                if is_whole {
+                if is_whole && !options.releases {
                     let now = world.history.tick();
                     world.served.push((at, now));
                 }
                 world.seen.takeovers += 1;
-                world.tell(format!("{at} has taken the volume over{}", if is_whole { "" } else { ", in part" }));
+                let what = if options.releases { "released the volume" } else { "taken the volume over" };
+                world.tell(format!("{at} has {what}{}", if is_whole { "" } else { ", in part" }));
                 Ok(())
             }
             Err(error) => {
@@ -283,6 +294,11 @@ impl Program {
 
     pub(super) fn is_down(&self) -> bool {
         matches!(self.state, State::Down)
+    }
+
+    /// Whether hosts wait for an answer.
+    pub(super) fn is_asked(&self) -> bool {
+        !self.asked.is_empty()
     }
 }
 
@@ -393,6 +409,11 @@ impl World {
         self.last_value
     }
 
+    /// Hosts read every block that they use.
+    pub(super) fn read_all(&mut self, at: usize) {
+        (0..HOST_BLOCKS).step_by(4).for_each(|start| self.ask(at, start, 4, None));
+    }
+
     /// A host writes a value, reads, or flushes (no blocks).
     pub(super) fn ask(&mut self, at: usize, start: u64, blocks: u64, value: Option<u32>) {
         let begun = self.history.tick();
@@ -474,6 +495,12 @@ impl World {
         }
     }
 
+    /// The same of some drives, once the program has submitted so many commands.
+    pub(super) fn cut_off_after(&mut self, at: usize, commands: u32, drives: &[usize]) {
+        self.programs[at].cut_off.extend(drives);
+        shelf::cut_off_after(at, commands, drives.iter().map(|drive| self.drives[*drive].clone()).collect());
+    }
+
     /// Nothing arrives between a program and a drive.
     pub(super) fn silence(&mut self, at: usize, drive: usize) {
         if !self.programs[at].silent.contains(&drive) {
@@ -484,6 +511,7 @@ impl World {
 
     /// A program reaches all drives.
     pub(super) fn mend(&mut self, at: usize) {
+        shelf::cut_off_no_more(at);
         for drive in std::mem::take(&mut self.programs[at].cut_off) {
             shelf::set_cut_off(at, &self.drives[drive], false);
         }
