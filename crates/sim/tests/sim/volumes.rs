@@ -27,7 +27,7 @@ fn many_volumes_are_good(seeds: u64) {
 
 #[test]
 fn volumes_are_good() {
-    many_volumes_are_good(100);
+    many_volumes_are_good(50);
 }
 
 #[test]
