@@ -14,8 +14,8 @@ use crate::test::{levels_and_sizes, of_command, report, timed};
 const LINTS: [&str; 7] = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"];
 /// Executables whose tests start a guest: they stay with `cargo xtask test`.
 const TOO_LONG: &[&str] = &["full_stack/linux"];
-/// Tests that take more than ten seconds each, by a part of their names: they stay there too.
-const SKIPPED_TESTS: &[&str] = &["published_results_are_repeated", "every_kind_of_load_gets_advice"];
+/// Tests that take more than ten seconds, by a part of their names: they stay there too.
+const SKIPPED_TESTS: &[&str] = &["published_results_are_repeated"];
 
 /// Checks what differs from `base`; without one, from the last commit, or of the last commit where nothing differs.
 pub(crate) fn run(root: &Path, base: Option<&str>) -> ExitCode {

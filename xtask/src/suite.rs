@@ -55,7 +55,7 @@ pub(crate) fn build(root: &Path, selection: &[String]) -> Result<Built, String> 
 /// # Errors
 /// If cargo fails; what compilers reported.
 pub(crate) fn build_and_lint(root: &Path) -> Result<Built, String> {
-    let mut command = with_clippy(cargo(root));
+    let mut command = for_tests(cargo(root), root);
     command.args(["build", "--workspace", "--lib", "--bins", "--examples", "--tests", "--message-format=json"]);
     built_by(command)
 }
@@ -69,10 +69,10 @@ fn built_by(command: Command) -> Result<Built, String> {
     Ok(Built { cpu: ended.cpu, ..built })
 }
 
-/// The same call of cargo, with Clippy as the compiler of the workspace: it reports its lints in the same pass. Cargo keeps what is built
-/// with it apart from what is built without it.
-pub(crate) fn with_clippy(mut command: Command) -> Command {
-    command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+/// The same call of cargo, with the compiler of tests for the workspace: Clippy, which reports its lints in the same pass. Cargo keeps what is
+/// built with it apart from what is built without it.
+pub(crate) fn for_tests(mut command: Command, root: &Path) -> Command {
+    command.env("RUSTC_WORKSPACE_WRAPPER", root.join("scripts/test-compiler"));
     command
 }
 

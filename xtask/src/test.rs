@@ -183,7 +183,7 @@ pub(crate) fn of_command(name: &str, root: &Path, arguments: &[&str], is_nice: b
         let mut command = cargo(root);
         if arguments[0] == "test" {
             // It links what the build left.
-            command = suite::with_clippy(command);
+            command = suite::for_tests(command, root);
         }
         if is_nice {
             let program = command.get_program().to_owned();

@@ -58,14 +58,26 @@ fn without_times_of_this_machine(text: &str) -> String {
 }
 
 /// Experiments that take most of the lab's time: `soak_` repeats them with all others.
-const LONG: [&str; 7] = [
+const LONG: [&str; 19] = [
     "silent-figure-7b",
     "silent-figure-7c",
+    "silent-figure-8",
+    "silent-figure-9",
+    "silent-table-3",
+    "bae-figure-2",
+    "bae-figure-4",
+    "ezns-figure-9",
     "ezns-figure-13",
+    "study-figure-3",
+    "zapraid-figure-4",
     "zapraid-figure-5",
     "zapraid-figure-6",
     "volumes-ageing",
     "volumes-collection",
+    "volumes-groups",
+    "volumes-latency",
+    "volumes-levels",
+    "volumes-sizes",
 ];
 
 /// Experiments that measure this machine, whose times are those of a release.
@@ -92,7 +104,7 @@ fn published_results_are_repeated_and_compare_as_before() {
     let golden = lines_of(&golden);
     let other = lines.iter().find(|line| !golden.contains(line));
     assert_eq!(other, None, "this line is not in lab_compare.txt, which soak_ writes with ZONDA_UPDATE_GOLDEN=1");
-    assert!(lines.len() * 10 >= golden.len() * 8, "{} of {} lines", lines.len(), golden.len());
+    assert!(lines.len() * 5 >= golden.len() * 2, "{} of {} lines", lines.len(), golden.len());
 }
 
 #[test]

@@ -16,14 +16,14 @@ fn deallocations_are_kept_as_ranges_until_they_are_written() {
         ..Geometry::tiny()
     };
     let mut drive = Drive::create(&ImageSpec { journal_bytes: 1 << 20, ..spec(geometry) });
-    // The same blocks again and again: 32 commands of 64 ranges are 268 million blocks in the journal.
-    for _ in 0..32 {
+    // The same blocks again and again: eight commands of 64 ranges are 33 million blocks in the journal.
+    for _ in 0..8 {
         let ranges = vec![LbaRange { start: Lba(0), blocks: Blocks(1 << 16) }; 64];
         assert!(drive.run(Operation::Deallocate { ranges: ranges.into() }).status.is_success());
     }
     let mut disk = drive.kill(&mut Prng::new(1));
     let loaded = load(&mut disk).unwrap();
-    assert!(loaded.records > 100, "{} records", loaded.records);
+    assert!(loaded.records > 25, "{} records", loaded.records);
     assert_eq!(loaded.logged.blocks(), 1 << 16);
     assert_eq!(Drive::open(disk).report.rewritten_blocks, 1 << 16);
 }

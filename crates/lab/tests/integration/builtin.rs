@@ -14,8 +14,8 @@ const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 /// Published results about drives, paper by paper.
 const DEVICE_RESULTS: [(&str, usize); 5] = [("ezns", 37), ("study", 4), ("zapraid", 8), ("silent", 3), ("bae", 6)];
 
-/// Read once: checking all of them takes as long as some tests.
-fn all() -> Vec<LabExperiment> {
+/// All of them, in their order. Read once: checking them takes longer than most tests.
+pub(crate) fn all() -> Vec<LabExperiment> {
     static ALL: OnceLock<Vec<LabExperiment>> = OnceLock::new();
     ALL.get_or_init(|| builtin_ids().map(|id| builtin(id, &PROFILES).expect("it is in the list")).collect()).clone()
 }

@@ -6,9 +6,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use zonda_lab::{LabExperiment, Measurement, Outcome, PageFile, PlotPlan, builtin, builtin_ids, site};
+use zonda_lab::{LabExperiment, Measurement, Outcome, PageFile, PlotPlan, site};
 use zonda_profiles::BUILTIN;
 use zonda_stack::Profiles;
+
+use super::builtin::all;
 
 /// The built-in profiles, and no files.
 const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
@@ -107,8 +109,7 @@ fn small(id: &str) -> (LabExperiment, Outcome) {
 
 /// Every experiment that comes with zonda, with the measurements of nothing that was ever run, and two of a user's own.
 fn everything() -> Vec<(LabExperiment, Outcome)> {
-    let made_up = |id: &str| {
-        let experiment = builtin(id, &PROFILES).expect("it is in the list");
+    let made_up = |experiment: LabExperiment| {
         let measurement = |place: usize| Measurement {
             values: (0..experiment.metrics.len())
                 .map(|metric| {
@@ -125,7 +126,7 @@ fn everything() -> Vec<(LabExperiment, Outcome)> {
         let measurements = (0..experiment.points.len()).map(measurement).collect();
         (experiment, Outcome { measurements })
     };
-    builtin_ids().map(made_up).chain([small("my reads #2 & <more>"), small("index")]).collect()
+    all().into_iter().map(made_up).chain([small("my reads #2 & <more>"), small("index")]).collect()
 }
 
 /// The pages of everything.

@@ -38,12 +38,18 @@ fn expect_mount(world: &mut World, without: u32) {
     world.mount(without).unwrap_or_else(|violation| panic!("{violation}"));
 }
 
-#[test]
-fn what_was_acknowledged_is_there_after_a_crash_at_any_moment() {
+/// Every so many-th of these moments. With two, the two places of metadata share the moments of a scheme.
+fn every(step: usize, moments: impl Iterator<Item = u64>, metadata_bytes: u16) -> impl Iterator<Item = u64> {
+    let first = if metadata_bytes == 0 { step - 1 } else { 0 };
+    moments.skip(first).step_by(step)
+}
+
+fn what_was_acknowledged_is_there(step: usize) {
     for (number, scheme) in (0..).zip(SCHEMES) {
         for metadata_bytes in [64, 0] {
             // All moments of the start, some of what follows, collection included.
-            for completions in (12..100).chain((100..1500).step_by(47)) {
+            let moments = (12..100).chain((100..1500).step_by(47));
+            for completions in every(step, moments, metadata_bytes) {
                 let _here = Here(scheme, metadata_bytes, completions);
                 let mut world = world(scheme, metadata_bytes, number);
                 run_until(&mut world, completions);
@@ -60,10 +66,14 @@ fn what_was_acknowledged_is_there_after_a_crash_at_any_moment() {
 }
 
 #[test]
-fn a_crash_and_the_loss_of_a_member_at_once_are_survived() {
+fn what_was_acknowledged_is_there_after_a_crash_at_any_moment() {
+    what_was_acknowledged_is_there(2);
+}
+
+fn a_crash_and_the_loss_of_a_member_are_survived(step: usize) {
     for (number, scheme) in (0..).zip(SCHEMES).filter(|(_, scheme)| scheme.parity > 0) {
         for metadata_bytes in [64, 0] {
-            for completions in (12..700).step_by(13) {
+            for completions in every(step, (12..700).step_by(13), metadata_bytes) {
                 let _here = Here(scheme, metadata_bytes, completions);
                 let mut world = world(scheme, metadata_bytes, number);
                 run_until(&mut world, completions);
@@ -84,10 +94,14 @@ fn a_crash_and_the_loss_of_a_member_at_once_are_survived() {
 }
 
 #[test]
-fn a_mount_that_is_cut_short_is_begun_again() {
+fn a_crash_and_the_loss_of_a_member_at_once_are_survived() {
+    a_crash_and_the_loss_of_a_member_are_survived(2);
+}
+
+fn a_mount_is_begun_again(step: usize) {
     for (number, scheme) in (0..).zip(SCHEMES) {
         for metadata_bytes in [64, 0] {
-            for steps in 0..60 {
+            for steps in every(step, 0..60, metadata_bytes) {
                 let _here = Here(scheme, metadata_bytes, steps);
                 let mut world = world(scheme, metadata_bytes, number);
                 run_until(&mut world, 300);
@@ -99,6 +113,11 @@ fn a_mount_that_is_cut_short_is_begun_again() {
             }
         }
     }
+}
+
+#[test]
+fn a_mount_that_is_cut_short_is_begun_again() {
+    a_mount_is_begun_again(2);
 }
 
 #[test]
@@ -168,12 +187,11 @@ fn a_nearly_full_volume_survives_crash_after_crash_in_use() {
     }
 }
 
-#[test]
-fn a_nearly_full_volume_survives_crash_after_crash_at_any_moment_of_its_mounts() {
+fn a_nearly_full_volume_survives_crashes_of_its_mounts(step: usize) {
     for (seed, scheme) in (0..).zip(SCHEMES) {
         for metadata_bytes in [64, 0] {
             let mut world = full_world(config(scheme), metadata_bytes, seed);
-            for writes in (4..140).step_by(5) {
+            for writes in every(step, (4..140).step_by(5), metadata_bytes) {
                 let _here = Here(scheme, metadata_bytes, writes);
                 go_on(&mut world, 150 + writes);
                 world.crash();
@@ -188,8 +206,12 @@ fn a_nearly_full_volume_survives_crash_after_crash_at_any_moment_of_its_mounts()
 }
 
 #[test]
-fn a_nearly_full_volume_is_mounted_after_any_number_of_mounts_that_were_cut_short() {
-    for seed in 0..12 {
+fn a_nearly_full_volume_survives_crash_after_crash_at_any_moment_of_its_mounts() {
+    a_nearly_full_volume_survives_crashes_of_its_mounts(2);
+}
+
+fn a_nearly_full_volume_is_mounted_after_mounts_that_were_cut_short(seeds: u64) {
+    for seed in 0..seeds {
         let scheme = SCHEMES[3];
         // Many stripes in a segment: there is much that a crash can halve.
         let large = StreamShape { unit_blocks: 1, group_stripes: if seed % 2 == 0 { 1 } else { 8 } };
@@ -207,4 +229,19 @@ fn a_nearly_full_volume_is_mounted_after_any_number_of_mounts_that_were_cut_shor
         }
         expect_all(&mut world);
     }
+}
+
+#[test]
+fn a_nearly_full_volume_is_mounted_after_any_number_of_mounts_that_were_cut_short() {
+    a_nearly_full_volume_is_mounted_after_mounts_that_were_cut_short(6);
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_volumes_survive_crashes_at_every_moment() {
+    what_was_acknowledged_is_there(1);
+    a_crash_and_the_loss_of_a_member_are_survived(1);
+    a_mount_is_begun_again(1);
+    a_nearly_full_volume_survives_crashes_of_its_mounts(1);
+    a_nearly_full_volume_is_mounted_after_mounts_that_were_cut_short(40);
 }
