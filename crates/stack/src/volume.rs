@@ -219,8 +219,8 @@ impl VolumeSpec {
         tuning.has_contents = drive.keeps() == PayloadKind::Bytes;
         // What it cannot be, it says itself.
         let refuse = |error: zonda_raid::VolumeError| ConfigError::at(place, error.to_string());
-        let volume = create(&config, drive.geometry()).map_err(refuse)?;
-        let geometry = volume.geometry().clone();
+        let members = vec![drive.geometry().clone(); config.scheme.members()];
+        let (geometry, tolerates) = config.preview(&members).map_err(refuse)?;
         let fill_blocks = blocks(&spec.fill, 0)?;
         if let Some(place) = spec.fill.as_ref().filter(|_| fill_blocks > geometry.namespace_blocks().0) {
             let has = geometry.namespace_blocks().0 * block_bytes;
@@ -231,12 +231,12 @@ impl VolumeSpec {
             let error = ConfigError::at(place, format!("there are {} members", config.scheme.members()));
             return Err(error.help("they are counted from 0"));
         }
-        if spec.fail.len() > volume.code_tolerates() {
+        if spec.fail.len() > tolerates {
             let error = ConfigError::at(
                 &spec.fail[0],
                 format!("{} members are more than the volume can lose", spec.fail.len()),
             );
-            return Err(error.help(format!("at most {}", volume.code_tolerates())));
+            return Err(error.help(format!("at most {tolerates}")));
         }
         if spec.rebuild && spec.fail.len() != 1 {
             let error = ConfigError::at(place, "a rebuild is of one member that has failed");
@@ -294,7 +294,7 @@ impl VolumePlan {
     pub(crate) fn power_on(&self, drive: &Drive, prng: &Prng) -> (VolumeStack, Instant) {
         let members = self.config.scheme.members();
         let seeds: Vec<Prng> = (0..members).map(|member| prng.fork(&format!("member/{member}"))).collect();
-        let volume = create(&self.config, drive.geometry()).expect("it was created once when the file was read");
+        let volume = create(&self.config, drive.geometry()).expect("it was checked when the file was read");
         if self.config.tuning.has_contents {
             // Contents have to be where the volume says: the drives themselves take them.
             let stacks = seeds.iter().map(|seed| Some(stack(drive, seed, &[]))).collect();

@@ -36,6 +36,9 @@ impl Spec {
         geometries: &[Geometry],
         known: Option<Known>,
     ) -> Result<Spec, VolumeError> {
+        if config.name.len() > crate::format::NAME_BYTES_MAX {
+            return Err(VolumeError::Config("a volume's name has at most 64 bytes".to_owned()));
+        }
         let shape = Shape::new(&config, geometries, known)?;
         fit_streams(&mut config, geometries);
         let (data, parity) = (usize::from(config.scheme.data), usize::from(config.scheme.parity));

@@ -109,6 +109,17 @@ pub(super) enum StartStep {
     },
 }
 
+impl VolumeConfig {
+    /// What hosts would see of a new volume on these members, and how many of them it could lose.
+    ///
+    /// # Errors
+    /// As for [`Volume::create`].
+    pub fn preview(&self, members: &[Geometry]) -> Result<(Geometry, usize), VolumeError> {
+        let spec = Spec::new(self.clone(), [0; 16], members, None)?;
+        Ok((spec.geometry, spec.code.tolerates()))
+    }
+}
+
 impl Volume {
     /// A new volume on these members. The first commands that it gives empty them; [`Event::Ready`] says when it takes commands.
     ///
@@ -162,9 +173,6 @@ impl Volume {
         members: Vec<Option<Member>>,
         known: Option<Known>,
     ) -> Result<Volume, VolumeError> {
-        if config.name.len() > crate::format::NAME_BYTES_MAX {
-            return Err(VolumeError::Config("a volume's name has at most 64 bytes".to_owned()));
-        }
         // Members that are absent are as those that are there, as far as anybody needs to know.
         let some = members.iter().flatten().next().map(|member| member.geometry().clone());
         let Some(some) = some else { return Err(VolumeError::Config("a volume needs members".to_owned())) };
