@@ -100,7 +100,7 @@ impl Image {
 
     pub(super) fn begin_round(&mut self) {
         self.note_pointers();
-        self.note_touched();
+        self.carry_intents();
         let flush = &mut self.flush;
         flush.current.append(&mut flush.waiting);
         (flush.running, flush.failed, flush.dirty, flush.out) = (true, false, false, 2);

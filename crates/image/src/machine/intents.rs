@@ -40,13 +40,11 @@ pub(super) struct Intent {
 /// The intents in the journal, by LBA.
 #[derive(Debug, Default)]
 pub(super) struct Intents {
-    /// Blocks of which it says, synced, that anything is to be accepted.
+    /// Blocks of which it says since the last flush began, synced, that anything is to be accepted.
     open: RangeSet,
-    /// Blocks that were written under an intent that tells tags, with success.
+    /// Blocks that were written since, with success, under an intent that tells tags.
     written: RangeSet,
-    /// Blocks of writes in progress since the last flush began.
-    touched: RangeSet,
-    /// Intents of what was in progress when the flush under way began.
+    /// Of what was in progress when the last flush began.
     carried: Vec<Intent>,
     /// Records of the journal when that flush began.
     records_before: u64,
@@ -58,13 +56,20 @@ impl Intents {
     /// Blocks of a zone that is reset.
     pub(super) fn forget(&mut self, blocks: Range<u64>) {
         self.carried.retain(|intent| !blocks.contains(&intent.blocks.start));
-        for set in [&mut self.open, &mut self.written, &mut self.touched] {
+        for set in [&mut self.open, &mut self.written] {
             set.remove(blocks.clone());
         }
     }
 }
 
 impl Intent {
+    /// Anything is accepted of these blocks.
+    fn anything(blocks: Range<u64>) -> Intent {
+        let mut open = RangeSet::default();
+        open.insert(blocks.clone());
+        Intent { blocks, way: OVERWRITE_ANYTHING, tags: Bytes::new(), open }
+    }
+
     fn record(&self) -> OwnRecord {
         let mut record = OwnRecord::new(Kind::Overwrite, 0, 0);
         (record.a, record.b, record.c) = (self.blocks.start, self.blocks.end - self.blocks.start, self.way);
@@ -83,22 +88,20 @@ impl Image {
     /// An overwrite in place begins: with its intent, if it needs one.
     pub(super) fn start_in_place(&mut self, index: u32) {
         let blocks = self.named_by_intent(index);
-        self.intents.touched.insert(blocks.clone());
         if self.intents.open.covers(&blocks) || self.has(SeededBug::MissingIntent) {
             self.write_data_and_tags(index);
             return;
         }
         let Work::Overwrite { data, .. } = &self.parts[index].work else { unreachable!("an overwrite") };
         if data.is_none() {
-            self.record_intent(index, blocks, OVERWRITE_ZEROS, Bytes::new(), RangeSet::default());
+            let (tags, open) = (Bytes::new(), RangeSet::default());
+            self.record_intent(index, Intent { blocks, way: OVERWRITE_ZEROS, tags, open });
         } else if self.intents.written.covers(&blocks) {
             if self.has(SeededBug::UnrecordedRepeat) {
                 self.write_data_and_tags(index);
                 return;
             }
-            let mut open = RangeSet::default();
-            open.insert(blocks.clone());
-            self.record_intent(index, blocks, OVERWRITE_ANYTHING, Bytes::new(), open);
+            self.record_intent(index, Intent::anything(blocks));
         } else {
             self.read_tags_before(index, &blocks);
         }
@@ -158,11 +161,10 @@ impl Image {
             }
             tags.put_slice(&after[place]);
         }
-        self.record_intent(index, blocks, OVERWRITE_TAGS, tags.freeze(), open);
+        self.record_intent(index, Intent { blocks, way: OVERWRITE_TAGS, tags: tags.freeze(), open });
     }
 
-    fn record_intent(&mut self, index: u32, blocks: Range<u64>, way: u64, tags: Bytes, open: RangeSet) {
-        let told = Intent { blocks, way, tags, open };
+    fn record_intent(&mut self, index: u32, told: Intent) {
         let record = told.record();
         let part = &mut self.parts[index];
         let Work::Overwrite { intent, .. } = &mut part.work else { unreachable!("an overwrite") };
@@ -187,22 +189,25 @@ impl Image {
         }
     }
 
-    /// A flush begins. What is being written is not over with it.
-    pub(super) fn note_touched(&mut self) {
+    /// A flush begins: what is being written is not over with it, and what is written from now on has intents of its own.
+    pub(super) fn carry_intents(&mut self) {
         if self.layout.logs_contents {
             return;
         }
-        self.intents.touched = RangeSet::default();
-        self.intents.carried.clear();
-        self.intents.records_before = self.journal.added_records();
+        let mut carried = Vec::new();
+        let mut in_progress = RangeSet::default();
         for (index, part) in self.parts.iter() {
             let Work::Overwrite { intent, .. } = &part.work else { continue };
-            if matches!(part.stage, Stage::Waiting | Stage::Held) {
-                continue;
+            if !matches!(part.stage, Stage::Waiting | Stage::Held) {
+                in_progress.insert(self.named_by_intent(index));
+                carried.extend(intent.as_deref().cloned());
             }
-            self.intents.touched.insert(self.named_by_intent(index));
-            self.intents.carried.extend(intent.as_deref().cloned());
         }
+        let intents = &mut self.intents;
+        carried.extend(intents.open.intersection(&in_progress).iter().map(Intent::anything));
+        intents.carried = carried;
+        (intents.open, intents.written) = Default::default();
+        intents.records_before = self.journal.added_records();
     }
 
     /// A flush has succeeded: the intents before it are over, and those that are not are told again. How many of the records before that of
@@ -211,20 +216,13 @@ impl Image {
         if !self.intents.is_any_left {
             return None;
         }
-        let open = self.intents.open.intersection(&self.intents.touched);
-        let carried = std::mem::take(&mut self.intents.carried);
-        let anything =
-            |blocks| Intent { blocks, way: OVERWRITE_ANYTHING, tags: Bytes::new(), open: RangeSet::default() };
-        let records: Vec<OwnRecord> =
-            carried.iter().map(Intent::record).chain(open.iter().map(|blocks| anything(blocks).record())).collect();
+        let records: Vec<OwnRecord> = std::mem::take(&mut self.intents.carried).iter().map(Intent::record).collect();
         let bytes = flush_record_bytes + records.iter().map(OwnRecord::length).sum::<u64>();
         // Either they and the record of the flush are found by a recovery, or neither is that record.
         if records.len() > INTENTS_MAX || !self.journal_admits(bytes) {
             return None;
         }
         records.into_iter().for_each(|record| self.push_record(record, NOBODY));
-        self.intents.open = open;
-        self.intents.written = self.intents.written.intersection(&self.intents.touched);
         let left = self.journal.added_records() - self.intents.records_before;
         self.intents.is_any_left = left > 0;
         Some(left)

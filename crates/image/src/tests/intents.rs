@@ -425,3 +425,20 @@ fn an_overwrite_that_has_its_intent_because_of_a_flush_that_failed_is_old_or_new
         assert!(matches!(marks[..], [Ok(0), Ok(0 | 90), Ok(1), Ok(0)]), "{marks:?}");
     }
 }
+
+#[test]
+fn what_is_overwritten_while_a_flush_is_under_way_is_held_to_its_own_intent() {
+    for overwrites in [1, 2] {
+        let mut drive = Drive::create(&spec(conventional()));
+        // Before the flush the block is written so often that anything would be accepted of it, or not yet.
+        (0..overwrites).for_each(|mark| assert!(drive.write(0, 1, 10 + mark).is_success()));
+        let flush = drive.submit(Operation::Flush);
+        let write = drive.submit(drive.write_of(0, 1, 90));
+        let ended: Vec<_> = drive.settle().iter().map(|completion| completion.id).collect();
+        assert!(ended.contains(&flush) && ended.contains(&write));
+        let mut disk = drive.kill(&mut Prng::new(1));
+        assert_eq!(Drive::open(disk.clone()).marks(0, 1), [Ok(90)]);
+        rot(&mut disk, 0);
+        assert_eq!(checked(&disk), (vec![0], 0), "{overwrites} before");
+    }
+}
