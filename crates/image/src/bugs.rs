@@ -26,6 +26,8 @@ pub enum SeededBug {
     KeptBatch,
     /// A flush syncs the data, and not the tags.
     HalfFlush,
+    /// A flush is acknowledged before its note is on file.
+    EarlyFlush,
     /// A sync that failed is forgotten by the next flush.
     ForgottenFailure,
     /// A conventional zone is overwritten without an intent.
@@ -56,7 +58,7 @@ pub enum SeededBug {
 
 impl SeededBug {
     /// Every bug, with the name that the command line uses.
-    pub const ALL: [(&'static str, SeededBug); 23] = [
+    pub const ALL: [(&'static str, SeededBug); 24] = [
         ("early-write", SeededBug::EarlyWrite),
         ("unsynced-record", SeededBug::UnsyncedRecord),
         ("unsynced-finish", SeededBug::UnsyncedFinish),
@@ -67,6 +69,7 @@ impl SeededBug {
         ("single-copy", SeededBug::SingleCopy),
         ("kept-batch", SeededBug::KeptBatch),
         ("half-flush", SeededBug::HalfFlush),
+        ("early-flush", SeededBug::EarlyFlush),
         ("forgotten-failure", SeededBug::ForgottenFailure),
         ("missing-intent", SeededBug::MissingIntent),
         ("forgotten-before", SeededBug::ForgottenBefore),

@@ -29,6 +29,8 @@ pub(super) struct Checkpointing {
     /// Parts that may write to the journal, and that a checkpoint waits for.
     pub(super) users: u32,
     held: VecDeque<u32>,
+    /// Flushes whose notes it has, or the next one.
+    pub(super) flushes: Vec<u32>,
     closing: bool,
     closed: Option<Result<(), FileError>>,
     copy: Bytes,
@@ -54,6 +56,7 @@ impl Checkpointing {
             sequence,
             users: 0,
             held: VecDeque::new(),
+            flushes: Vec::new(),
             closing: false,
             closed: None,
             copy: Bytes::new(),
@@ -202,7 +205,9 @@ impl Image {
             checkpointing.closed = Some(Ok(()));
         }
         let held = std::mem::take(&mut checkpointing.held);
-        self.journal.restart(checkpointing.sequence);
+        let (flushes, sequence) = (std::mem::take(&mut checkpointing.flushes), checkpointing.sequence);
+        self.journal.restart(sequence);
+        self.end_flushes(flushes);
         self.intents = Intents::default();
         self.ready.extend(held);
         self.record_reservations();
@@ -216,6 +221,8 @@ impl Image {
         if self.checkpointing.closing {
             self.checkpointing.closed = Some(Err(error));
         }
+        let flushes = std::mem::take(&mut self.checkpointing.flushes);
+        self.end_flushes(flushes);
         self.refuse_reservations();
         for index in std::mem::take(&mut self.checkpointing.held) {
             match self.parts[index].work {

@@ -77,11 +77,12 @@ impl Image {
             self.complete(id, Status::WriteFault);
             return;
         }
+        let command = self.begin_command(id, Outcome::None);
         if !self.flush.dirty && !self.flush.running {
-            self.complete(id, Status::Success);
+            // The note of the last one may be on its way.
+            self.end_flushes_when_noted(vec![command]);
             return;
         }
-        let command = self.begin_command(id, Outcome::None);
         // All that was acknowledged is in the round under way already.
         if !self.flush.dirty {
             self.flush.current.push(command);
@@ -176,9 +177,11 @@ impl Image {
             self.record_settled(settling);
             self.record_flush();
         }
-        let status = if failed { Status::WriteFault } else { Status::Success };
-        for command in std::mem::take(&mut self.flush.current) {
-            self.end_one(command, status);
+        let commands = std::mem::take(&mut self.flush.current);
+        if failed {
+            commands.into_iter().for_each(|command| self.end_one(command, Status::WriteFault));
+        } else {
+            self.end_flushes_when_noted(commands);
         }
         self.on_round_ended(!failed);
         self.begin_waiting_flushes();

@@ -1,6 +1,7 @@
 //! The journal's writer: what is to be recorded goes out in batches, one write and one sync for each.
 
 use bytes::Bytes;
+use zonda_zoned::Status;
 
 use crate::bugs::SeededBug;
 use crate::format::record::{self, Encoded, HEADER_BYTES, Kind, MARK_STRIDE, MARKS_BYTES, Place, Record};
@@ -43,6 +44,11 @@ pub(super) struct Journal {
     /// Parts that wait for what is pending, and for the batch that is out.
     pending_parts: Vec<u32>,
     batch_parts: Vec<u32>,
+    /// Flushes that end when what is pending is written, and when the batch that is out is.
+    pending_flushes: Vec<u32>,
+    batch_flushes: Vec<u32>,
+    /// A record had no room since this was last asked: the next checkpoint has what it says.
+    has_left_out: bool,
     batch_bytes: u64,
     batch_records: u64,
     /// What the parts that have entered may still record.
@@ -93,6 +99,9 @@ impl Journal {
             added: 0,
             pending_parts: Vec::new(),
             batch_parts: Vec::new(),
+            pending_flushes: Vec::new(),
+            batch_flushes: Vec::new(),
+            has_left_out: false,
             batch_bytes: 0,
             batch_records: 0,
             reserved: 0,
@@ -173,6 +182,7 @@ impl Image {
         let bytes = record.view().length() as u64;
         if part == NOBODY {
             if !self.checkpointing.admits() || !self.journal.has_room(bytes, self.layout.journal_bytes) {
+                self.journal.has_left_out = true;
                 self.checkpointing.want_for_unrecorded();
                 return;
             }
@@ -215,13 +225,38 @@ impl Image {
         }
         journal.batch_bytes = std::mem::take(&mut journal.pending_bytes);
         journal.batch_parts = std::mem::take(&mut journal.pending_parts);
+        journal.batch_flushes = std::mem::take(&mut journal.pending_flushes);
         journal.stage = Stage::Writing;
         let offset = journal.tail;
         assert!(offset + journal.batch_bytes <= self.layout.journal_bytes, "a batch has its room");
         self.emit(Role::Journal, 0, FileOperation::Write { file: ImageFile::Journal, offset, pieces });
     }
 
+    /// Flushes that have succeeded end when their notes are on file, so that a kill does not leave them without: in the journal, or in the
+    /// checkpoint that comes because it has no room.
+    pub(super) fn end_flushes_when_noted(&mut self, commands: Vec<u32>) {
+        let journal = &mut self.journal;
+        if std::mem::take(&mut journal.has_left_out) {
+            self.checkpointing.flushes.extend(commands);
+        } else if !journal.pending.is_empty() && self.bug != Some(SeededBug::EarlyFlush) {
+            journal.pending_flushes.extend(commands);
+        } else if journal.stage == Stage::Writing && self.bug != Some(SeededBug::EarlyFlush) {
+            journal.batch_flushes.extend(commands);
+        } else {
+            self.end_flushes(commands);
+        }
+    }
+
+    /// Their notes are on file; or not, and what they have synced is on the media all the same.
+    pub(super) fn end_flushes(&mut self, commands: Vec<u32>) {
+        commands.into_iter().for_each(|command| self.end_one(command, Status::Success));
+    }
+
     pub(super) fn on_journal_file(&mut self, done: bool) {
+        if self.journal.stage == Stage::Writing {
+            let flushes = std::mem::take(&mut self.journal.batch_flushes);
+            self.end_flushes(flushes);
+        }
         match self.journal.stage {
             Stage::Writing if done && self.has(SeededBug::UnsyncedRecord) => self.batch_is_written(),
             Stage::Writing if done && !self.journal.batch_parts.is_empty() => {

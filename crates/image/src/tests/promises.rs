@@ -99,6 +99,34 @@ fn what_was_flushed_is_there_after_a_loss_of_power_and_the_rest_need_not_be() {
 }
 
 #[test]
+fn a_flush_that_is_acknowledged_is_noted_whenever_the_kill_comes() {
+    for is_dirty in [true, false] {
+        let mut drive = drive(plain());
+        drive.write(48, 3, 10);
+        let mut flushes = vec![drive.submit(Operation::Flush)];
+        while drive.out.iter().any(|(command, _)| matches!(command.operation, FileOperation::Sync { .. })) {
+            drive.step(0);
+        }
+        if !is_dirty {
+            // Nothing was written since: it has nothing to sync.
+            flushes.push(drive.submit(Operation::Flush));
+        }
+        let mut ended = Vec::new();
+        while ended.len() < flushes.len() {
+            ended.extend(drive.poll());
+            if ended.is_empty() {
+                drive.step(0);
+            }
+        }
+        drive.out.clear();
+        let offset = drive.disk.bytes(ImageFile::Data).iter().rposition(|byte| *byte == 12).expect("the third block");
+        drive.disk.bytes(ImageFile::Data)[offset] ^= 1;
+        let mut drive = killed(drive);
+        assert_eq!(drive.marks(48, 3), [Ok(10), Ok(11), Err(Status::UnrecoveredReadError)], "dirty: {is_dirty}");
+    }
+}
+
+#[test]
 fn management_survives_a_loss_of_power_without_a_flush() {
     let mut drive = drive(mixed());
     let extension: Box<[u8]> = vec![9; 64].into();

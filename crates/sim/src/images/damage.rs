@@ -88,6 +88,7 @@ impl ImagesRun<'_> {
         if prng.chance(events.rot_percent, 100) {
             all.extend((0..TRIES).map(|_| rot(disk, &mut prng)));
             all.extend(self.rot_in_place(&mut prng));
+            all.extend(self.rot_at_end(&mut prng));
         }
         if prng.chance(events.truncation_percent, 100) {
             let file = *prng.pick(&ImageFile::ALL).expect("there are files");
@@ -125,6 +126,21 @@ impl ImagesRun<'_> {
             blocks.filter(|(lba, _)| self.ledger.changes(*lba) == 1).map(|(_, place)| place).collect();
         let bytes = u64::from(geometry.block_size_bytes);
         let at = prng.pick(&overwritten)? * bytes + prng.below(bytes);
+        Some(Damage::Rot { file: ImageFile::Data, at: at as usize, mask: 1 << prng.below(8) })
+    }
+
+    /// Bits of the last block of a zone that is written at its pointer.
+    fn rot_at_end(&self, prng: &mut Prng) -> Option<Damage> {
+        let geometry = &self.world.geometry;
+        let zones = (geometry.conventional_zone_count..geometry.zone_count).map(ZoneIndex);
+        let ends: Vec<u64> = zones
+            .filter_map(|zone| {
+                let pointer = self.ledger.oracle.image(zone).write_pointer_blocks.0;
+                Some(u64::from(zone.0) * geometry.zone_capacity_blocks.0 + pointer.checked_sub(1)?)
+            })
+            .collect();
+        let bytes = u64::from(geometry.block_size_bytes);
+        let at = prng.pick(&ends)? * bytes + prng.below(bytes);
         Some(Damage::Rot { file: ImageFile::Data, at: at as usize, mask: 1 << prng.below(8) })
     }
 
@@ -289,7 +305,7 @@ impl ImagesRun<'_> {
         let unit = match file {
             ImageFile::Superblock | ImageFile::State => return Demand::All,
             // Of a journal it is certain how far it was synced when its last mark is on file.
-            ImageFile::Journal if stop.crash == Crash::Close || stop.is_rested => return Demand::All,
+            ImageFile::Journal if stop.crash == Crash::Close || stop.is_idle => return Demand::All,
             ImageFile::Journal => return Demand::Nothing,
             ImageFile::Data => geometry.block_size_bytes as usize,
             ImageFile::Tags => (8 + usize::from(geometry.metadata_bytes)).next_power_of_two(),

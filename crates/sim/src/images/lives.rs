@@ -21,6 +21,8 @@ pub(super) struct Stop {
     pub(super) crash: Crash,
     /// Nothing was in progress, and everything acknowledged was flushed, and noted as that.
     pub(super) is_rested: bool,
+    /// No file operation was in progress either.
+    pub(super) is_idle: bool,
     /// Files had failed.
     pub(super) had_faults: bool,
 }
@@ -44,7 +46,7 @@ impl ImagesRun<'_> {
             self.crashes += 1;
             match Drive::open(disk.clone(), self.bug) {
                 Ok(drive) if drive.image.spec() == &spec => {
-                    let stop = Stop { crash: Crash::Kill, is_rested: true, had_faults: false };
+                    let stop = Stop { crash: Crash::Kill, is_rested: true, is_idle: true, had_faults: false };
                     return Ok((drive.kill(), stop));
                 }
                 Err(refusal) if refusal.1 == ImageError::NotAnImage && created.is_err() => {}
@@ -54,7 +56,7 @@ impl ImagesRun<'_> {
             disk.set_length(ImageFile::Superblock, 0).expect("no file of the simulated disk refuses a length");
         }
         create(&spec, &mut disk).map_err(|error| refused(format!("no image can be created: {error}")))?;
-        Ok((disk, Stop { crash: Crash::Close, is_rested: true, had_faults: false }))
+        Ok((disk, Stop { crash: Crash::Close, is_rested: true, is_idle: true, had_faults: false }))
     }
 
     /// Ends a life.
@@ -75,15 +77,26 @@ impl ImagesRun<'_> {
         }
         let all = kills + power_losses + closes;
         let choice = self.prng.below(all.max(1));
-        let mut stop = Stop { crash: Crash::Kill, is_rested: false, had_faults };
+        let mut stop = Stop { crash: Crash::Kill, is_rested: false, is_idle: false, had_faults };
         if all == 0 || choice >= kills + power_losses {
             return self.close(stop);
         }
         if !had_faults && self.prng.chance(1, 3) {
             self.drain()?;
             self.flush();
-            self.drain()?;
             stop.is_rested = true;
+            stop.is_idle = self.prng.chance(1, 2);
+            if stop.is_idle {
+                self.drain()?;
+            }
+            // Else the kill comes as soon as the flush has ended.
+            self.take_completions()?;
+            while self.ledger.outstanding() > 0 {
+                if !self.step() {
+                    return Err(Trouble::new(FailureKind::Starved, None, "a flush never ends".to_owned()));
+                }
+                self.take_completions()?;
+            }
         }
         self.crashes += 1;
         let drive = self.drive.take().expect("a life has a drive");
@@ -91,9 +104,9 @@ impl ImagesRun<'_> {
         disk.faults = Faults { is_full, ..Faults::default() };
         if choice >= kills {
             disk.lose_power();
-            stop = Stop { crash: Crash::PowerLoss, is_rested: false, ..stop };
+            stop = Stop { crash: Crash::PowerLoss, is_rested: false, is_idle: false, ..stop };
         } else if disk.forget_failed_syncs() {
-            stop = Stop { crash: Crash::PowerLoss, is_rested: false, ..stop };
+            stop = Stop { crash: Crash::PowerLoss, is_rested: false, is_idle: false, ..stop };
         }
         self.teller.tell(self.now, || told_stop(stop).to_owned());
         Ok((disk, stop))
@@ -114,7 +127,7 @@ impl ImagesRun<'_> {
         let stop = match closed {
             Some(Ok(())) => {
                 self.counters = counters;
-                Stop { crash: Crash::Close, is_rested: true, ..stop }
+                Stop { crash: Crash::Close, is_rested: true, is_idle: true, ..stop }
             }
             Some(Err(error)) if self.has_failed_sync => {
                 self.teller.tell(self.now, || format!("the drive cannot be shut down in order: {error}"));
@@ -198,7 +211,7 @@ impl ImagesRun<'_> {
             disk.lose_power();
             // What an opening has found is on the medium when it returns.
             if !is_open && stop.crash == Crash::Kill {
-                *stop = Stop { crash: Crash::PowerLoss, is_rested: false, ..*stop };
+                *stop = Stop { crash: Crash::PowerLoss, is_rested: false, is_idle: false, ..*stop };
             }
         }
         self.teller.tell(self.now, || {
@@ -240,7 +253,7 @@ impl ImagesRun<'_> {
         self.faults += disk.failed.len() as u64;
         disk.faults = Faults::default();
         if disk.forget_failed_syncs() && stop.crash == Crash::Kill {
-            *stop = Stop { crash: Crash::PowerLoss, is_rested: false, ..*stop };
+            *stop = Stop { crash: Crash::PowerLoss, is_rested: false, is_idle: false, ..*stop };
         }
         Ok(disk)
     }
