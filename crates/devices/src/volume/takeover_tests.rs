@@ -39,6 +39,11 @@ fn holders(bench: &Bench) -> Vec<Option<HostId>> {
     bench.drives.iter().map(|drive| shelf::holder(drive).map(|holder| holder.host)).collect()
 }
 
+/// The directories that they are reserved for.
+fn owners(bench: &Bench) -> Vec<Option<[u8; 8]>> {
+    holders(bench).into_iter().map(|holder| holder.map(place)).collect()
+}
+
 fn take_over(bench: &Bench, directory: &str) -> Result<super::TakeoverReport, DriveError> {
     VolumeDrive::take_over(&bench.above.path().join(directory), TakeoverOptions::default(), &bench.ring)
 }
@@ -112,6 +117,29 @@ fn a_refused_takeover_leaves_what_was_taken_over_before_reserved_for_its_directo
     assert_eq!(holders(&bench), before);
     // The first server was paused all the time.
     assert_eq!(bench.read(0, 9), Err(Status::InternalError), "{}", bench.told);
+    bench.open(1).expect("it is the one that they are reserved for");
+    assert_eq!(bench.read(1, 9), Ok(5));
+}
+
+#[test]
+fn a_takeover_that_reaches_too_few_leaves_what_it_reaches_reserved_for_its_directory() {
+    let mut bench = Bench::of(MIRROR);
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    bench.take_over(1);
+    bench.open(1).expect("it was taken over");
+    assert_eq!(bench.write(1, 9, 5), Status::Success);
+    bench.close(1);
+    let before = owners(&bench);
+    bench.cut_off(1, &[1]);
+    let error = bench.try_to_take_over(1, false).expect_err("another server may go on with member 1");
+    assert!(error.message.starts_with("another server may go on with members that cannot be taken"), "{error}");
+    // The first server was paused all the time, and reaches what the second one reaches when it wakes.
+    bench.cut_off(0, &[1]);
+    let answered = (bench.write(0, 1, 2), bench.read(0, 9));
+    let refused = Status::InternalError;
+    assert_eq!(answered, (refused, Err(refused)), "block 9 is not empty any more: {}", bench.told);
+    assert_eq!(owners(&bench), before);
+    bench.mend(1);
     bench.open(1).expect("it is the one that they are reserved for");
     assert_eq!(bench.read(1, 9), Ok(5));
 }
@@ -328,8 +356,8 @@ fn a_member_that_a_takeover_did_not_reach_is_taken_from_the_old_owner_when_it_is
         );
         let report = bench.volumes[1].as_ref().expect("it is open").report();
         assert_eq!(report.state, VolumeState::Well, "{}", bench.told);
-        let places: Vec<_> = holders(&bench).into_iter().map(|holder| holder.map(place)).collect();
-        assert!(places[0].is_some() && places[1] == places[0] && places[2] == places[0]);
+        let owners = owners(&bench);
+        assert!(owners[0].is_some() && owners[1] == owners[0] && owners[2] == owners[0]);
         assert_eq!(bench.write(0, 3, 4), Status::InternalError);
     }
 }

@@ -98,7 +98,12 @@ impl Targets {
                 Err(error) if error.is_in_use && is_remote => Step::InOtherHands(error),
                 Err(error) => Step::Missing(error),
             };
-            Target { place: place.clone(), is_member, step, identity: None, claimed: None }
+            // Who had it before counts from now on, also if nothing is taken in the end.
+            let claimed = match &step {
+                Step::Reserved(seat) => seat.drive.claimed(),
+                _ => None,
+            };
+            Target { place: place.clone(), is_member, step, identity: None, claimed }
         });
         let targets: Vec<Target> = targets.collect();
         let epochs = targets.iter().filter_map(|target| target.holder().and_then(|holder| epoch_of(&holder, &array)));
