@@ -11,7 +11,8 @@ use zonda_nvme::reservation::ReservationKey;
 use zonda_raid::{Level, Scheme};
 use zonda_ring::Ring;
 use zonda_zoned::{
-    BlockBuffer, Blocks, Command, CommandId, Duration, Lba, NamespaceId, Operation, Payload, Prng, Status, ZonedDevice,
+    BlockBuffer, Blocks, Command, CommandId, CompletionQueue, Duration, Lba, NamespaceId, Operation, Payload, Prng,
+    Status, ZonedDevice,
 };
 
 use super::lease::LEASE;
@@ -37,6 +38,11 @@ fn state(bench: &Bench) -> VolumeState {
 
 fn holders(bench: &Bench) -> Vec<Option<HostId>> {
     bench.drives.iter().map(|drive| shelf::holder(drive).map(|holder| holder.host)).collect()
+}
+
+/// The directories that they are reserved for.
+fn owners(bench: &Bench) -> Vec<Option<[u8; 8]>> {
+    holders(bench).into_iter().map(|holder| holder.map(place)).collect()
 }
 
 fn take_over(bench: &Bench, directory: &str) -> Result<super::TakeoverReport, DriveError> {
@@ -114,6 +120,75 @@ fn a_refused_takeover_leaves_what_was_taken_over_before_reserved_for_its_directo
     assert_eq!(bench.read(0, 9), Err(Status::InternalError), "{}", bench.told);
     bench.open(1).expect("it is the one that they are reserved for");
     assert_eq!(bench.read(1, 9), Ok(5));
+}
+
+#[test]
+fn a_takeover_that_reaches_too_few_leaves_what_it_reaches_reserved_for_its_directory() {
+    let mut bench = Bench::of(MIRROR);
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    bench.take_over(1);
+    bench.open(1).expect("it was taken over");
+    assert_eq!(bench.write(1, 9, 5), Status::Success);
+    bench.close(1);
+    let before = owners(&bench);
+    bench.cut_off(1, &[1]);
+    let error = bench.try_to_take_over(1, false).expect_err("another server may go on with member 1");
+    assert!(error.message.starts_with("another server may go on with members that cannot be taken"), "{error}");
+    // The first server was paused all the time, and reaches what the second one reaches when it wakes.
+    bench.cut_off(0, &[1]);
+    let answered = (bench.write(0, 1, 2), bench.read(0, 9));
+    let refused = Status::InternalError;
+    assert_eq!(answered, (refused, Err(refused)), "block 9 is not empty any more: {}", bench.told);
+    assert_eq!(owners(&bench), before);
+    bench.mend(1);
+    bench.open(1).expect("it is the one that they are reserved for");
+    assert_eq!(bench.read(1, 9), Ok(5));
+}
+
+#[test]
+fn a_takeover_from_a_directory_whose_spare_holds_nothing_yet_counts_it_for_no_member() {
+    let mut bench = Bench::new();
+    let spare = add_spare(&mut bench);
+    bench.drives.push(spare);
+    fs::copy(bench.directory(0).join(VOLUME_FILE), bench.directory(1).join(VOLUME_FILE)).expect("there is room");
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    // While the volume is taken over each side loses what the other one reaches, and the old owner calls its spare.
+    let (drives, now) = (bench.drives.clone(), bench.ring.now());
+    let owner = Rc::new(RefCell::new(bench.volumes[0].take().expect("it is open")));
+    let old_owner = Rc::clone(&owner);
+    once_taken(&bench, 0, move || {
+        [1, 2].iter().for_each(|at: &usize| shelf::set_cut_off(0, &drives[*at], true));
+        [0, 3].iter().for_each(|at: &usize| shelf::set_cut_off(1, &drives[*at], true));
+        (0..3).for_each(|_| shelf::as_program(0, || old_owner.borrow_mut().poll(now, &mut CompletionQueue::new())));
+    });
+    assert!(bench.take_over(1).is_enough, "with two of three members the owner cannot go on");
+    bench.ring.set_meanwhile(|until| until);
+    bench.volumes[0] = Rc::into_inner(owner).map(RefCell::into_inner);
+    bench.run(0, Duration::from_secs(10));
+    assert_eq!(state(&bench), VolumeState::TakenOver, "{}", bench.told);
+    bench.open(1).expect("two of three are enough");
+    bench.volumes[0] = None;
+    bench.mend(0);
+    let error = bench.try_to_take_over(0, false).expect_err("it does not know member 1 any more");
+    assert!(error.message.contains("it could not be used from here: of its members 1 too few"), "{error}");
+    assert_eq!((bench.write(1, 1, 2), bench.read(1, 0)), (Status::Success, Ok(1)), "{}", bench.told);
+}
+
+#[test]
+fn a_spare_that_an_older_directory_names_makes_up_for_no_member_that_it_does_not_know() {
+    let mut bench = bench_with_older_copy(Scheme::raid5(2));
+    let unused = bench.above.path().join("unused");
+    shelf::add(&unused, &shelf::geometry(32));
+    shelf::set_remote(&unused);
+    let file = bench.directory(1).join(VOLUME_FILE);
+    let text = fs::read_to_string(&file).expect("it can be read").replace("spare = []\n", "");
+    fs::write(&file, text + "\n[[spare]]\nat = \"../unused\"\n").expect("there is room");
+    let before = holders(&bench);
+    bench.cut_off(1, &[2]);
+    let error = bench.try_to_take_over(1, false).expect_err("the owner may go on with members 0 and 2");
+    assert!(error.message.contains("another server may go on with it: of its members 0, 2 too few"), "{error}");
+    assert_eq!((holders(&bench), shelf::holder(&unused)), (before, None), "all is reserved as it was");
+    assert_eq!(bench.write(0, 1, 2), Status::Success);
 }
 
 #[test]
@@ -328,8 +403,8 @@ fn a_member_that_a_takeover_did_not_reach_is_taken_from_the_old_owner_when_it_is
         );
         let report = bench.volumes[1].as_ref().expect("it is open").report();
         assert_eq!(report.state, VolumeState::Well, "{}", bench.told);
-        let places: Vec<_> = holders(&bench).into_iter().map(|holder| holder.map(place)).collect();
-        assert!(places[0].is_some() && places[1] == places[0] && places[2] == places[0]);
+        let owners = owners(&bench);
+        assert!(owners[0].is_some() && owners[1] == owners[0] && owners[2] == owners[0]);
         assert_eq!(bench.write(0, 3, 4), Status::InternalError);
     }
 }

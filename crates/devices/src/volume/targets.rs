@@ -33,6 +33,8 @@ pub(super) struct Target {
     pub(super) place: Place,
     pub(super) is_member: bool,
     pub(super) step: Step,
+    /// It was read: what it holds is known, also if it has no superblock, like a spare or one of which a rebuild has just begun.
+    pub(super) is_read: bool,
     /// What it holds, where that could be read.
     pub(super) identity: Option<Identity>,
     /// What was granted when it was first reserved.
@@ -98,7 +100,12 @@ impl Targets {
                 Err(error) if error.is_in_use && is_remote => Step::InOtherHands(error),
                 Err(error) => Step::Missing(error),
             };
-            Target { place: place.clone(), is_member, step, identity: None, claimed: None }
+            // Who had it before counts from now on, also if nothing is taken in the end.
+            let claimed = match &step {
+                Step::Reserved(seat) => seat.drive.claimed(),
+                _ => None,
+            };
+            Target { place: place.clone(), is_member, step, is_read: false, identity: None, claimed }
         });
         let targets: Vec<Target> = targets.collect();
         let epochs = targets.iter().filter_map(|target| target.holder().and_then(|holder| epoch_of(&holder, &array)));
@@ -191,11 +198,11 @@ impl Targets {
         ))
     }
 
-    /// Whether it is not known yet that a drive is no member: it cannot be read before it is taken, or holds nothing that can be read, as one
-    /// does of which a rebuild has just begun.
+    /// Whether a drive may be a member that takes part, for all that is known: it cannot be read before it is taken, or does not answer. One
+    /// without a superblock is none, to a mount too.
     fn may_be_member(&self, target: &Target) -> bool {
         match &target.step {
-            Step::Reserved(_) => target.identity.is_none(),
+            Step::Reserved(_) => !target.is_read,
             Step::InOtherHands(error) => {
                 self.force || error.holder.is_none_or(|holder| epoch_of(&holder, &self.array).is_some())
             }
@@ -251,6 +258,7 @@ impl Targets {
                 match probes.iter().position(|(of, _)| *of == at) {
                     Some(position) if !seat.is_refused() => {
                         if let Some(probed) = probes[position].1.poll(seat, now) {
+                            target.is_read = probed.is_ok();
                             target.identity = probed.ok().and_then(|probed| probed.identity);
                             probes.swap_remove(position);
                         }
