@@ -7,7 +7,7 @@ use crate::format::record::{FlushedPointer, Kind, POINTER_BYTES};
 use crate::{FileOperation, ImageFile};
 
 use super::journal::OwnRecord;
-use super::part::{NOBODY, Work};
+use super::part::{NOBODY, Part, Stage, Work};
 use super::{Image, Role};
 
 /// Pointers in one flush record.
@@ -152,7 +152,10 @@ impl Image {
         }
         let written = self.table.zone(ZoneIndex(zone)).written_blocks.0;
         let under_way = run.parts.iter().map(|&index| &self.parts[index]);
-        let first = under_way.filter(|part| matches!(part.work, Work::Overwrite { .. })).map(|part| part.first).min();
+        // What has not begun needs an intent, or has its contents logged, when it does.
+        let has_begun = |part: &&Part| !matches!(part.stage, Stage::Waiting | Stage::Held);
+        let overwrites = under_way.filter(|part| matches!(part.work, Work::Overwrite { .. }));
+        let first = overwrites.filter(has_begun).map(|part| part.first).min();
         first.map_or(written, |first| written.min(first))
     }
 
