@@ -234,6 +234,12 @@ impl SimFile {
         }
     }
 
+    /// Whether everything in the cache is on the medium.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.dirty.is_empty() && self.clean.is_empty()
+    }
+
     /// Everything in the cache is on the medium.
     pub fn settle(&mut self) {
         self.dirty.clear();

@@ -166,7 +166,10 @@ impl ImagesRun<'_> {
         if !is_shown && self.bug.is_none() {
             return wrong("the opening finds other zones than an inspection shows".to_owned());
         }
-        if must_be_refused(damage) {
+        // A loss of power may have taken back a checkpoint that was copied before it was synced, and another one has its number.
+        let is_certain = *damage != Damage::OldCopy(&[ImageFile::State])
+            || self.old.as_ref().is_some_and(|old| old.disk.is_synced(ImageFile::State));
+        if must_be_refused(damage) && is_certain {
             return wrong("it is opened, and should be refused".to_owned());
         }
         let observed = drive.observe();

@@ -70,6 +70,11 @@ impl Disk {
         self.files.get(&file).map(|file| file.allocated.iter().copied().collect()).unwrap_or_default()
     }
 
+    /// Whether a file is on the medium as it is in the cache.
+    pub(super) fn is_synced(&self, file: ImageFile) -> bool {
+        self.files.get(&file).is_none_or(SimFile::is_synced)
+    }
+
     /// Brings files back from a copy: everything of it is on the medium.
     pub(super) fn bring_back(&mut self, files: &[ImageFile], copy: &Disk) {
         for file in files {

@@ -25,7 +25,7 @@ Zone states, extensions, counters and reservations are kept as far as they are k
 the newest blocks that verify, and the report says so. The new image has a UUID of its own, and the wear of its storage elements \
 begins anew.
 
-Exit code 0 if every block was copied, 1 if some cannot be read, 2 if nothing could be done: one good copy of the \
+Exit code 0 if every block was copied, 1 if some cannot be read, or files were damaged so that something newer may be missing, 2 if nothing could be done: one good copy of the \
 superblock in image.zonda is needed. No server may have the image.";
 
 const EXAMPLES: &str = "Examples:
@@ -160,7 +160,7 @@ impl Repaired {
         Repaired {
             directory: args.directory.display().to_string(),
             to: args.to.display().to_string(),
-            is_complete: report.unreadable_blocks == 0,
+            is_complete: report.unreadable_blocks == 0 && report.damage.is_empty(),
             damage: report.damage.clone(),
             journal_records: report.journal_records,
             blocks_copied: report.copied_blocks,
