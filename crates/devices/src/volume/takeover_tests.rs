@@ -16,7 +16,7 @@ use zonda_zoned::{
 };
 
 use super::lease::LEASE;
-use super::owner_tests::{Bench, MIRROR, add_spare, fail_member};
+use super::owner_tests::{Bench, MIRROR, add_spare, add_spare_as, fail, fail_member};
 use super::{TakeoverOptions, VOLUME_FILE, VolumeDrive, VolumeState};
 use crate::{DriveError, shelf};
 
@@ -71,6 +71,42 @@ fn a_takeover_from_a_directory_that_is_older_than_a_change_of_members_stops_no_o
         assert_eq!((bench.read(0, 0), bench.read(0, 1), state(&bench)), (Ok(1), Ok(2), VolumeState::Well));
         let file = fs::read_to_string(bench.directory(1).join(VOLUME_FILE)).expect("it can be read");
         assert!(!file.contains("stays_reserved"), "{file}");
+    }
+}
+
+/// As many members as the volume can do without, and one more, have been replaced since the second directory was copied.
+fn bench_with_much_older_copy(scheme: Scheme) -> Bench {
+    let mut bench = Bench::of(scheme);
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    for member in 0..=usize::from(scheme.parity) {
+        let spare = add_spare_as(&mut bench, &format!("spare{member}"));
+        fail(&mut bench, member);
+        assert_eq!(state(&bench), VolumeState::Well, "{}", bench.told);
+        bench.drives.push(spare);
+    }
+    bench
+}
+
+#[test]
+fn a_takeover_that_is_paused_anywhere_takes_no_drives_for_members_that_were_replaced() {
+    let raid6 = Scheme { level: Level::Raid6, data: 2, parity: 2 };
+    for scheme in [Scheme::raid5(2), raid6] {
+        for paused_at in 0..24 {
+            let mut bench = bench_with_much_older_copy(scheme);
+            let before = holders(&bench);
+            assert_eq!(before[0], None, "a member that was replaced is free");
+            shelf::add_wire(Prng::new(1), false);
+            let turns = Cell::new(0);
+            bench.ring.set_meanwhile(move |until| {
+                turns.set(turns.get() + 1);
+                if turns.get() == paused_at + 1 { until + Duration::from_secs(3) } else { until }
+            });
+            let error = bench.try_to_take_over(1, false).expect_err("the owner has members that it does not know");
+            assert!(error.message.starts_with("the volume is not taken over, since another server"), "{error}");
+            bench.ring.set_meanwhile(|until| until);
+            assert_eq!(holders(&bench), before, "all is reserved as it was: {scheme} {paused_at}");
+            assert_eq!(bench.write(0, 1, 2), Status::Success, "{}", bench.told);
+        }
     }
 }
 
