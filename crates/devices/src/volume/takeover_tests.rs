@@ -289,13 +289,48 @@ fn a_volume_that_is_degraded_waits_for_a_member_that_was_taken_and_goes_on_with_
 }
 
 #[test]
-fn an_owner_whose_member_is_not_given_back_has_lost_the_volume() {
-    let mut bench = Bench::new();
+fn an_owner_waits_long_for_a_member_without_which_nobody_else_can_use_the_volume() {
+    for (scheme, is_degraded) in [(Scheme::raid5(2), false), (Scheme::raid5(2), true), (Scheme::raid5(3), false)] {
+        let mut bench = Bench::of(scheme);
+        if is_degraded {
+            fail_member(&mut bench);
+        }
+        let before = state(&bench);
+        let holder = seize_during_write(&mut bench, 1);
+        let mut ended = bench.run(0, Duration::from_secs(15));
+        assert_ne!(state(&bench), VolumeState::TakenOver, "{}", bench.told);
+        shelf::set_holder(&bench.drives[1], Some(holder));
+        ended.extend(bench.run(0, Duration::from_secs(5)));
+        assert_eq!(ended.len(), 4, "{}", bench.told);
+        assert!(ended.iter().all(|ended| ended.status == Status::Success), "{ended:?} {}", bench.told);
+        assert_eq!((bench.read(0, 3), state(&bench)), (Ok(7), before), "{}", bench.told);
+    }
+}
+
+#[test]
+fn an_owner_does_not_wait_long_while_too_few_members_say_that_they_are_its_own() {
+    let mut bench = Bench::of(Scheme::raid5(2));
     seize_during_write(&mut bench, 1);
-    bench.run(0, LEASE);
-    assert_ne!(state(&bench), VolumeState::TakenOver, "{}", bench.told);
-    bench.run(0, LEASE);
+    // Whoever has member 1 may have this one, too.
+    bench.cut_off(0, &[2]);
+    shelf::as_program(0, || bench.run(0, LEASE + LEASE));
     assert_eq!(state(&bench), VolumeState::TakenOver, "{}", bench.told);
+}
+
+#[test]
+fn an_owner_whose_member_is_not_given_back_has_lost_the_volume() {
+    for (scheme, most) in [(MIRROR, LEASE), (Scheme::raid5(2), Duration::from_secs(19))] {
+        let mut bench = Bench::of(scheme);
+        seize_during_write(&mut bench, 1);
+        bench.run(0, most);
+        assert_ne!(state(&bench), VolumeState::TakenOver, "{}", bench.told);
+        bench.run(0, LEASE);
+        must_have_lost(&mut bench);
+    }
+}
+
+fn must_have_lost(bench: &mut Bench) {
+    assert_eq!(state(bench), VolumeState::TakenOver, "{}", bench.told);
     assert!(bench.told.contains("is not served any more"), "{}", bench.told);
     assert_eq!(bench.write(0, 0, 1), Status::InternalError);
 }
