@@ -5,6 +5,10 @@
 //! still waits for a while before it lets go of the volume. Meanwhile it knows as before what it may answer ([`Lease`](super::lease::Lease)): a
 //! member that was taken confirms nothing, and what was sent to it does not end. What it has refused has had no effect: it is sent again over
 //! the next connection, in the same order, and the member has not failed.
+//!
+//! A takeover that is paused, or meets a server that does not answer, gives a member back later than that. While nobody can use the volume
+//! with what was taken, and enough of the others say that they are this owner's, no takeover was completed: it is waited longer, and what needs
+//! the member waits, too. Half of a mirror may be used by a takeover that accepts the other half as missing.
 
 use zonda_raid::{MemberIndex, MemberState};
 use zonda_zoned::{Duration, Instant};
@@ -15,8 +19,10 @@ use super::seat::Seat;
 
 /// So long it is waited: a takeover takes and reads one member, and gives it back, within that.
 pub(super) const CONTEST_MAX: Duration = Duration(LEASE.0 + LEASE.0 / 2);
-/// The rest of it, in which a member that was given back is not waited for to answer what was sent before.
-const WAIT_LAST: Duration = Duration(LEASE.0 / 2);
+/// The same while no other owner can have the volume: less than hosts wait for an answer (Linux: 30 s), and than members may be silent.
+const CONTEST_LONG_MAX: Duration = Duration(LEASE.0 * 10);
+/// From then on a member that was given back is not waited for to answer what was sent before.
+const ANSWERED_MAX: Duration = LEASE;
 /// So often it is tried to connect to a member again that was taken a second time.
 pub(super) const RETRY_INTERVAL: Duration = Duration(LEASE.0 / 4);
 
@@ -28,17 +34,20 @@ impl VolumeDrive {
         let is_taken = |member: &MemberIndex| self.on.member(*member).is_some_and(Seat::is_refused);
         let taken: Vec<MemberIndex> = self.members().filter(is_taken).collect();
         if taken.is_empty() {
-            self.lease.contested_until = None;
+            self.lease.contested_since = None;
             return Some(false);
         }
-        let begins = self.lease.contested_until.is_none();
-        let until = *self.lease.contested_until.get_or_insert(now + CONTEST_MAX);
+        let begins = self.lease.contested_since.is_none();
+        let since = *self.lease.contested_since.get_or_insert(now);
+        let data = usize::from(self.on.volume().scheme().data);
+        let is_safe = taken.len() < data && self.lease.is_known(now);
+        let until = since + if is_safe { CONTEST_LONG_MAX } else { CONTEST_MAX };
         if begins {
             // All others say at once whether they are taken, too.
             self.lease.ask_at = now;
         }
         // What was sent before ends, or is refused, so that it is known what is to be sent again.
-        let is_long = now + WAIT_LAST >= until;
+        let is_long = now >= since + ANSWERED_MAX;
         let is_back = |member: &MemberIndex| {
             self.on.member(*member).is_some_and(|seat| seat.is_given_back() && (seat.is_answered() || is_long))
         };
@@ -47,7 +56,7 @@ impl VolumeDrive {
             self.state(*member) == MemberState::Active && self.on.member(*member).is_some() && !is_taken(member)
         };
         let left = self.members().filter(is_left).count();
-        let is_whole = taken.len() > 1 && left < usize::from(self.on.volume().scheme().data);
+        let is_whole = taken.len() > 1 && left < data;
         if now >= until || left == 0 || is_whole {
             return None;
         }

@@ -34,8 +34,8 @@ pub(super) struct Lease {
     confirmations: Option<usize>,
     until: Instant,
     pub(super) ask_at: Instant,
-    /// Till when it is waited for members that another owner has taken to be given back.
-    pub(super) contested_until: Option<Instant>,
+    /// Since when it is waited for members that another owner has taken to be given back.
+    pub(super) contested_since: Option<Instant>,
     /// Commands that wait until it is known.
     held: VecDeque<Command>,
 }
@@ -58,7 +58,7 @@ impl Lease {
 
     /// When members are to be asked.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.is_needed.then_some(self.contested_until.map_or(self.ask_at, |until| until.min(self.ask_at)))
+        self.is_needed.then_some(self.ask_at)
     }
 
     /// Commands that will not be taken any more.

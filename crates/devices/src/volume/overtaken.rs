@@ -8,7 +8,7 @@
 
 use zonda_initiator::Holder;
 use zonda_ring::Ring;
-use zonda_zoned::{CompletionQueue, Duration, Instant, ZonedDevice};
+use zonda_zoned::{Duration, Instant, ZonedDevice};
 
 use super::directory::VolumeDirectory;
 use super::seat::Seat;
@@ -25,7 +25,7 @@ impl Targets {
     /// Waits, and keeps connections alive.
     pub(super) fn keep_alive(&mut self, until: Instant, ring: &Ring) -> Result<(), DriveError> {
         while ring.now() < until {
-            self.seats().for_each(|(_, seat)| seat.poll(ring.now(), &mut CompletionQueue::new()));
+            self.targets.iter_mut().for_each(|target| target.poll(ring.now()));
             let next = self.seats().filter_map(|(_, seat)| seat.next_wakeup()).min();
             ring.turn(Some(next.map_or(until, |next| next.min(until))))
                 .map_err(|error| DriveError::new(format!("the event loop failed: {error}"), "try again"))?;
@@ -53,7 +53,7 @@ impl Targets {
         let is_own = |seat: &Seat| seat.confirmed_at() >= Some(asked_at);
         let is_answered = |seat: &Seat| is_own(seat) || seat.is_refused() || seat.drive.is_disconnected();
         loop {
-            self.seats().for_each(|(_, seat)| seat.poll(ring.now(), &mut CompletionQueue::new()));
+            self.targets.iter_mut().for_each(|target| target.poll(ring.now()));
             if ring.now() >= asked_at + ANSWER_MAX || self.seats().all(|(_, seat)| is_answered(seat)) {
                 break;
             }
@@ -68,6 +68,7 @@ impl Targets {
         for (at, is_refused) in unconfirmed {
             let target = &mut self.targets[at];
             let opened = open(target, None, directory, ring);
+            target.probe = None;
             target.step = match opened {
                 // It has been given back meanwhile.
                 Ok(seat) => Step::Reserved(seat),

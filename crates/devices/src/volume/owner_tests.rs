@@ -446,7 +446,11 @@ fn a_mount_that_is_refused_keeps_what_was_taken_over_before() {
 
 /// A spare of a server for the first volume.
 pub(super) fn add_spare(bench: &mut Bench) -> PathBuf {
-    let spare = bench.above.path().join("spare");
+    add_spare_as(bench, "spare")
+}
+
+pub(super) fn add_spare_as(bench: &mut Bench, name: &str) -> PathBuf {
+    let spare = bench.above.path().join(name);
     shelf::add(&spare, &shelf::geometry(32));
     shelf::set_remote(&spare);
     let request = super::VolumeRequest::AddSpare {
@@ -459,7 +463,11 @@ pub(super) fn add_spare(bench: &mut Bench) -> PathBuf {
 }
 
 pub(super) fn fail_member(bench: &mut Bench) {
-    let request = super::VolumeRequest::Fail { member: "0".to_owned() };
+    fail(bench, 0);
+}
+
+pub(super) fn fail(bench: &mut Bench, member: usize) {
+    let request = super::VolumeRequest::Fail { member: member.to_string() };
     bench.volumes[0].as_mut().expect("it is open").manage(&request, &bench.ring).expect("it can do without");
     bench.run(0, Duration::from_secs(10));
 }

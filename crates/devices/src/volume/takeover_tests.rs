@@ -16,7 +16,7 @@ use zonda_zoned::{
 };
 
 use super::lease::LEASE;
-use super::owner_tests::{Bench, MIRROR, add_spare, fail_member};
+use super::owner_tests::{Bench, MIRROR, add_spare, add_spare_as, fail, fail_member};
 use super::{TakeoverOptions, VOLUME_FILE, VolumeDrive, VolumeState};
 use crate::{DriveError, shelf};
 
@@ -71,6 +71,42 @@ fn a_takeover_from_a_directory_that_is_older_than_a_change_of_members_stops_no_o
         assert_eq!((bench.read(0, 0), bench.read(0, 1), state(&bench)), (Ok(1), Ok(2), VolumeState::Well));
         let file = fs::read_to_string(bench.directory(1).join(VOLUME_FILE)).expect("it can be read");
         assert!(!file.contains("stays_reserved"), "{file}");
+    }
+}
+
+/// As many members as the volume can do without, and one more, have been replaced since the second directory was copied.
+fn bench_with_much_older_copy(scheme: Scheme) -> Bench {
+    let mut bench = Bench::of(scheme);
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    for member in 0..=usize::from(scheme.parity) {
+        let spare = add_spare_as(&mut bench, &format!("spare{member}"));
+        fail(&mut bench, member);
+        assert_eq!(state(&bench), VolumeState::Well, "{}", bench.told);
+        bench.drives.push(spare);
+    }
+    bench
+}
+
+#[test]
+fn a_takeover_that_is_paused_anywhere_takes_no_drives_for_members_that_were_replaced() {
+    let raid6 = Scheme { level: Level::Raid6, data: 2, parity: 2 };
+    for scheme in [Scheme::raid5(2), raid6] {
+        for paused_at in 0..24 {
+            let mut bench = bench_with_much_older_copy(scheme);
+            let before = holders(&bench);
+            assert_eq!(before[0], None, "a member that was replaced is free");
+            shelf::add_wire(Prng::new(1), false);
+            let turns = Cell::new(0);
+            bench.ring.set_meanwhile(move |until| {
+                turns.set(turns.get() + 1);
+                if turns.get() == paused_at + 1 { until + Duration::from_secs(3) } else { until }
+            });
+            let error = bench.try_to_take_over(1, false).expect_err("the owner has members that it does not know");
+            assert!(error.message.starts_with("the volume is not taken over, since another server"), "{error}");
+            bench.ring.set_meanwhile(|until| until);
+            assert_eq!(holders(&bench), before, "all is reserved as it was: {scheme} {paused_at}");
+            assert_eq!(bench.write(0, 1, 2), Status::Success, "{}", bench.told);
+        }
     }
 }
 
@@ -253,13 +289,48 @@ fn a_volume_that_is_degraded_waits_for_a_member_that_was_taken_and_goes_on_with_
 }
 
 #[test]
-fn an_owner_whose_member_is_not_given_back_has_lost_the_volume() {
-    let mut bench = Bench::new();
+fn an_owner_waits_long_for_a_member_without_which_nobody_else_can_use_the_volume() {
+    for (scheme, is_degraded) in [(Scheme::raid5(2), false), (Scheme::raid5(2), true), (Scheme::raid5(3), false)] {
+        let mut bench = Bench::of(scheme);
+        if is_degraded {
+            fail_member(&mut bench);
+        }
+        let before = state(&bench);
+        let holder = seize_during_write(&mut bench, 1);
+        let mut ended = bench.run(0, Duration::from_secs(15));
+        assert_ne!(state(&bench), VolumeState::TakenOver, "{}", bench.told);
+        shelf::set_holder(&bench.drives[1], Some(holder));
+        ended.extend(bench.run(0, Duration::from_secs(5)));
+        assert_eq!(ended.len(), 4, "{}", bench.told);
+        assert!(ended.iter().all(|ended| ended.status == Status::Success), "{ended:?} {}", bench.told);
+        assert_eq!((bench.read(0, 3), state(&bench)), (Ok(7), before), "{}", bench.told);
+    }
+}
+
+#[test]
+fn an_owner_does_not_wait_long_while_too_few_members_say_that_they_are_its_own() {
+    let mut bench = Bench::of(Scheme::raid5(2));
     seize_during_write(&mut bench, 1);
-    bench.run(0, LEASE);
-    assert_ne!(state(&bench), VolumeState::TakenOver, "{}", bench.told);
-    bench.run(0, LEASE);
+    // Whoever has member 1 may have this one, too.
+    bench.cut_off(0, &[2]);
+    shelf::as_program(0, || bench.run(0, LEASE + LEASE));
     assert_eq!(state(&bench), VolumeState::TakenOver, "{}", bench.told);
+}
+
+#[test]
+fn an_owner_whose_member_is_not_given_back_has_lost_the_volume() {
+    for (scheme, most) in [(MIRROR, LEASE), (Scheme::raid5(2), Duration::from_secs(19))] {
+        let mut bench = Bench::of(scheme);
+        seize_during_write(&mut bench, 1);
+        bench.run(0, most);
+        assert_ne!(state(&bench), VolumeState::TakenOver, "{}", bench.told);
+        bench.run(0, LEASE);
+        must_have_lost(&mut bench);
+    }
+}
+
+fn must_have_lost(bench: &mut Bench) {
+    assert_eq!(state(bench), VolumeState::TakenOver, "{}", bench.told);
     assert!(bench.told.contains("is not served any more"), "{}", bench.told);
     assert_eq!(bench.write(0, 0, 1), Status::InternalError);
 }

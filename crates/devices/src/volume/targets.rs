@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use zonda_initiator::{Claim, Claimed, Holder, Preempts};
 use zonda_raid::{Identity, MemberState, Membership};
 use zonda_ring::Ring;
-use zonda_zoned::{CompletionQueue, Duration, ZonedDevice};
+use zonda_zoned::{CompletionQueue, Duration, Instant, ZonedDevice};
 
 use super::contest::CONTEST_MAX;
 use super::directory::{LastState, Place, VolumeDirectory};
@@ -25,6 +25,8 @@ use crate::{Access, DriveError};
 
 /// So long is waited for what a superblock says: an owner that is to have its member again waits a little longer.
 const READ_MAX: Duration = LEASE;
+/// A turn that ends so much later than it was to: the program was paused. Drives were not silent meanwhile.
+const PAUSE_MIN: Duration = Duration(READ_MAX.0 / 4);
 
 const _: () = assert!(READ_MAX.0 < CONTEST_MAX.0);
 
@@ -35,6 +37,8 @@ pub(super) struct Target {
     pub(super) step: Step,
     /// It was read: what it holds is known, also if it has no superblock, like a spare or one of which a rebuild has just begun.
     pub(super) is_read: bool,
+    /// What is reading it, over the present connection.
+    pub(super) probe: Option<Probe>,
     /// What it holds, where that could be read.
     pub(super) identity: Option<Identity>,
     /// What was granted when it was first reserved.
@@ -64,6 +68,27 @@ impl Target {
         match &self.identity {
             Some(Identity::Member(own)) if own.array == array && !matches!(self.step, Step::Missing(_)) => Some(own),
             _ => None,
+        }
+    }
+
+    /// Whether it is open, and has not said yet what it holds.
+    fn is_unread(&self) -> bool {
+        matches!(self.step, Step::Reserved(_)) && !self.is_read
+    }
+
+    /// Goes on with what is under way. What it holds may come to be known late.
+    pub(super) fn poll(&mut self, now: Instant) {
+        let Step::Reserved(seat) = &mut self.step else { return };
+        let Some(probe) = self.probe.as_mut().filter(|_| !seat.is_refused()) else {
+            // Another takeover may have it by now: it does not answer.
+            self.probe = None;
+            return seat.poll(now, &mut CompletionQueue::new());
+        };
+        if let Some(probed) = probe.poll(seat, now) {
+            // Reads that a lost connection has cut off end as those of damaged blocks do.
+            self.is_read = probed.is_ok() && !seat.drive.is_disconnected();
+            self.identity = probed.ok().and_then(|probed| probed.identity);
+            self.probe = None;
         }
     }
 
@@ -105,13 +130,13 @@ impl Targets {
                 Step::Reserved(seat) => seat.drive.claimed(),
                 _ => None,
             };
-            Target { place: place.clone(), is_member, step, is_read: false, identity: None, claimed }
+            Target { place: place.clone(), is_member, step, is_read: false, probe: None, identity: None, claimed }
         });
         let targets: Vec<Target> = targets.collect();
         let epochs = targets.iter().filter_map(|target| target.holder().and_then(|holder| epoch_of(&holder, &array)));
         let newest_epoch = epochs.max().unwrap_or(0);
         let mut targets = Targets { targets, array, force, newest_epoch };
-        targets.read(&(0..targets.targets.len()).collect::<Vec<_>>(), ring);
+        targets.read(false, ring);
         Ok(targets)
     }
 
@@ -198,15 +223,14 @@ impl Targets {
         ))
     }
 
-    /// Whether a drive may be a member that takes part, for all that is known: it cannot be read before it is taken, or does not answer. One
-    /// without a superblock is none, to a mount too.
+    /// Whether a drive may be a member that takes part, for all that is known: it cannot be read before it is taken. One that then says nothing
+    /// makes up for none: members may have been replaced since this directory was written. One without a superblock is none, to a mount too.
     fn may_be_member(&self, target: &Target) -> bool {
         match &target.step {
-            Step::Reserved(_) => !target.is_read,
             Step::InOtherHands(error) => {
                 self.force || error.holder.is_none_or(|holder| epoch_of(&holder, &self.array).is_some())
             }
-            Step::Missing(_) => false,
+            Step::Reserved(_) | Step::Missing(_) => false,
         }
     }
 
@@ -222,9 +246,7 @@ impl Targets {
         for target in &mut self.targets {
             target.granted(directory);
         }
-        if checks {
-            self.must_suffice(directory)?;
-        }
+        self.read_again(directory, checks, ring)?;
         let is_others = |at: &usize| matches!(self.targets[*at].step, Step::InOtherHands(_));
         let mut order: Vec<usize> = (0..self.targets.len()).filter(is_others).collect();
         order.sort_by_key(|at| {
@@ -234,44 +256,66 @@ impl Targets {
         });
         for at in order {
             self.must_be_own(directory, ring)?;
+            self.read_again(directory, checks, ring)?;
             self.take(at, directory, ring)?;
-            self.read(&[at], ring);
-            if checks {
-                self.must_suffice(directory)?;
-            }
+            self.read_again(directory, checks, ring)?;
+        }
+        let is_known = self.targets.iter().any(|target| target.membership(self.array).is_some());
+        if checks && !is_known {
+            return Err(DriveError::new(
+                "the volume is not taken over, since none of its members says what the volume is by now",
+                format!("see that they answer, and repeat: zonda volume takeover {}", directory.path().display()),
+            ));
         }
         Ok(())
     }
 
-    /// Reads the superblocks of these, side by side, where they are open. The connections to all others are kept alive.
-    fn read(&mut self, which: &[usize], ring: &Ring) {
-        let until = ring.now() + READ_MAX;
-        let probe = |at: &usize| match &self.targets[*at].step {
-            Step::Reserved(seat) => Some((*at, Probe::of_superblock(seat.own_geometry()))),
-            _ => None,
-        };
-        let mut probes: Vec<(usize, Probe)> = which.iter().filter_map(probe).collect();
-        loop {
-            let (now, mut next) = (ring.now(), until);
-            for (at, target) in self.targets.iter_mut().enumerate() {
-                let Step::Reserved(seat) = &mut target.step else { continue };
-                match probes.iter().position(|(of, _)| *of == at) {
-                    Some(position) if !seat.is_refused() => {
-                        if let Some(probed) = probes[position].1.poll(seat, now) {
-                            target.is_read = probed.is_ok();
-                            target.identity = probed.ok().and_then(|probed| probed.identity);
-                            probes.swap_remove(position);
-                        }
-                    }
-                    // Another takeover has it by now: it does not answer.
-                    Some(position) => drop(probes.swap_remove(position)),
-                    None => seat.poll(now, &mut CompletionQueue::new()),
-                }
-                next = seat.next_wakeup().map_or(next, |at| at.min(next));
+    /// Reads what is open and was not read yet. Whether the takeover may go on is asked anew then.
+    fn read_again(&mut self, directory: &mut VolumeDirectory, checks: bool, ring: &Ring) -> Result<(), DriveError> {
+        self.read(false, ring);
+        if !checks {
+            return Ok(());
+        }
+        let suffices = self.must_suffice(directory);
+        if suffices.is_ok() || !self.targets.iter().any(Target::is_unread) {
+            return suffices;
+        }
+        // What has not answered is connected to again, and has a second chance.
+        self.must_be_own(directory, ring)?;
+        self.read(true, ring);
+        self.must_suffice(directory)
+    }
+
+    /// Reads the superblocks of those that were not read yet, side by side. The connections to all others are kept alive. Waits for what is
+    /// begun now, or also for what did not answer before.
+    fn read(&mut self, waits_for_all: bool, ring: &Ring) {
+        let mut awaited = Vec::new();
+        for (at, target) in self.targets.iter_mut().enumerate().filter(|(_, target)| target.is_unread()) {
+            let Step::Reserved(seat) = &target.step else { continue };
+            if waits_for_all || target.probe.is_none() {
+                awaited.push(at);
             }
-            if probes.is_empty() || now >= until || ring.turn(Some(next)).is_err() {
+            target.probe.get_or_insert_with(|| Probe::of_superblock(seat.own_geometry()));
+        }
+        let (mut until, mut due) = (ring.now() + READ_MAX, ring.now());
+        loop {
+            let now = ring.now();
+            if now >= due + PAUSE_MIN {
+                until += now.since(due);
+            }
+            self.targets.iter_mut().for_each(|target| target.poll(now));
+            if now >= until || awaited.iter().all(|at| self.targets[*at].probe.is_none()) {
                 return;
             }
+            let wakeup = |target: &Target| match &target.step {
+                Step::Reserved(seat) => seat.next_wakeup(),
+                _ => None,
+            };
+            let next = self.targets.iter().filter_map(wakeup).min().map_or(until, |next| next.min(until));
+            if ring.turn(Some(next)).is_err() {
+                return;
+            }
+            due = next.max(now);
         }
     }
 
