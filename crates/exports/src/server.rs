@@ -122,6 +122,7 @@ impl Server {
                         None => events::no_room(&peer),
                     }
                 }
+                SocketEvent::Arrived { connection } => self.target.arrived(connection),
                 SocketEvent::Received { connection, chunk } => {
                     let (bytes, commands) = (chunk.len(), self.target.commands_received());
                     self.target.received(now, connection, chunk);

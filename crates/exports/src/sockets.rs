@@ -52,7 +52,9 @@ const KIND: u64 = ACCEPT | SEND;
 pub(crate) enum SocketEvent {
     /// A host has connected; nobody has a name for it yet.
     Accepted { portal: usize, socket: Socket, local: String, peer: String },
-    /// Bytes have come.
+    /// Bytes have come, and wait for their turn.
+    Arrived { connection: ConnectionId },
+    /// Bytes have come, and it is their turn.
     Received { connection: ConnectionId, chunk: Bytes },
     /// Bytes are with the kernel.
     Sent { connection: ConnectionId, bytes: usize },
@@ -184,6 +186,11 @@ impl Sockets {
     /// Whether something has come that waits for the next turn.
     pub(crate) fn has_backlog(&self) -> bool {
         !self.arrived.is_empty()
+    }
+
+    /// Whether something has come of a connection that waits for its turn.
+    pub(crate) fn has_arrived(&self, connection: ConnectionId) -> bool {
+        self.connections.get(&connection).is_some_and(|entry| entry.has_arrived)
     }
 
     /// The next thing that has happened. Bytes of hosts come last, those of each address in turn, as many as this turn allows.
@@ -434,7 +441,7 @@ impl Sockets {
                 entry.rest = buffer.split().freeze();
                 entry.buffer = Some(buffer);
                 self.queue_piece(connection);
-                None
+                Some(SocketEvent::Arrived { connection })
             }
             // Who says no more may still listen to the last answers.
             Ok(_) if entry.is_leaving && entry.sends_under_way > 0 => {
@@ -521,7 +528,8 @@ mod tests {
         while sockets.received_bytes < (3 << 10) + 64 {
             ring.turn(None).expect("the loop turns");
             while let Some(done) = sockets.client.next() {
-                assert!(sockets.on_done(done).is_none(), "bytes wait for their turn");
+                let event = sockets.on_done(done);
+                assert!(matches!(event, Some(SocketEvent::Arrived { .. })), "bytes wait for their turn");
             }
         }
         while let Some(SocketEvent::Received { connection, chunk }) = sockets.next_event() {

@@ -6,9 +6,11 @@ use zonda_nvme::fabrics::AuthenticationCommand;
 use zonda_nvme::{Nqn, StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
+use crate::connection::Auth;
 use crate::connection::receive::Answer;
 use crate::connection::transfer::check_room;
 use crate::effects::{ConnectionId, Effect, Event};
+use crate::fair::Flow;
 use crate::limits::AUTHENTICATION_BYTES_MAX;
 use crate::target::Target;
 
@@ -59,6 +61,14 @@ impl AuthStep {
     }
 }
 
+impl Auth {
+    /// Where its next step waits. Of an address, those that begin and those that have had an answer go in turn: else a host that
+    /// answers would wait for all that have come in the meantime. Of these there are no more than of those.
+    pub(crate) fn flow(&self, group: u64) -> Flow {
+        Flow { group, queue: u64::from(self.has_begun) }
+    }
+}
+
 impl Target {
     /// Authentication Send: a message of the host. Answered once the step is computed; until then the queue takes no other.
     pub(crate) fn authentication_send(
@@ -79,8 +89,9 @@ impl Target {
         let machine = auth.machine.take().ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
         let command_id = entry.command_id.get();
         auth.step = Some(AuthStep { connection: id, command_id, machine, message: data.clone() });
+        let flow = auth.flow(connection.group);
         self.half_open.advance(id);
-        let flow = self.flow_of(id);
+        self.half_open.keep(id);
         self.auth_queue.push(flow, STEP_COST, id);
         self.start_auth_steps();
         Ok(Answer::Later)
@@ -120,7 +131,7 @@ impl Target {
         let queue = connection.queue().expect("a queue that authenticates is connected");
         let auth = connection.auth.as_mut().expect("and has what it takes");
         let has_passed = machine.is_authenticated() && !auth.passed && failure.is_none();
-        auth.machine = Some(machine);
+        (auth.machine, auth.has_begun) = (Some(machine), true);
         auth.passed |= has_passed;
         if let Some(failure) = failure {
             (auth.failed, auth.passed) = (true, false);
@@ -132,6 +143,7 @@ impl Target {
             self.finish_handshake(id);
         }
         self.half_open.advance(id);
+        self.half_open.release(id);
         self.respond(id, command_id, StatusCode::SUCCESS, 0);
         if self.connections.get(id.0).and_then(|it| it.auth.as_ref()).is_some_and(|auth| auth.failed) {
             self.linger(now, id);

@@ -111,6 +111,26 @@ impl<T> FairQueue<T> {
         items.into_iter().map(|(_, item)| item).collect()
     }
 
+    /// Takes out one command of a flow; whether it waited.
+    pub fn remove_item(&mut self, flow: Flow, item: &T) -> bool
+    where
+        T: PartialEq,
+    {
+        let Some(group) = self.groups.nodes.get_mut(&flow.group) else { return false };
+        let Some(queue) = group.inner.nodes.get_mut(&flow.queue) else { return false };
+        let Some(place) = queue.inner.iter().position(|(_, other)| other == item) else { return false };
+        queue.inner.remove(place);
+        // What was served before still counts against both.
+        if queue.inner.is_empty() {
+            group.inner.rest(flow.queue);
+        }
+        if group.inner.ready.is_empty() {
+            self.groups.rest(flow.group);
+        }
+        self.length -= 1;
+        true
+    }
+
     /// Takes out everything, in the order of service.
     pub fn drain(&mut self) -> Vec<T> {
         std::iter::from_fn(|| self.pop()).map(|(_, item)| item).collect()
@@ -321,6 +341,32 @@ mod tests {
         assert_eq!(delay_of(&mut queue, 1), 16, "a new connection of it does not begin anew");
         assert_eq!(queue.drain().len(), 24);
         assert!(queue.groups.nodes.is_empty(), "nothing waits, and nothing is remembered");
+    }
+
+    #[test]
+    fn one_command_is_taken_out_and_those_before_and_behind_it_stay() {
+        let mut queue = FairQueue::default();
+        push(&mut queue, flow(1, 0), 1, 3);
+        push(&mut queue, flow(2, 0), 1, 1);
+        assert!(queue.remove_item(flow(1, 0), &(1, 1)));
+        let absent = [(flow(1, 0), (1, 1)), (flow(1, 7), (1, 0)), (flow(3, 0), (1, 0))];
+        assert_eq!(absent.map(|(flow, item)| queue.remove_item(flow, &item)), [false; 3]);
+        assert!(queue.remove_item(flow(2, 0), &(2, 0)));
+        assert_eq!((queue.len(), queue.drain()), (2, vec![(1, 0), (1, 2)]));
+        assert!(queue.groups.nodes.is_empty());
+    }
+
+    #[test]
+    fn two_hundred_and_fifty_addresses_with_four_commands_each_delay_another_by_one_of_each() {
+        let mut queue = FairQueue::default();
+        for command in 0..4 {
+            (1..251).for_each(|group| queue.push(flow(group, command), 1, (group, 0)));
+        }
+        queue.push(flow(251, 0), 1, (251, 0));
+        assert_eq!(delay_of(&mut queue, 251), 250);
+        // Its second command waits for no more than its first.
+        queue.push(flow(251, 0), 1, (251, 0));
+        assert!(delay_of(&mut queue, 251) <= 250);
     }
 
     #[test]

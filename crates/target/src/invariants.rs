@@ -20,6 +20,7 @@ impl Target {
         let limits = &self.config.limits;
         assert!(self.connections.len() <= limits.connections, "connections are within their limit");
         assert!(self.half_open.len() <= limits.half_open, "half-open connections are within their limit");
+        assert!(self.half_open.keeps_within_limits(), "and so are those that wait for the server");
         let discovery = self.controllers.iter().filter(|(_, controller)| controller.subsystem().is_none()).count();
         assert!(self.controllers.len() - discovery <= limits.controllers, "controllers are within their limit");
         assert!(discovery <= limits.discovery_controllers, "and so are those of the discovery service");
@@ -89,7 +90,7 @@ impl Target {
             assert!(asked + connection.waiting.len() <= connection.requests.len(), "transfers belong to requests");
             assert_eq!(
                 connection.handshake.is_some(),
-                self.half_open.iter().any(|(_, half_open)| half_open == id),
+                self.half_open.contains(id),
                 "a handshake that is not over is in the table"
             );
             if let Phase::Connected { controller, .. } = connection.phase {

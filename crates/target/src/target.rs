@@ -53,7 +53,8 @@ pub struct Target {
     pub(crate) half_open: HalfOpen,
     /// When to look at a controller's keep alive timer, which may have been restarted since.
     pub(crate) keep_alive: BTreeSet<(Instant, u64)>,
-    /// Connections whose authentication waits for its next step to be computed.
+    /// Connections whose authentication waits for its next step to be computed: of each address, those that begin and those
+    /// that have had an answer in turn.
     pub(crate) auth_queue: FairQueue<ConnectionId>,
     /// Connections whose step is being computed, or is about to be, and the groups of their addresses. Some may be gone.
     pub(crate) auth_steps_out: BTreeMap<ConnectionId, u64>,
@@ -143,6 +144,7 @@ impl Target {
         }
         Ok(Target {
             random: Random::new(config.auth_seed),
+            half_open: HalfOpen::new(&config.limits),
             budget: config.budget.clone(),
             short_of_memory: VecDeque::new(),
             releases_seen: 0,
@@ -158,7 +160,6 @@ impl Target {
             effects: VecDeque::new(),
             dirty: VecDeque::new(),
             stalled: VecDeque::new(),
-            half_open: HalfOpen::default(),
             keep_alive: BTreeSet::new(),
             auth_queue: FairQueue::default(),
             auth_steps_out: BTreeMap::new(),
@@ -174,7 +175,7 @@ impl Target {
     ///
     /// When there are too many connections without a queue, one of them is closed in favour of this one, whose last step of its
     /// handshake is the longest ago: an honest host needs milliseconds for each. It is one of the same address if that has its
-    /// share, or of an address that has very many.
+    /// share, or of an address that has very many. Those that wait for the server are not among them.
     ///
     /// # Panics
     /// When there is no such portal.
@@ -206,6 +207,12 @@ impl Target {
         }
     }
 
+    /// Bytes have come from a host, and wait until they are handed over with [`Target::received`]. A connection that has not
+    /// finished its handshake is not silent meanwhile, and does not give way to others.
+    pub fn arrived(&mut self, connection: ConnectionId) {
+        self.half_open.keep(connection);
+    }
+
     /// Bytes have come from a host. A connection that is closed takes none.
     pub fn received(&mut self, now: Instant, connection: ConnectionId, chunk: Bytes) {
         let Some(state) = self.connections.get_mut(connection.0) else { return };
@@ -220,6 +227,12 @@ impl Target {
             self.note_activity(now, controller);
         }
         self.pump(now, connection);
+        if let Some(state) = self.connections.get(connection.0)
+            && state.handshake.is_some()
+            && !state.is_being_authenticated()
+        {
+            self.half_open.release(connection);
+        }
         self.watch_stalls(now);
     }
 

@@ -17,8 +17,10 @@ use crate::nbd::Disk;
 use crate::nvme::{attach, transfer};
 use crate::{DRIVE_BLOCKS, GUARDED, HOST};
 
-/// Where honest clients come from.
+/// Where honest clients come from that connect again and again.
 const ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
+/// Where those come from that connect once: a host of its own, since handshakes of one address go one after another.
+const ADDRESS_AT_WORK: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 /// Commands of the host that are outstanding.
 const DEPTH: usize = 4;
 /// Every so many requests is a write.
@@ -93,7 +95,7 @@ fn block(number: u64) -> u64 {
 
 /// A host with several commands at the same time.
 fn nvme(victim: &Victim, secret: &Secret, is_over: &AtomicBool, found: &mut Found) -> io::Result<()> {
-    let (_admin, mut queue) = attach(ADDRESS, victim.nvme, HOST, GUARDED, Some(secret))?;
+    let (_admin, mut queue) = attach(ADDRESS_AT_WORK, victim.nvme, HOST, GUARDED, Some(secret))?;
     let mut started: Vec<(u16, Instant)> = Vec::new();
     let mut number = 0;
     loop {
@@ -120,7 +122,7 @@ fn nvme(victim: &Victim, secret: &Secret, is_over: &AtomicBool, found: &mut Foun
 }
 
 fn nbd(victim: &Victim, _: &Secret, is_over: &AtomicBool, found: &mut Found) -> io::Result<()> {
-    let mut disk = Disk::open(ADDRESS, victim.nbd)?;
+    let mut disk = Disk::open(ADDRESS_AT_WORK, victim.nbd)?;
     let mut number = 0;
     while !is_over.load(Ordering::Relaxed) {
         number += 1;

@@ -153,12 +153,18 @@ impl Queue {
     }
 
     pub(crate) fn send_message(&mut self, message: &Bytes) -> io::Result<Answer> {
+        self.start_message(message)?;
+        let answer = self.finish()?;
+        succeeded(&answer)?;
+        Ok(answer)
+    }
+
+    /// Sends a message of an authentication, and does not wait.
+    pub(crate) fn start_message(&mut self, message: &Bytes) -> io::Result<u16> {
         let mut entry: SubmissionEntry =
             AuthenticationCommand::new(FabricsType::AuthenticationSend, message.len() as u32).into();
         entry.data_pointer = SglDescriptor::in_capsule(0, message.len() as u32);
-        let answer = self.execute(entry, message)?;
-        succeeded(&answer)?;
-        Ok(answer)
+        self.start(entry, message)
     }
 
     pub(crate) fn receive_message(&mut self) -> io::Result<Bytes> {

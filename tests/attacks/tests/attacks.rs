@@ -15,15 +15,20 @@ fn withstands(attack: Attack) -> Outcome {
 }
 
 fn withstands_for(time: Duration, attack: Attack) -> Outcome {
+    withstands_with(256 << 20, time, attack)
+}
+
+/// The same with another budget. A server has as many places for those that begin as it has memory for.
+fn withstands_with(memory_bytes: u64, time: Duration, attack: Attack) -> Outcome {
     let run = Run {
         zonda: PROGRAM.clone(),
         own: env!("CARGO_BIN_EXE_attacks").into(),
-        memory: Some("256 MiB".to_owned()),
+        memory: Some(format!("{} MiB", memory_bytes >> 20)),
         times: Times { before: None, attack: time, rounds: 1 },
     };
     let outcome = run.attack(attack).expect("a server and an attacker can be started");
     assert_eq!(outcome.failures(), [""; 0], "{outcome:?}");
-    assert_eq!(outcome.budget[0], 256 << 20);
+    assert_eq!(outcome.budget[0], memory_bytes);
     outcome
 }
 
@@ -129,6 +134,13 @@ fn handshakes_that_never_end_keep_no_host_at_the_same_address_out() {
 #[test]
 fn handshakes_in_the_hosts_name_from_many_addresses_do_not_keep_it_out() {
     let outcome = withstands(Attack::KnockMany);
+    let accepted = count(&outcome.last_status["traffic"]["connections_accepted"]);
+    assert!(accepted > 300, "{accepted} connections are no flood");
+}
+
+#[test]
+fn hosts_that_begin_to_authenticate_at_many_addresses_do_not_keep_another_out() {
+    let outcome = withstands_with(1 << 30, Duration::from_secs(1), Attack::KnockNegotiate);
     let accepted = count(&outcome.last_status["traffic"]["connections_accepted"]);
     assert!(accepted > 300, "{accepted} connections are no flood");
 }

@@ -2,7 +2,8 @@
 //!
 //! A client that has chosen an export may be a mounted disk that is quiet for days, so silence alone ends nothing. But places that
 //! nobody uses must not keep others out. First goes who has chosen no export and said nothing for a second, or has just come from an
-//! address that has very many; of several, the longest silent, because an honest client answers within milliseconds. Then who has never asked for anything; then, for a newcomer from elsewhere, the longest idle client of the address
+//! address that has very many; of several, the longest silent, because an honest client answers within milliseconds. Who waits for the
+//! server is not silent. Then who has never asked for anything; then, for a newcomer from elsewhere, the longest idle client of the address
 //! that has most.
 
 use std::cmp::Reverse;
@@ -23,6 +24,8 @@ pub(super) struct Place<'a, K> {
     pub(super) has_asked: bool,
     /// A request of it is under way.
     pub(super) is_busy: bool,
+    /// What it has sent waits for the server: it is not silent.
+    pub(super) waits: bool,
     /// When it connected, took a step of its handshake or asked last.
     pub(super) active_at: Instant,
 }
@@ -37,7 +40,8 @@ pub(super) fn gives_way<K: Copy>(places: &[Place<'_, K>], newcomer: &str, now: I
     let oldest = |suits: &dyn Fn(&Place<'_, K>) -> bool| {
         places.iter().filter(|place| suits(place)).min_by_key(|place| place.active_at).map(|place| place.id)
     };
-    if let Some(slow) = oldest(&|place| place.is_half_open && place.active_at + HANDSHAKE_USUAL <= now) {
+    if let Some(slow) = oldest(&|place| place.is_half_open && !place.waits && place.active_at + HANDSHAKE_USUAL <= now)
+    {
         return Some(slow);
     }
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -50,12 +54,12 @@ pub(super) fn gives_way<K: Copy>(places: &[Place<'_, K>], newcomer: &str, now: I
     // clients begin without an export too, and several of one address are no crowd beside many addresses with one each.
     let size = |place: &Place<'_, K>| counts[place.address].max(CONNECTIONS_USUAL);
     let half_open = || places.iter().filter(|place| place.is_half_open);
-    let crowd = half_open().max_by_key(|place| (size(place), Reverse(place.active_at)));
+    let crowd = half_open().max_by_key(|place| (size(place), !place.waits, Reverse(place.active_at)));
     if let Some(crowd) = crowd.filter(|crowd| size(crowd) > own) {
         return Some(crowd.id);
     }
     if own > 0
-        && let Some(silent) = oldest(&|place| place.is_half_open && place.address == newcomer)
+        && let Some(silent) = oldest(&|place| place.is_half_open && !place.waits && place.address == newcomer)
     {
         return Some(silent);
     }
@@ -75,7 +79,7 @@ mod tests {
 
     fn place(id: usize, address: &str, idle: Duration) -> Place<'_, usize> {
         let active_at = Instant(NOW.0 - idle.as_nanos());
-        Place { id, address, is_half_open: false, has_asked: true, is_busy: false, active_at }
+        Place { id, address, is_half_open: false, has_asked: true, is_busy: false, waits: false, active_at }
     }
 
     #[test]
@@ -116,6 +120,22 @@ mod tests {
         }
         places[0].active_at = NOW;
         assert_eq!(gives_way(&places, "198.51.100.1", NOW), Some(1));
+    }
+
+    #[test]
+    fn who_waits_for_the_server_gives_way_last_of_those_that_have_just_come() {
+        let names: Vec<String> = (0..4).map(|number| format!("192.0.2.{number}")).collect();
+        let mut places: Vec<_> =
+            (0..4).map(|id| place(id, &names[id], Duration::from_millis(30 - id as u64))).collect();
+        places.iter_mut().for_each(|place| place.is_half_open = true);
+        places[0].waits = true;
+        assert_eq!(gives_way(&places, "198.51.100.1", NOW), Some(1));
+        // However long it waits.
+        places[0].active_at = Instant(NOW.0 - 2 * HANDSHAKE_USUAL.as_nanos());
+        assert_eq!(gives_way(&places, "198.51.100.1", NOW), Some(1));
+        // Where all do, the table is not theirs for good.
+        places.iter_mut().for_each(|place| place.waits = true);
+        assert_eq!(gives_way(&places, "198.51.100.1", NOW), Some(0));
     }
 
     #[test]

@@ -331,6 +331,8 @@ impl Nbd {
     fn on_event(&mut self, now: Instant, event: SocketEvent) {
         match event {
             SocketEvent::Accepted { portal, socket, peer, .. } => self.on_accepted(now, portal, socket, peer),
+            // Whoever needs its place asks the sockets.
+            SocketEvent::Arrived { .. } => {}
             SocketEvent::Received { connection, chunk } => {
                 self.on_received(now, connection, chunk);
             }
@@ -413,6 +415,7 @@ impl Nbd {
             is_half_open: client.machine.stage() == Stage::Handshake,
             has_asked: client.asked_at.is_some(),
             is_busy: client.machine.requests_in_flight() > 0,
+            waits: self.sockets.has_arrived(*id),
             active_at: client.asked_at.unwrap_or(client.stepped_at),
         });
         let places: Vec<Place<'_, ConnectionId>> = places.collect();

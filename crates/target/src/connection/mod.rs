@@ -95,6 +95,8 @@ pub(crate) struct Connection {
 pub(crate) struct Auth {
     /// Absent while a step is being computed.
     pub(crate) machine: Option<ControllerAuth>,
+    /// A step was computed.
+    pub(crate) has_begun: bool,
     /// The step that nobody has taken to compute it.
     pub(crate) step: Option<AuthStep>,
     /// The queue may be used.
@@ -252,6 +254,11 @@ impl Connection {
             (_, Some(status)) => CloseReason::ConnectRefused(status),
             _ => CloseReason::HandshakeTimeout,
         }
+    }
+
+    /// Whether a step of its authentication is computed, or waits for that.
+    pub(crate) fn is_being_authenticated(&self) -> bool {
+        self.auth.as_ref().is_some_and(|auth| auth.machine.is_none())
     }
 
     pub(crate) fn controller(&self) -> Option<u64> {

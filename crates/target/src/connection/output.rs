@@ -186,7 +186,9 @@ impl Target {
         if has_commands {
             self.effects.push_back(Effect::Abandon { flow });
         }
-        self.auth_queue.remove(flow);
+        if let Some(auth) = &connection.auth {
+            self.auth_queue.remove_item(auth.flow(flow.group), &id);
+        }
         self.budget.close(connection.account, orphaned_bytes);
         if let Phase::Connected { controller, queue } = connection.phase {
             self.queue_gone(now, controller, queue, reason);

@@ -277,7 +277,7 @@ impl Target {
         Ok(access.secret.map(|secret| {
             let (policy, random) = (&self.config.auth_policy, &mut self.random);
             let machine = crate::auth::machine(host, &subsystem.nqn, secret, access.controller_secret, policy, random);
-            Box::new(Auth { machine: Some(machine), step: None, passed: false, failed: false })
+            Box::new(Auth { machine: Some(machine), has_begun: false, step: None, passed: false, failed: false })
         }))
     }
 

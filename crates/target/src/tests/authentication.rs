@@ -340,6 +340,32 @@ fn an_address_with_many_authentications_leaves_a_place_to_others_and_goes_in_tur
 }
 
 #[test]
+fn a_host_that_answers_does_not_wait_for_all_that_have_come_to_its_address_since() {
+    let mut world = world();
+    world.hold_steps = true;
+    let (id, _) = connect(&mut world, 0, None);
+    let mut host = HostAuth::new(HostAuthConfig::new(HOST, SUBSYSTEM, secret(1)), Random::new([9; 32]));
+    let send = |world: &mut World, host: &mut HostAuth| {
+        let message = Bytes::from(host.message().expect("it is the host's turn"));
+        let mut send: zonda_nvme::SubmissionEntry =
+            AuthenticationCommand::new(FabricsType::AuthenticationSend, message.len() as u32).into();
+        send.data_pointer = zonda_nvme::SglDescriptor::in_capsule(0, message.len() as u32);
+        world.start(id, send, &message)
+    };
+    let negotiate = send(&mut world, &mut host);
+    (0..6).for_each(|port| drop(begin(&mut world, &format!("192.0.2.9:{port}"))));
+    end_step(&mut world);
+    assert_eq!(world.finish(id, negotiate, Bytes::new()).status, StatusCode::SUCCESS);
+    let receive = AuthenticationCommand::new(FabricsType::AuthenticationReceive, 4096);
+    host.receive(&world.execute(id, receive.into(), Bytes::new()).data).expect("both know the secret");
+    let reply = send(&mut world, &mut host);
+    // The one that is computed, and its own.
+    (0..2).for_each(|_| end_step(&mut world));
+    assert_eq!(world.finish(id, reply, Bytes::new()).status, StatusCode::SUCCESS);
+    assert_eq!(world.target.auth_queue.len(), 4);
+}
+
+#[test]
 fn a_step_is_computed_elsewhere_and_its_queue_takes_no_other_meanwhile() {
     let mut world = world();
     world.target.config.limits.auth_steps = 3;

@@ -61,6 +61,20 @@ fn who_opens_many_connections_crowds_out_its_own() {
 }
 
 #[test]
+fn a_host_whose_bytes_wait_to_be_read_does_not_give_way_until_they_are() {
+    let mut world = World::with_limits(|limits| (limits.half_open, limits.half_open_per_address) = (4, 4));
+    let first = world.open();
+    world.target.arrived(first);
+    let others: Vec<_> = (0..4).map(|number| world.open_from(&format!("198.51.100.{number}:1"))).collect();
+    assert_eq!(world.closed.keys().collect::<Vec<_>>(), [&others[0]], "the longest silent of the others");
+    // Half of a PDU is no step.
+    let request = InitializeRequest::new(0, Digests::NONE, 1);
+    world.send(first, Bytes::copy_from_slice(&request.bytes()[..60]));
+    world.open_from("198.51.100.9:1");
+    assert_eq!(world.closed.get(&first), Some(&CloseReason::Crowded));
+}
+
+#[test]
 fn a_handshake_that_takes_too_long_ends() {
     let mut world = World::new();
     let silent = world.open();

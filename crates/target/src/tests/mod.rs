@@ -7,6 +7,7 @@ mod data;
 mod hostile;
 mod hostile_reservations;
 mod memory;
+mod negotiations;
 mod persistence;
 mod random;
 mod reservations;

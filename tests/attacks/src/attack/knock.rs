@@ -6,6 +6,8 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
+use bytes::Bytes;
+use zonda_chap::{HostAuth, HostAuthConfig, Policy, Random, Secret};
 use zonda_nvme::tcp::{Digests, InitializeRequest};
 
 use super::Victim;
@@ -16,6 +18,12 @@ use crate::{GUARDED, HOST};
 const KNOCKERS: usize = 3;
 /// Connections that each thread holds.
 const HELD: usize = 100;
+/// The same of those that begin to authenticate: a whole table of the server, and they would be silent for longer.
+const NEGOTIATIONS_HELD: usize = 250;
+/// Time between two of them in each thread: 1000 in a second of all.
+const NEGOTIATION_EVERY: Duration = Duration::from_millis(KNOCKERS as u64);
+/// Where they come from. Each address that waits delays the honest host by a step.
+const NEGOTIATION_ADDRESSES: u32 = 250;
 /// Addresses of those that come from many.
 const ADDRESSES: u32 = 500;
 /// After an attempt that failed.
@@ -23,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// From the address of the honest host: nothing, or ICReq and nothing more.
 pub(super) fn same_address(victim: Victim) -> ! {
-    flood(move |number| {
+    flood(HELD, move |number| {
         let mut stream = dial(Ipv4Addr::LOCALHOST, victim.nvme)?;
         if number % 2 == 0 {
             stream.write_all(InitializeRequest::new(0, Digests::NONE, 1).bytes())?;
@@ -34,16 +42,30 @@ pub(super) fn same_address(victim: Victim) -> ! {
 
 /// From many addresses: a Connect in the name of the honest host, and nothing more.
 pub(super) fn many_addresses(victim: Victim) -> ! {
-    flood(move |number| {
+    flood(HELD, move |number| {
         let mut queue = Queue::begin(stranger(number), victim.nvme)?;
         queue.start_connect(HOST, GUARDED, 0, None, 0)?;
         Ok(queue.stream)
     })
 }
 
+/// The same with the first message of an authentication, which the server has to answer with an exchange of keys.
+pub(super) fn negotiations(victim: Victim) -> ! {
+    let mut config = HostAuthConfig::new(HOST, GUARDED, Secret::generate(None, [6; 64]));
+    config.policy = Policy::modest();
+    let negotiate: Bytes = HostAuth::new(config, Random::new([8; 32])).message().expect("a host begins").into();
+    flood(NEGOTIATIONS_HELD, move |number| {
+        thread::sleep(NEGOTIATION_EVERY);
+        let mut queue = Queue::begin(stranger(number % NEGOTIATION_ADDRESSES), victim.nvme)?;
+        queue.start_connect(HOST, GUARDED, 0, None, 0)?;
+        queue.start_message(&negotiate)?;
+        Ok(queue.stream)
+    })
+}
+
 /// From many addresses: NBD clients that say nothing.
 pub(super) fn silent_nbd(victim: Victim) -> ! {
-    flood(move |number| dial(stranger(number), victim.nbd))
+    flood(HELD, move |number| dial(stranger(number), victim.nbd))
 }
 
 fn stranger(number: u32) -> Ipv4Addr {
@@ -51,8 +73,8 @@ fn stranger(number: u32) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 1 + (number / 250) as u8, 1 + (number % 250) as u8)
 }
 
-/// Makes connections without an end, and keeps the last ones.
-fn flood(make: impl Fn(u32) -> io::Result<TcpStream> + Clone + Send + 'static) -> ! {
+/// Makes connections without an end, and each thread keeps the last ones.
+fn flood(kept: usize, make: impl Fn(u32) -> io::Result<TcpStream> + Clone + Send + 'static) -> ! {
     let knock = |first: usize| {
         let make = make.clone();
         thread::spawn(move || {
@@ -62,7 +84,7 @@ fn flood(make: impl Fn(u32) -> io::Result<TcpStream> + Clone + Send + 'static) -
                     Ok(stream) => held.push_back(stream),
                     Err(_) => thread::sleep(PAUSE),
                 }
-                if held.len() > HELD {
+                if held.len() > kept {
                     held.pop_front();
                 }
             }

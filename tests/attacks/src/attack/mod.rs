@@ -64,13 +64,15 @@ pub enum Attack {
     KnockSame,
     /// The same from 500 addresses, in the name of the honest host.
     KnockMany,
+    /// The same from 250 addresses, and each begins to authenticate.
+    KnockNegotiate,
     /// NBD clients from 500 addresses come and are silent.
     KnockNbd,
 }
 
 impl Attack {
     /// All of them.
-    pub const ALL: [Attack; 16] = [
+    pub const ALL: [Attack; 17] = [
         Attack::Discovery,
         Attack::DiffieHellman,
         Attack::IdleNbd,
@@ -86,6 +88,7 @@ impl Attack {
         Attack::Commands,
         Attack::KnockSame,
         Attack::KnockMany,
+        Attack::KnockNegotiate,
         Attack::KnockNbd,
     ];
 
@@ -108,6 +111,7 @@ impl Attack {
             Attack::Commands => "commands",
             Attack::KnockSame => "knock-same",
             Attack::KnockMany => "knock-many",
+            Attack::KnockNegotiate => "knock-negotiate",
             Attack::KnockNbd => "knock-nbd",
         }
     }
@@ -129,6 +133,7 @@ impl Attack {
             Attack::Commands => flood::commands(victim),
             Attack::KnockSame => knock::same_address(victim),
             Attack::KnockMany => knock::many_addresses(victim),
+            Attack::KnockNegotiate => knock::negotiations(victim),
             Attack::KnockNbd => knock::silent_nbd(victim),
             Attack::UnreadLogs => crowd(60, move || hold::unread_logs(&victim), hold::nothing),
         }
