@@ -24,7 +24,7 @@ pub(super) fn mixed() -> Geometry {
 }
 
 /// As [`mixed`], with blocks that are overwritten in place without being logged.
-fn plain() -> Geometry {
+pub(super) fn plain() -> Geometry {
     Geometry { metadata_bytes: 0, ..mixed() }
 }
 
@@ -95,34 +95,6 @@ fn what_was_flushed_is_there_after_a_loss_of_power_and_the_rest_need_not_be() {
         assert_eq!(pointer(&drive, 3), 3, "the flushed blocks, and none of the others");
         assert_eq!(drive.marks(48, 3), [Ok(10), Ok(11), Ok(12)]);
         assert_eq!(drive.marks(0, 2), [Ok(20), Ok(21)]);
-    }
-}
-
-#[test]
-fn a_flush_that_is_acknowledged_is_noted_whenever_the_kill_comes() {
-    for is_dirty in [true, false] {
-        let mut drive = drive(plain());
-        drive.write(48, 3, 10);
-        let mut flushes = vec![drive.submit(Operation::Flush)];
-        while drive.out.iter().any(|(command, _)| matches!(command.operation, FileOperation::Sync { .. })) {
-            drive.step(0);
-        }
-        if !is_dirty {
-            // Nothing was written since: it has nothing to sync.
-            flushes.push(drive.submit(Operation::Flush));
-        }
-        let mut ended = Vec::new();
-        while ended.len() < flushes.len() {
-            ended.extend(drive.poll());
-            if ended.is_empty() {
-                drive.step(0);
-            }
-        }
-        drive.out.clear();
-        let offset = drive.disk.bytes(ImageFile::Data).iter().rposition(|byte| *byte == 12).expect("the third block");
-        drive.disk.bytes(ImageFile::Data)[offset] ^= 1;
-        let mut drive = killed(drive);
-        assert_eq!(drive.marks(48, 3), [Ok(10), Ok(11), Err(Status::UnrecoveredReadError)], "dirty: {is_dirty}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use zonda_zoned::{Lba, Operation, Prng, Status, ZoneAction, ZoneState, ZoneTarget};
 
-use super::promises::{drive, mixed, out, pointer, state, step};
+use super::promises::{drive, killed, mixed, out, plain, pointer, state, step};
 use crate::testing::{Drive, Fault};
 use crate::{FileOperation, ImageFile};
 
@@ -66,4 +66,32 @@ fn a_zone_whose_tags_could_not_be_cleared_is_read_only_when_a_reset_behind_the_f
     let status = completions.iter().find(|completion| completion.id == reset).unwrap().status;
     assert_eq!((status, state(&drive, 3)), (Status::WriteFault, ZoneState::ReadOnly));
     drive.image.check_invariants();
+}
+
+#[test]
+fn a_flush_that_is_acknowledged_is_noted_whenever_the_kill_comes() {
+    for is_dirty in [true, false] {
+        let mut drive = drive(plain());
+        drive.write(48, 3, 10);
+        let mut flushes = vec![drive.submit(Operation::Flush)];
+        while drive.out.iter().any(|(command, _)| matches!(command.operation, FileOperation::Sync { .. })) {
+            drive.step(0);
+        }
+        if !is_dirty {
+            // Nothing was written since: it has nothing to sync.
+            flushes.push(drive.submit(Operation::Flush));
+        }
+        let mut ended = Vec::new();
+        while ended.len() < flushes.len() {
+            ended.extend(drive.poll());
+            if ended.is_empty() {
+                drive.step(0);
+            }
+        }
+        drive.out.clear();
+        let offset = drive.disk.bytes(ImageFile::Data).iter().rposition(|byte| *byte == 12).expect("the third block");
+        drive.disk.bytes(ImageFile::Data)[offset] ^= 1;
+        let mut drive = killed(drive);
+        assert_eq!(drive.marks(48, 3), [Ok(10), Ok(11), Err(Status::UnrecoveredReadError)], "dirty: {is_dirty}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Between two lives of a drive: creation, the ends of lives, openings, and what is seen after them.
 
 use zonda_image::testing::{Crash, Ledger, Observed};
-use zonda_image::{CheckReport, Counters, FileError, Files, Finding, ImageError, ImageFile, check, create, inspect};
+use zonda_image::{CheckReport, Counters, Files, Finding, ImageError, ImageFile, check, create, inspect};
 use zonda_zoned::{Lba, Operation, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, fingerprint};
 
 use super::disk::{Disk, Faults};
@@ -242,7 +242,7 @@ impl ImagesRun<'_> {
         });
         let is_due = match &error {
             None => true,
-            Some(ImageError::File { error: FileError::StorageFull, .. }) => is_full,
+            // An opening needs no space.
             Some(ImageError::File { .. }) => !is_full,
             Some(_) => false,
         };

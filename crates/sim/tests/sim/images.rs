@@ -4,8 +4,7 @@ use zonda_sim::{ImageBug, Options, Part, WorldKind};
 
 use crate::common::{assert_found, assert_good, made_small_and_kept_and_told};
 
-/// Seeds within which every seeded bug must be found. When this was written the last one was [`ImageBug::KeptBatch`] (976 seeds
-/// were good before), then [`ImageBug::MissingSpace`] (572) and [`ImageBug::BelievedZeros`] (425); two of three within 100.
+/// Seeds within which every seeded bug must be found.
 const SEEDS: u64 = 1000;
 
 /// So many images are good, and every hundred of them meet this much.
