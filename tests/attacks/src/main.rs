@@ -43,8 +43,8 @@ struct Arguments {
     /// Rounds of each attack, of whose figures medians are shown
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: u32,
-    /// Memory budget of the server, or none
-    #[arg(long, value_name = "SIZE", default_value = "512 MiB")]
+    /// Memory budget of the server, or none; with less than 1 GiB it has fewer places for those that connect
+    #[arg(long, value_name = "SIZE", default_value = "1 GiB")]
     memory: String,
     /// The program zonda; default the one beside this program
     #[arg(long, value_name = "FILE")]
