@@ -16,14 +16,14 @@ use crate::{documentation, levels, names, rooms};
 pub(crate) const BUDGETS_S: &[(&str, u64)] = &[
     ("format", 10),
     ("levels and sizes", 5),
-    ("build and lints", 300),
+    ("build and lints", 370),
     ("documentation", 130),
     ("examples in documentation", 50),
     ("tests in a Linux guest", 120),
-    ("tests of the program", 240),
-    ("tests of volumes and images", 250),
-    ("other tests", 250),
-    ("simulation", 130),
+    ("tests of the program", 220),
+    ("tests of volumes and images", 215),
+    ("other tests", 335),
+    ("simulation", 150),
 ];
 /// What all of it may take, in seconds.
 const WHOLE_S: u64 = 720;
