@@ -4,13 +4,8 @@ use std::ops::Range;
 
 use crate::bugs::SeededBug;
 use crate::format::record::{HEADER_BYTES, OVERWRITE_TAGS, OVERWRITE_ZEROS, Record};
-use crate::format::tag::{LOST_BYTE, TAG_BYTES, TagCodec, Verdict, is_zero};
+use crate::format::tag::{ANYTHING, TAG_BYTES, TagCodec, TagPair, Verdict, is_zero};
 use crate::ranges::RangeSet;
-
-/// The tags of one block before and after an overwrite.
-type TagPair = [u8; 2 * TAG_BYTES];
-/// Of a block with this pair anything is accepted: no overwrite has such a tag.
-const ANYTHING: TagPair = [LOST_BYTE; 2 * TAG_BYTES];
 
 /// Blocks, by LBA, that may disagree with their tags because they were being overwritten. It takes as much memory as the journal.
 #[derive(Debug, Default)]
@@ -43,15 +38,10 @@ impl Intended {
 
     /// What becomes of a block, `lba`, whose data do not fit the tag on file.
     pub(crate) fn resolve(&self, codec: &TagCodec, lba: u64, generation: u32, on_file: &[u8], data: &[u8]) -> Resolved {
-        let fits = |tag: &[u8]| match codec.verify(tag, lba, generation, data) {
-            Verdict::Data => true,
-            Verdict::Unwritten | Verdict::Zeros => is_zero(data),
-            Verdict::Mismatch | Verdict::Foreign => false,
-        };
         let from = self.tags.partition_point(|(other, _)| *other < lba);
         let pairs = self.tags[from..].iter().take_while(|(other, _)| *other == lba);
         let tags = pairs.flat_map(|(_, pair)| pair.chunks_exact(TAG_BYTES));
-        if let Some(tag) = tags.clone().find(|tag| fits(tag)) {
+        if let Some(tag) = tags.clone().find(|tag| codec.fits(tag, lba, generation, data)) {
             return Resolved::Fits(tag.to_vec());
         }
         let block = lba..lba + 1;

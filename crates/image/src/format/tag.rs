@@ -28,6 +28,10 @@ const KIND_SHIFT: u32 = 30;
 const NOT_ZERO: u8 = 0xff;
 /// All bytes of a tag that fits nothing: its kind is 3.
 pub(crate) const LOST_BYTE: u8 = 0xff;
+/// The tags of one block before and after an overwrite, as an intent tells them.
+pub(crate) type TagPair = [u8; 2 * TAG_BYTES];
+/// Of a block with this pair anything is accepted: no overwrite has such a tag.
+pub(crate) const ANYTHING: TagPair = [LOST_BYTE; 2 * TAG_BYTES];
 const METADATA_MAX: usize = zonda_zoned::limits::METADATA_BYTES_MAX as usize;
 
 /// Makes and reads the tags of one image.
@@ -178,6 +182,15 @@ impl TagCodec {
         let data_crc = if kind == Kind::Data { crc(data) } else { 0 };
         let metadata = &tag[8..8 + self.metadata_bytes];
         if self.sum(data_crc, word, lba, metadata) == sum { verdict } else { Verdict::Mismatch }
+    }
+
+    /// Whether a block that is read by this tag has just these data: a tag without contents is one of zeros.
+    pub(crate) fn fits(&self, tag: &[u8], lba: u64, generation: u32, data: &[u8]) -> bool {
+        match self.verify(tag, lba, generation, data) {
+            Verdict::Data => true,
+            Verdict::Unwritten | Verdict::Zeros => is_zero(data),
+            Verdict::Mismatch | Verdict::Foreign => false,
+        }
     }
 
     #[inline]

@@ -11,7 +11,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::bugs::SeededBug;
 use crate::format::record::{Kind, OVERWRITE_ANYTHING, OVERWRITE_TAGS, OVERWRITE_ZEROS};
-use crate::format::tag::{LOST_BYTE, TAG_BYTES, Verdict, is_zero};
+use crate::format::tag::{ANYTHING, LOST_BYTE, TAG_BYTES};
 use crate::ranges::RangeSet;
 use crate::{FileOperation, ImageFile};
 
@@ -21,8 +21,6 @@ use super::{Image, Role};
 
 /// Intents that a flush repeats. With more, all stay until a flush finds fewer.
 const INTENTS_MAX: usize = 256;
-/// The tag before and the one after, of a block of which anything is accepted.
-const ANYTHING: [u8; 2 * TAG_BYTES] = [LOST_BYTE; 2 * TAG_BYTES];
 
 /// What the journal says of one write.
 #[derive(Clone, Debug)]
@@ -243,11 +241,7 @@ impl Image {
             return Some(accept());
         }
         let before = intent.as_ref().and_then(|intent| intent.before(place))?;
-        let fits = match self.codec.verify(before, place, part.generation, block) {
-            Verdict::Data => true,
-            Verdict::Unwritten | Verdict::Zeros => is_zero(block),
-            Verdict::Mismatch | Verdict::Foreign => false,
-        };
+        let fits = self.codec.fits(before, place, part.generation, block);
         fits.then(|| Bytes::copy_from_slice(before))
     }
 }
